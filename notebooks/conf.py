@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 sys.path.insert(0, str(FOLDER.parent))  # the package beside this folder
 
-project = "svc_notebook"
+project = "svc-notebook"
 
 extensions = ["myst_nb", "reference"]  # the second is beside this file
 suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture is shown
@@ -36,7 +36,7 @@ nb_execution_mode = "off"  # the outputs are those that nbval compares
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they come from a CDN
 
 html_theme = "pydata_sphinx_theme"
-html_title = "svc_notebook"
+html_title = "svc-notebook"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False

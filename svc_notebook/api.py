@@ -42,38 +42,27 @@ def complete(
     """Ask for a reply in one piece (doc: POST /v1/chat/completions).
 
     Functions in `tools` that the model calls are run, and their results are sent back,
-    until it answers (doc: Tool-calling flow).
+    until it answers. `tool_runs` of the last completion, which you get, has the calls.
 
     Args:
-        prompt: A text; or messages, as `Message` or mappings with role and content,
-            oldest first; or a `CompletionRequest`, which is sent as it is.
+        prompt: A text; messages, as `Message` or mappings; or a `CompletionRequest`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
-        max_tokens: Most tokens of the reply: `fit` for what the prompt leaves of 8192,
-            a number, or `service` or None for the service's default of 150.
-        reuse: Return the ledger's newest answer to the same request if it has one;
-            None does what SVC_REUSE or `%config SvcMagics.reuse` says.
-        run_tools: False leaves calls to you: `tool_calls` has them, and `messages` is
-            the history to continue with.
+        max_tokens: A number; `fit` for what the prompt leaves of 8192; or `service` or
+            None for the service's default of 150.
+        reuse: Whether the ledger may answer; None does what SVC_REUSE says.
+        run_tools: False leaves calls to you: see `tool_calls` and `messages`.
+        tools: Functions, `svc.tool`s, a `Toolbox` or definitions.
+        extra: Fields the document does not show.
+        confirm: True asks before every call, False never, None before those of tools
+            made with `confirm=True`; or a function of the call decides.
         max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
-        confirm: True asks you before every call, False never, None before those of
-            tools made with `confirm=True`. A function of the call (`.name`,
-            `.arguments`) decides itself. Where you cannot be asked, it is denied.
         tool_timeout_s: Seconds a call may take if its tool sets no limit (default 60).
         total_s: Seconds for all rounds (default 600), without waits for your consent.
-        **params: Other parameters by the document's names; what is left out is not
-            sent. `tools` takes functions, `svc.tool`s, a `Toolbox` or definitions;
-            `extra` sends fields the document does not show.
-
-    Returns:
-        The completion, after tools the last one; its `tool_runs` has all calls.
+        **params: Other parameters, by the document's names; None is not sent.
 
     Raises:
-        AskError: Something is not allowed; nothing was sent.
-        ConfigError: The API key or the base address is missing.
-        ServiceError: The service refused or failed, after bounded tries.
-        TransportError: No whole answer came; `partial` is the reply so far.
-        ToolError, CutError: A tool, a call or the rounds of calls failed.
+        SvcError: `AskError` if nothing was sent; the others are in `svc.errors`.
 
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text
@@ -524,7 +513,7 @@ def export_answers(
         scope: `session` for what this kernel asked, `all` for the whole ledger.
 
     Returns:
-        How many answers were written.
+        How many answers were written; a cell shows a sentence about it.
 
     Raises:
         ParameterError: The file cannot be written, or answers would be lost.

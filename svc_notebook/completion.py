@@ -354,8 +354,7 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     elif exchange.status == "error":
         found.append("incomplete")
     if exchange.is_emulated:
-        note = exchange.emulator_note
-        found.append(f"emulator: {note}" if note else "emulator")
+        found.append(f"emulator: {exchange.emulator_note or 'made up'}")
     if exchange.is_reused:
         found.append(_reused(exchange))
     return tuple(found)

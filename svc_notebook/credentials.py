@@ -230,12 +230,13 @@ def find_key(
 ) -> Key:
     """Return the API key of an endpoint's address.
 
-    It is the one typed for this address; else the variable that the endpoint names, or
-    SVC_API_KEY, of the environment, of `.env` in this folder, or of Colab's secrets;
-    else the one that the keyring has for this address. A variable's key belongs to the
-    address that it was first sent to, before that to SVC_BASE_URL of the same place,
-    or to the first address used if that is not set. It is never sent to another, nor
-    where only the file in the notebook's folder wants it.
+    It is the one typed for this address, or before any address was known; else the
+    variable that the endpoint names, or SVC_API_KEY, of the environment, of `.env` in
+    this folder, or of Colab's secrets; else the one that the keyring has for this
+    address. A variable's key belongs to the address that it was first sent to, before
+    that to SVC_BASE_URL of the same place, or to the first address used if that is not
+    set. No key is sent where only the file in the notebook's folder wants it, unless it
+    was typed for that address.
 
     The address is None if it is not known yet, so nothing can be sent.
 
@@ -245,8 +246,9 @@ def find_key(
     """
     if not endpoint.needs_key:
         return _noted(Key.none(), base_url)
-    if base_url is not None and (unbound := _typed.pop(None, None)):
-        _typed[base_url] = unbound
+    is_users = endpoint.takes_env_key or _is_named(environ, base_url)
+    if base_url is not None and None in _typed and is_users:
+        _typed[base_url] = _typed.pop(None)
     name = endpoint.key_env or ENV_NAME
     others = [(key.source, address) for address, key in _typed.items()]
     is_withheld = _is_withheld(environ, endpoint, name)
@@ -262,6 +264,8 @@ def find_key(
         return _noted(found, base_url)
     if found is None and is_withheld and (is_set or variable_of(name) != ENV_NAME):
         raise _withheld(base_url, endpoint.name, variable_of(name))
+    if found is None and None in _typed and base_url is not None:
+        raise _withheld(base_url, endpoint.name)
     if found is None and variable_of(name) != ENV_NAME and not elsewhere:
         raise MissingKeyError(
             f"No API key for {base_url}: {name} is not set. Set it to the key of the "
@@ -281,13 +285,24 @@ def _is_withheld(environ: Mapping[str, str], endpoint: Endpoint, name: str) -> b
     return not (endpoint.takes_env_key or is_bound)
 
 
-def _withheld(base_url: str | None, name: str, variable: str) -> MissingKeyError:
+def _is_named(environ: Mapping[str, str], base_url: str | None) -> bool:
+    """Say whether SVC_BASE_URL is this address."""
+    with suppress(SettingsError):
+        named = _named_address(environ, ENV_NAME)
+        return bool(named) and to_base_url(named, allow_http=True) == base_url
+    return False
+
+
+def _withheld(base_url: str | None, name: str, variable: str = "") -> MissingKeyError:
     host = origin(base_url)[1] or "the service"
+    key, again = "the key that you typed", "getpass.getpass()"
+    if variable:
+        key, again = f"the key of {variable}", f"os.environ[{variable!r}]"
     return MissingKeyError(
-        f"{FILE} in this folder would send the key of {variable} to {host}. A folder's "
-        "file may be somebody else's, so nothing was sent. If the host is right, give "
-        f"the key for this kernel: svc.use(base_url={base_url!r}, "
-        f"key=os.environ[{variable!r}]); or move [{name}] to {user_file()}."
+        f"{FILE} in this folder would send {key} to {host}. A folder's file may be "
+        "somebody else's, so nothing was sent. If the host is right, give the key for "
+        f"this kernel: svc.use(base_url={base_url!r}, key={again}); or move [{name}] "
+        f"to {user_file()}."
     )
 
 

@@ -87,6 +87,11 @@ def _split(text: str) -> SplitResult:
     has_host = parts.scheme in {"http", "https"} and bool(parts.hostname)
     if not (is_plain and is_clean and has_host) or port == 0:
         raise unusable_address()
+    if parts.netloc.partition(":")[0] == "HOST":
+        raise SettingsError(
+            "HOST in the base address is a placeholder: write the name of your "
+            "service's host there. `%svc use emulator` needs no address."
+        )
     if "%" in parts.netloc:
         raise SettingsError(
             "The base address has a % in its host. Zone ids of IPv6 addresses are not "

@@ -2,8 +2,10 @@
 
 import inspect
 import re
+from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import svc_notebook
 
@@ -83,13 +85,16 @@ def test_the_help_of_the_package_names_everything() -> None:
 
 
 def test_what_a_question_mark_shows_fits_a_screen() -> None:
-    """No docstring of a public name has more than 46 lines."""
-    n_lines = {
-        name: len((inspect.getdoc(getattr(svc_notebook, name)) or "").splitlines())
-        for name in NAMES
-    }
+    """`svc.sweep?` and the others print at most 55 lines, signature and all."""
+    shell: Any = InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+    shell.push({"svc": svc_notebook})
+    shown = {name: shell.object_inspect_text(f"svc.{name}") for name in NAMES}
 
-    assert {name: n for name, n in n_lines.items() if n > 46} == {}
+    assert "Plan a sweep" in shown["sweep"]
+    assert [name for name in NAMES if shown[name].count("\n") > 55] == []
+    sweeps = re.sub("\x1b[^m]*m", "", shown["sweep"]).splitlines()
+    assert max(map(len, sweeps)) <= 88
 
 
 def test_an_unknown_name_is_refused_as_usual_with_a_near_one() -> None:

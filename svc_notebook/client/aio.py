@@ -96,7 +96,7 @@ class BaseClient:
         key: Key | str | None = None,
         sinks: Sequence[Sink] | None = None,
         limits: RateLimits | None = None,
-        answers: Answerer | None = None,
+        answers: "Answerer | None" = None,
         runtime: Runtime = REAL,
         transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:

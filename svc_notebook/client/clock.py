@@ -34,7 +34,7 @@ def new_id() -> str:
     return f"{ms:012x}7{fraction:03x}8{secrets.token_hex(8)[1:]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Runtime:
     """Where time, random numbers and ids come from; tests replace it."""
 
@@ -43,6 +43,10 @@ class Runtime:
     jitter: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime] = utc_now
     new_id: Callable[[], str] = new_id
+
+    def __repr__(self) -> str:
+        """Return a short text, since `svc.AsyncClient?` shows the default."""
+        return f"{type(self).__name__}()"
 
 
 REAL = Runtime()

@@ -248,6 +248,12 @@ def read_script(path: str | Path) -> object:
     try:
         # Some editors open a file with a byte order mark.
         script = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise SettingsError(
+            f"There is no script {str(Path(path).absolute())!r}. Give the right path, "
+            "or open the notebook next to the script. `svc-notebook lab` opens a "
+            "folder with the lessons and their answers.json."
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"The script {str(path)!r} cannot be read: {error}. "

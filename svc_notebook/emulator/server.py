@@ -144,9 +144,8 @@ class Emulator:
         needs_key: Whether requests need a key.
         keys, revoked, forbidden: API keys that are served, answered with 401, and
             answered with 403.
-        script: Answers that replace its own: a list of entries, entries with
-            defaults, or the path of a JSON file of them; see
-            `svc_notebook.emulator.script`.
+        script: Answers that replace its own: entries, or the path of a JSON file of
+            them; see `svc_notebook.emulator.script`.
         seed: The same seed gives the same texts.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.

@@ -16,7 +16,7 @@ from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -164,9 +164,31 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return request_hash(self.request, self.est_prompt_tokens), self.repeat
 
 
+class Written(int):
+    """How many answers were written; shown, it says where."""
+
+    def __new__(cls, n_answers: int, path: str | Path) -> Self:
+        """Make one of the number and the file."""
+        made = super().__new__(cls, n_answers)
+        made.path = str(path)
+        return made
+
+    path: str
+
+    def __repr__(self) -> str:
+        """Return a sentence, which a cell shows."""
+        noun = "answer" if self == 1 else "answers"
+        return (
+            f"{int(self)} {noun} written to {self.path!r}. With SVC_ANSWERS set to it, "
+            "the notebook needs neither key nor network."
+        )
+
+    __str__ = int.__repr__
+
+
 def export_answers(
     path: str | Path, exchanges: Iterable[Exchange], *, in_use: str | None = None
-) -> int:
+) -> Written:
     """Write the good answers, in order: see `svc.export_answers`.
 
     Equal requests of a run are in the order of its rows, wherever they were asked.
@@ -190,7 +212,7 @@ def export_answers(
         _refuse_loss(path, answers)
     lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, answers)]
     write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
-    return len(answers)
+    return Written(len(answers), path)
 
 
 def _n_before(request_key: str | None) -> int:

@@ -29,8 +29,8 @@ from svc_notebook.session import Session
 from svc_notebook.settings import WAYS_ON, read_env
 
 EMULATOR_NOTE = (
-    "Replies now come from the emulator on this machine: they are\n"
-    "made up, cost nothing, and are marked “emulator” where they show."
+    "Replies now come from the emulator on this machine. They are made up,\n"
+    "whatever you ask, cost nothing, and are marked “emulator” where they show."
 )
 
 

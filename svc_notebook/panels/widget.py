@@ -250,11 +250,7 @@ class Controller:
         attached: Sequence[str] = (),
         kept: Collection[str] = (),
     ) -> None:
-        """Ask a new turn, or a turn again; None is the turn's own prompt.
-
-        `attached` are names of the notebook, whose values are read now; `kept` are
-        those that stay as the turn has them.
-        """
+        """Ask a new turn, or a turn again: see `Controls`."""
         live = Live(turn=turn or "new", prompt=text)
         given: dict[str, Any] = {}
         if text is not None:

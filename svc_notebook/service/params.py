@@ -5,6 +5,7 @@ Flags, help, completion, columns of frames and fields of the panel are read from
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
@@ -244,14 +245,15 @@ def _refused(param: Param, value: object) -> ParameterError:
     )
 
 
+_MODULES = re.compile(r"\b(?:\w+\.)+")
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
 
 def with_params(verb: Verb) -> Verb:
-    """Give a verb that takes `**params` a signature that lists them.
+    """Give a verb that takes `**params` a signature that lists them, for `?` and Tab.
 
     It is annotated `Unpack[Params]`, or another such class; or `Any`, where a value may
-    also be a list of values.
+    also be a list of values. Long types are shown without the modules they are from.
     """
     signature = inspect.signature(verb)
     *own, last = signature.parameters.values()
@@ -267,6 +269,16 @@ def with_params(verb: Verb) -> Verb:
         for name, hint in get_type_hints(taken).items()
         if name not in signature.parameters
     ]
-    shown = signature.replace(parameters=[*own, *listed])
-    verb.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
+    shown = [
+        each.replace(annotation=_briefly(each.annotation)) for each in (*own, *listed)
+    ]
+    verb.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what inspect looks for
+        parameters=shown, return_annotation=_briefly(signature.return_annotation)
+    )
     return verb
+
+
+def _briefly(annotation: object) -> object:
+    said = inspect.formatannotation(annotation)
+    is_long = "." in said and not isinstance(annotation, str)
+    return _MODULES.sub("", said) if is_long else annotation

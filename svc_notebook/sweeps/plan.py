@@ -4,7 +4,7 @@ Nothing is sent. What the service would refuse is found here. A named run contin
 after a restart; another grid of the same name is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from secrets import randbits
 from typing import Any
@@ -23,7 +23,7 @@ from svc_notebook.service.checks import (
     did_you_mean,
     near_names,
 )
-from svc_notebook.service.params import unknown_param, with_params
+from svc_notebook.service.params import unknown_param
 from svc_notebook.session import Session, current
 from svc_notebook.tools.extract import Form
 from svc_notebook.tools.permissions import take_permit
@@ -335,16 +335,15 @@ def _checked_key(
         raise ParameterError(f"{problem}{where}", param=problem.param) from None
 
 
-@with_params
 def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
     prompt: object = None,
-    *,
-    model: str | Sequence[str] | Mapping[str, str] | None = None,
-    system: str | Sequence[str | None] | Mapping[str, str | None] | None = None,
+    *,  # what is quoted is short in `svc.sweep?`
+    model: "str | Sequence[str] | Mapping[str, str] | None" = None,
+    system: "str | Sequence[str | None] | Mapping[str, str | None] | None" = None,
     rows: object = None,
     conditions: object = None,
-    tied: Tied = (),
-    where: Where | None = None,
+    tied: "Sequence[str] | Sequence[Sequence[str]]" = (),
+    where: "Callable[[Mapping[str, Any]], object] | None" = None,
     repeats: int = 1,
     name: str | None = None,
     seed: int | None = None,
@@ -352,58 +351,41 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     raw: bool = False,
     reuse: bool | None = None,
     answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
-    manifest: Mapping[str, Any] | None = None,
-    limits: Mapping[str, Any] | None = None,
+    manifest: "Mapping[str, Any] | None" = None,
+    limits: "Mapping[str, Any] | None" = None,
     in_flight: int | None = None,
     run_tools: bool = False,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
-) -> Run:
+) -> "Run":
     r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called; displaying the run shows its plan. A
-    mapping from labels to values in place of a list adds a column like `model_label`.
+    Nothing is sent until you call `.run()` of the run that you get; display it for its
+    plan. A combination that is not allowed is refused here, by an `AskError`.
 
     Args:
-        prompt: A text or messages, or a list of these. `{{name}}` is a column of the
-            rows, `\{{name}}` is plain text. None if `conditions` has prompts.
-        model: One model id, or a list; the session's model if None.
-        system: One system text, or a list; None is no system message.
-        rows: A DataFrame, a Series, or a list of mappings or texts. Every prompt is
-            sent for every row. A column such as `n`, which replies have too, is `var_n`
-            in their frame.
-        conditions: The combinations themselves: a DataFrame or mappings. Names that
-            are not parameters become label columns.
-        tied: Names whose lists go side by side instead of being multiplied, or
-            several such groups; `rows` in a group gives each row its own value.
-        where: Says whether to keep a combination, given its values and columns.
+        prompt: A text or messages, or a list; `{{name}}` is a column of the rows.
+        model: A model id, a list, or a mapping from labels to ids.
+        system: A system text, a list, or a mapping from labels to texts.
+        rows: A DataFrame, a Series, mappings or texts; each gets every prompt.
+        conditions: The combinations themselves: a DataFrame or mappings.
+        tied: Names whose lists go side by side instead of being multiplied.
+        where: A function of a combination that says whether to keep it.
         repeats: How many times each combination is sent.
         name: Name of the run; a run of this name continues, also after a restart.
         seed: Of the order of sending; made from the name if None, or random.
         confirm_above: Ask you before sending more requests; never if None.
         raw: Send prompts as they are, without filling templates.
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
-        answer: The type of the answers, for the columns `answer`, `answer_ok` and
-            `answer_error`: `Literal["spam", "ham"]`, bool, float, a dataclass, a regex
-            or a function; `read_answers` explains each.
+        answer: The type of the answers, as for `read_answers`.
         manifest: The `manifest` of a run, to send the same requests again.
-        limits: Your own limits for this run, below the service's, for all models or by
-            model: `{"per_second": 2, "per_minute": 30, "in_flight": 4}`.
+        limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.
-        run_tools: Run the functions in `tools`, on other threads; the last reply is the
-            row, and `tool_calls_df` has the calls. The limits are those of `complete`.
-        **varied: Any parameter of `complete`, as one value or a list of values; of
-            `stop` and `tools`, a list of lists. `max_tokens` is not sent if left out,
-            so 150 applies; `fit` takes what each prompt leaves.
-
-    Returns:
-        The run. Display it for the plan, then call `.run()` and `.replies_df()`.
-
-    Raises:
-        AskError: A combination is not allowed; the message names it.
+        run_tools: Run the functions in `tools`; `tool_calls_df` has the calls.
+        **varied: Any parameter of `complete`: a value, or a list of values. Without
+            `max_tokens` the service's default of 150 applies.
 
     Example:
-        >>> run = svc.sweep("Greet.", temperature=[0, 1])
-        >>> replies = run.run().replies_df()
+        >>> replies = svc.sweep("Greet.", temperature=[0, 1]).run().replies_df()
     """
     return plan(
         current(),

@@ -130,7 +130,7 @@ def tool(
     timeout_s: float | None = None,
     max_result_tokens: int | None = None,
     definition: Mapping[str, Any] | None = None,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> "Tool | Callable[[Callable[..., Any]], Tool]":
     """Make a tool of a function, plain or async, that the model may call.
 
     Name, description and the parameters' texts come from the function and its

@@ -352,10 +352,26 @@ def test_a_script_can_be_a_file(tmp_path: Path, encoding: str) -> None:
     assert read_script(path) == [{"text": "ก"}]
 
 
+def test_a_missing_script_file_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newcomer, whose notebook is in another folder, sees what to do."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SettingsError) as caught:
+        read_script("answers.json")
+
+    assert str(caught.value) == (
+        f"There is no script {str(tmp_path / 'answers.json')!r}. Give the right path, "
+        "or open the notebook next to the script. `svc-notebook lab` opens a folder "
+        "with the lessons and their answers.json."
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "cannot be read"),
+        (None, "There is no script"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
         ("{}", "must be a list of entries, or {"),

@@ -3,7 +3,7 @@
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.credentials import forget, key_variable
+from svc_notebook.credentials import Key, forget, key_variable, remember
 from svc_notebook.endpoint_file import read_endpoints
 from svc_notebook.session import current
 
@@ -172,3 +172,49 @@ def test_code_names_no_variable_that_the_folder_wants(describe: Describe) -> Non
     describe(f'[lab]\nbase_url = "{FAR}"\nkey_env = "AWS_SECRET_ACCESS_KEY"\n')
 
     assert key_variable(FAR) == "API_KEY"
+
+
+def test_a_typed_key_without_an_address_is_not_the_folders(
+    start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for an address of the user's, and the message says how to give it."""
+    server, home = start(keys=[KEY]), start(keys=[KEY])
+    monkeypatch.delenv("SVC_BASE_URL")
+    monkeypatch.delenv("SVC_API_KEY")
+    describe(f'[lab]\nbase_url = "{server.base_url}"\n')
+    remember(Key(KEY, source="a prompt"), None)
+
+    with pytest.raises(svc.errors.MissingKeyError) as caught:
+        svc.use(endpoint="lab")
+    with (
+        svc.Client(base_url=server.base_url) as client,
+        pytest.raises(svc.errors.MissingKeyError),
+    ):
+        client.complete("Hi", model=MODEL)
+    n_before = len(server.requests)
+    monkeypatch.setenv("SVC_BASE_URL", home.base_url)
+    svc.use(endpoint="service")
+    svc.complete("Hi", model=MODEL)
+    svc.use(base_url=server.base_url, key=KEY)
+    svc.complete("Hi", model=MODEL)
+
+    assert "would send the key that you typed to 127.0.0.1:" in str(caught.value)
+    assert f"svc.use(base_url='{server.base_url}', key=getpass" in str(caught.value)
+    assert (n_before, KEY in str(caught.value)) == (0, False)
+    assert (home.requests[-1].status, server.requests[-1].status) == (200, 200)
+
+
+def test_a_typed_key_goes_to_the_address_that_both_name(
+    start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SVC_BASE_URL is the user's, whatever the folder's file says of it."""
+    server = start(keys=[KEY])
+    monkeypatch.delenv("SVC_API_KEY")
+    describe(f'[lab]\nbase_url = "{server.base_url}"\n')
+    remember(Key(KEY, source="a prompt"), None)
+    monkeypatch.setenv("SVC_BASE_URL", server.base_url)
+
+    svc.use(endpoint="lab")
+    svc.complete("Hi", model=MODEL)
+
+    assert server.requests[-1].status == 200

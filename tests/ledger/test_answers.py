@@ -41,6 +41,18 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "answers.jsonl"
 
 
+def test_says_what_was_written_where(make: MakeExchange, file: Path) -> None:
+    """The number is a number; a cell that ends with it shows a sentence."""
+    written = export_answers(file, [make(request=_request())])
+
+    assert (written, f"{written}", str(written + 1)) == (1, "1", "2")
+    assert repr(written) == (
+        f"1 answer written to {str(file)!r}. With SVC_ANSWERS set to it, the notebook "
+        "needs neither key nor network."
+    )
+    assert repr(export_answers(file, [])).startswith("0 answers written to")
+
+
 def test_gives_back_what_was_recorded(make: MakeExchange, file: Path) -> None:
     """An exported answer is found by its request, whole, with its date."""
     asked = make(7, request=_request("สวัสดี\n", stop=["a"]), is_emulated=True)

@@ -85,7 +85,7 @@ def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
     svc.export_answers(tmp_path / "answers.jsonl")
 
     marks = [reply.final().marks for reply in replies]
-    assert marks == [("emulator: written by hand · ก",), ("emulator",)]
+    assert marks == [("emulator: written by hand · ก",), ("emulator: made up",)]
     kept = current().ledger.last(exchange_id=replies[0].exchange.exchange_id)
     assert kept is not None
     assert kept.emulator_note == "written by hand · ก"

@@ -55,7 +55,7 @@ def test_run_all_pays_only_for_what_changed(
     assert len(emulator.requests) == n_sent + 1
     assert emulator.requests[-1].json["messages"][-1]["content"] == "Hello!"
     assert "re-used" not in changed.shown
-    assert "[emulator] [re-used 20" in shell.run("%%svc\nHello").shown
+    assert "[emulator: made up] [re-used 20" in shell.run("%%svc\nHello").shown
 
 
 def test_one_cell_or_one_call_can_ask_all_the_same(

@@ -51,6 +51,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["https://HOST/v1", "https://HOST:8000"])
+def test_the_placeholder_of_the_documentation_is_no_host(text: str) -> None:
+    """Copied as it is, the address says what is to be written there."""
+    with pytest.raises(SettingsError, match=r"HOST .* is a placeholder.*use emulator"):
+        to_base_url(text)
+
+
 @pytest.mark.parametrize(
     "text", ["unix:///run/llm.sock", "http+unix://%2Frun%2Fllm/v1", "/run/llm.sock"]
 )
