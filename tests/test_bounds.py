@@ -13,6 +13,7 @@ from tests.oldest import oldest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WORKFLOW = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
 PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 
 
@@ -46,3 +47,12 @@ def test_the_oldest_python_is_stated_once() -> None:
     """`requires-python`, the classifiers and the workflow name the same Pythons."""
     assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
     assert set(re.findall(r'"(3\.\d+)"', WORKFLOW)) == {PYTHONS[0], PYTHONS[-1]}
+
+
+def test_the_workflow_runs_the_commands_of_the_readme() -> None:
+    """They differ by `-c constraints.txt` alone, which holds the oldest versions."""
+    installing = re.findall(r"run: (python -m pip install .+)", WORKFLOW)
+    commands = [each.replace(" -c constraints.txt", "") for each in installing]
+
+    assert len(commands) == 2
+    assert [each for each in commands if each not in README] == []

@@ -70,7 +70,9 @@ def test_one_cell_or_one_call_can_ask_all_the_same(
     list(svc.stream("Hello", temperature=0, reuse=False))
     grid = shell.run("%%svc -t 0,0.5 --fresh\nHello")
 
-    assert len(emulator.requests) == 6
+    # A busy machine may get a 429 for one that came late, and ask it once more.
+    answered = [each for each in emulator.requests if each.status == 200]
+    assert len(answered) == 6
     assert "re-used" not in fresh.shown + grid.shown
 
 
