@@ -48,7 +48,6 @@ from .reply_columns import (
 from .row import Filters
 from .store import Ledger, Texts
 
-_CHUNK_ROWS = 2048  # fewer exchanges at once are read faster
 _INFINITE = float("inf")
 How = (
     Literal["count", "sum", "known", "round", "low", "high", "median", "first"] | float
@@ -269,7 +268,7 @@ def usage_frame(
             ]
         return batch
 
-    groups = _grouped(map(batch_of, chunks(exchanges, _CHUNK_ROWS)), by, USAGE)
+    groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
     stamp = None if prices is None else prices.stamp
     groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
     return groups

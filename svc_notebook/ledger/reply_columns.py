@@ -13,7 +13,7 @@ import msgspec
 from svc_notebook.completion import is_cut
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.service.chunk import Choice
-from svc_notebook.service.params import PARAMS, Param
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS, PARAMS, Param
 from svc_notebook.service.request import CompletionRequest
 
 from .columns import Batch, Column, Dtype, as_json
@@ -81,7 +81,9 @@ def exchange_batch(
     `is_by_choice=False` gives one row per exchange, for its first choice. `parts` are
     not in the exchanges, or replace what is there.
     """
-    bodies = [each.body for each in exchanges]
+    known = {"exchange": exchanges, "first": exchanges, **(parts or {})}
+    batch = Batch(exchanges, known)
+    bodies = batch.part("exchange.body")
     found = [(body and body.choices) or _NO_CHOICE for body in bodies]
     if is_by_choice and max(map(len, found), default=0) > 1:
         several = _several(exchanges, found)
@@ -89,11 +91,9 @@ def exchange_batch(
             rows = map(repeat, values, map(len, found))
             several.parts[name] = list(chain.from_iterable(rows))
         return _priced(several, prices)
-    known = {"exchange": exchanges, "first": exchanges, **(parts or {})}
-    batch = Batch(exchanges, known)
     batch.parts["choice"] = [each[0] for each in found]
     batch.parts["choices"] = found
-    batch.parts["exchange.body"] = batch.parts["first.body"] = bodies
+    batch.parts["first.body"] = bodies
     batch.parts["first.body.usage"] = batch.part("exchange.body.usage")
     return _priced(batch, prices)
 
@@ -130,8 +130,20 @@ def _choice_index(batch: Batch) -> list[int]:
 
 def cut_flags(batch: Batch) -> list[bool | None]:
     """Return whether each choice was cut; None where there is no choice."""
-    rows = zip(batch.part("exchange"), batch.part("choice"), strict=True)
-    return [choice and is_cut(exchange, choice) for exchange, choice in rows]
+    rows = zip(
+        batch.part("exchange"),
+        batch.part("choice"),
+        batch.part("choice.finish_reason"),
+        batch.part("exchange.body.usage.completion_tokens"),
+        [DEFAULT_MAX_TOKENS if n is None else n for n in _sent(batch, "max_tokens")],
+        strict=True,
+    )
+    return [
+        False  # the usual case, and faster
+        if reason == "stop" and n_tokens is not None and n_tokens < limit
+        else choice and is_cut(exchange, choice)
+        for exchange, choice, reason, n_tokens, limit in rows
+    ]
 
 
 def _system(batch: Batch) -> list[str | None]:

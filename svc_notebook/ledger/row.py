@@ -58,7 +58,6 @@ def to_sortable(instant: datetime) -> str:
 
 
 _PART = "svc_part"
-_HAS_PARTS = b'"svc_part"'  # a text that has it is only looked at in vain
 _SHORT_CHARS = 32  # not worth a reference
 
 
@@ -122,7 +121,7 @@ def from_row(
         params = exchange.request.params
         if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
             params["stop"] = tuple(params["stop"])
-        if texts and _HAS_PARTS in record:
+        if dict in map(type, exchange.origin.columns.values()):
             _fill_parts(exchange)
         return exchange
     raise _unreadable(exchange_id, place, reason)

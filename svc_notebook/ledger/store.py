@@ -371,10 +371,14 @@ class Ledger:
         these = f"WHERE seq > ? AND {condition.in_sequence}"
         sql = f"{_COLUMNS} {these} ORDER BY seq LIMIT {PAGE_ROWS}"
         last = self._rows(_BEFORE + condition.since, condition.since_values)[0][0]
-        while rows := self._rows(sql, (last, *condition.values)):
-            for row in rows:
-                yield self._to_exchange(row, texts)
-            last = rows[-1][0]
+        page: list[Exchange] | None = None
+        while page is None or page:
+            page = []
+            with self._reading() as connection:
+                for row in connection.execute(sql, (last, *condition.values)):
+                    page.append(self._to_exchange(row, texts))
+                    last = row[0]
+            yield from page
 
     def _index(self, hash_of: Callable[[Exchange], str]) -> None:
         """Keep the hashes of requests that were added since the last time.

@@ -3,7 +3,14 @@
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
@@ -307,6 +314,11 @@ class Grid:
         """The hash of each combination; as a number, because there can be millions."""
         every = self._filled(range(self.n_combinations))
         return array("Q", (each.digest_of(messages) for each, messages in every))
+
+    @cached_property
+    def estimates(self) -> MutableSequence[int]:
+        """The estimated prompt tokens of each combination; -1 until they are needed."""
+        return array("q", [-1]) * self.n_combinations
 
     def requests(self, combinations: Iterable[int]) -> Iterator[CompletionRequest]:
         """Return the requests of combinations that are in the order of the plan."""

@@ -86,16 +86,24 @@ def by_trial(
     The exchanges are of one run, oldest first. Of tool rounds the last one counts;
     `failures` say why rounds ended that the ledger has without an end.
     """
-    found: dict[TrialKey, Exchange] = {}
-    for exchange in map(_as_ended, exchanges):
-        key = key_of(exchange)
-        before = found.get(key)
-        if before is None or before.status != "ok" or exchange.status == "ok":
-            found[key] = exchange
-    for key, failed in (failures or {}).items():
-        if key in found and found[key].failure is _OPEN:
-            found[key] = replace(found[key], status="error", failure=failed.failure)
-    return found
+    return dict(_newest(exchanges, failures or {}))
+
+
+def _newest(
+    exchanges: Iterable[Exchange], failures: Mapping[TrialKey, TrialFailure]
+) -> Iterator[tuple[TrialKey, Exchange]]:
+    """Return exchanges by trial; one that comes later replaces an earlier one."""
+    good: set[TrialKey] = set()
+    for each in exchanges:
+        exchange, key = _as_ended(each), key_of(each)
+        if exchange.status == "ok":
+            good.add(key)
+        elif key in good:
+            continue
+        elif exchange.failure is _OPEN and key in failures:
+            failure = failures[key].failure
+            exchange = replace(exchange, status="error", failure=failure)
+        yield key, exchange
 
 
 def reply_rows(
@@ -124,28 +132,41 @@ def reply_rows(
 
 def trial_batches(
     plan: RunPlan,
-    found: Mapping[TrialKey, Exchange],
+    exchanges: Iterable[Exchange],
     failures: Mapping[TrialKey, TrialFailure],
     *,
     is_begun: bool,
 ) -> Iterator[Batch]:
-    """Return the same rows as `reply_rows`, to be read column by column.
+    """Return the rows of all trials as `reply_rows` does, to be read by columns.
 
-    Those without a reply come last; the part `trial` is the number in the plan.
+    The exchanges are those of `by_trial`, read once. The part `trial` is the number in
+    the plan; of a trial only the rows of the last `turn` count.
     """
-    missing: list[tuple[int, TrialKey, Columns]] = []
+    places = {
+        key: (number, columns)
+        for number, (key, columns) in enumerate(plan.grid.places())
+    }
+    sent = set[int]()
 
-    def sent() -> Iterator[tuple[int, Exchange, Columns]]:
-        for number, (key, columns) in enumerate(plan.grid.places()):
-            if (exchange := found.get(key)) is None:
-                missing.append((number, key, columns))
-            else:
-                yield number, exchange, columns or exchange.origin.columns
+    def rows() -> Iterator[tuple[int, int, Exchange, Columns]]:
+        for turn, (key, exchange) in enumerate(_newest(exchanges, failures)):
+            if key in places:
+                number, columns = places[key]
+                sent.add(number)
+                yield number, turn, exchange, columns or exchange.origin.columns
 
-    for chunk in chunks(sent()):
-        numbers, exchanges, columns = zip(*chunk, strict=True)
-        parts = {"trial": numbers, "origin.columns": columns}
-        yield exchange_batch(exchanges, plan.prices, parts=parts)
+    for chunk in chunks(rows()):
+        numbers, turns, found, columns = zip(*chunk, strict=True)
+        parts = {"trial": numbers, "turn": turns, "origin.columns": columns}
+        batch = exchange_batch(found, plan.prices, parts=parts)
+        del chunk, found
+        yield batch
+        del batch
+    missing = [
+        (number, key, columns)
+        for key, (number, columns) in places.items()
+        if number not in sent
+    ]
     status: RowStatus = "not_run" if is_begun else "planned"
     for part in chunks(missing):
         yield _missing_batch(plan, part, failures, status)
@@ -159,8 +180,8 @@ def _missing_batch(
 ) -> Batch:
     """Return the rows of trials without a reply; a batch of them has no exchange."""
     numbers, keys, columns = zip(*places, strict=True)
-    repeats = plan.grid.repeats
-    requests = [*plan.grid.requests(number // repeats for number in numbers)]
+    combinations = [number // plan.grid.repeats for number in numbers]
+    requests = [*plan.grid.requests(combinations)]
     failed = [failures.get(key) for key in keys]
     origin, nothing = plan.origin_of(plan.grid[numbers[0]]), [None] * len(numbers)
     return Batch(
@@ -175,18 +196,22 @@ def _missing_batch(
             "origin.columns": columns,
             "status": ["error" if each else status for each in failed],
             "failure": [each and each.failure for each in failed],
-            "est_prompt_tokens": [*_estimates(requests)],
+            "est_prompt_tokens": [*_estimates(plan.grid, combinations, requests)],
         },
     )
 
 
-def _estimates(requests: Iterable[CompletionRequest]) -> Iterator[int]:
+def _estimates(
+    grid: Grid, combinations: Iterable[int], requests: Iterable[CompletionRequest]
+) -> Iterator[int]:
     """Return the estimated prompt tokens; the conditions of a row share messages."""
-    before, best = None, 0
-    for each in requests:
-        if before is None or each.messages is not before.messages or each.tools:
-            before, best = each, prompt_tokens_of(each).best
-        yield best
+    known, before = grid.estimates, None
+    for number, each in zip(combinations, requests, strict=True):
+        if known[number] < 0:
+            if before is None or each.messages is not before.messages or each.tools:
+                before, best = each, prompt_tokens_of(each).best
+            known[number] = best
+        yield known[number]
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]

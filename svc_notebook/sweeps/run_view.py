@@ -237,14 +237,14 @@ class RunView:
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        return self._frame_of(trial_batches(self.plan, {}, {}, is_begun=False))
+        return self._frame_of(trial_batches(self.plan, (), {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
         from svc_notebook.ledger.frames import with_scores  # noqa: PLC0415 - pandas
 
         failures = self.failures.copy()
-        found = by_trial(self._exchanges(texts=True), failures)
+        found = self._exchanges(texts=True)
         batches = trial_batches(self.plan, found, failures, is_begun=self.is_begun)
         return with_scores(self._frame_of(batches), self.ledger)
 
