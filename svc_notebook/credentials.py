@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
+from itertools import islice
 from threading import current_thread, main_thread
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -176,14 +177,18 @@ def known_keys(environ: Mapping[str, str] = os.environ) -> tuple[Key, ...]:
     return (*_typed.values(), *keys, *_of_colab.values())
 
 
+_CHECKED_AT_ONCE = 1000
+
+
 def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
     """Refuse values that contain a key: plans, frames and lists would show it."""
-    joined = "\n".join(map(str, values))
-    if any(key.redact(joined) != joined for key in known_keys()):
-        raise ParameterError(
-            f"{of} contains the API key. Remove it there; nothing was sent.",
-            param=param,
-        )
+    keys, texts = known_keys(), map(str, values)
+    while joined := "\n".join(islice(texts, _CHECKED_AT_ONCE)):
+        if any(key.redact(joined) != joined for key in keys):
+            raise ParameterError(
+                f"{of} contains the API key. Remove it there; nothing was sent.",
+                param=param,
+            )
 
 
 def refuse_key_form(text: object, *, param: str) -> None:

@@ -42,9 +42,10 @@ from .dimensions import (
 )
 from .grid import Grid, RunPlan, Where, hashed_labels, keep, request_key_of
 from .manifest import Manifest, read_manifest
+from .order import seed_of
 from .own_limits import paces_of
+from .row_files import RowFiles, check_same
 from .run import Run
-from .scheduler import seed_of
 from .source import (
     Source,
     check_columns,
@@ -191,6 +192,10 @@ def grid_of(found: Manifest, endpoint: Endpoint) -> Grid:
     """Make the grid of a manifest, to be sent to an endpoint, and check it."""
     older = (dimension_of("extra", found.extra),) if found.extra else ()
     rows: object = found.rows
+    if found.files is not None:
+        files = RowFiles(found.files.path)
+        check_same(found.files, files.found)
+        rows = files
     if found.rows and found.dtypes:
         rows = typed(found.rows, found.dtypes, found.index, found.categories)
     grid = Grid(
@@ -368,9 +373,9 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
             rows, `\{{name}}` is plain text. None if `conditions` has prompts.
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
-        rows: A DataFrame, a Series, or a list of mappings or texts. Every prompt is
-            sent for every row. A column such as `n`, which replies have too, is `var_n`
-            in their frame.
+        rows: A DataFrame, a Series, a list of mappings or texts, or a path such as
+            `folder/*.parquet`, read in blocks. Each prompt is sent for every row. A
+            column such as `n`, which replies have too, is `var_n` in their frame.
         conditions: The combinations themselves: a DataFrame or mappings. Names that
             are not parameters become label columns.
         tied: Names whose lists go side by side instead of being multiplied, or
