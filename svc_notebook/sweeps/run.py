@@ -19,7 +19,7 @@ from svc_notebook.session import Session
 from .describe import RunDescription, Size, headline, plan_lines
 from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
-from .ray_connection import place_of
+from .ray_cluster import place_of
 from .resume import RunStatus
 from .run_view import RunView, cell_number
 from .scheduler import Show
