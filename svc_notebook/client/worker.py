@@ -41,11 +41,15 @@ class Asked(msgspec.Struct, array_like=True, gc=False):
 
 
 class Ended(msgspec.Struct, array_like=True, gc=False):
-    """An exchange that has ended, and its error, pickled; no exchange if unsent."""
+    """An exchange that has ended, and its error, pickled.
+
+    `is_unsent` says that no connection could be made, so another worker may try.
+    """
 
     number: int
     exchange: Exchange | None = None
     error: bytes | None = None
+    is_unsent: bool = False
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -100,13 +104,13 @@ class Worker:
             quota.n_open += 1
         # how many may be in flight is the driver's to say
         policy = replace(asked.policy, limits_in_flight=True)
-        error, exchange = None, None
+        error, exchange, is_unsent = None, None, False
         try:
             task = self._path.begin(asked.request, policy=policy)
             try:
                 exchange = await task.run(lambda _: None)
             except SvcError:
-                exchange = task.exchange
+                exchange, is_unsent = task.exchange, task.is_unsent
                 raise
         except Exception as problem:  # noqa: BLE001 - the driver waits for it
             said = problem if isinstance(problem, SvcError) else internal_error(problem)
@@ -116,7 +120,7 @@ class Worker:
         finally:
             if quota:
                 quota.end()
-        self._ended.append(_encoded(Ended(asked.number, exchange, error)))
+        self._ended.append(_encoded(Ended(asked.number, exchange, error, is_unsent)))
         self._has_ended.set()
 
     def _quota_of(self, model: str) -> LeasedQuota | None:

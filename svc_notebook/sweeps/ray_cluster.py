@@ -34,12 +34,7 @@ from svc_notebook.client.worker import (
     read_ended,
 )
 from svc_notebook.credentials import Key, without_keys
-from svc_notebook.errors import (
-    ConfigError,
-    NoConnectionError,
-    ParameterError,
-    SvcError,
-)
+from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.service.catalogue import Limit
@@ -50,6 +45,7 @@ from svc_notebook.settings import Settings
 MOST_WORKERS = 8  # of what is chosen for the user
 MOST_LOSSES = 5  # of workers while they had the same request
 MOST_LOST_IN_A_ROW = 10  # workers, without any reply between
+UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
@@ -245,6 +241,7 @@ class _Request:
     asked: Asked
     ended: "asyncio.Future[tuple[Exchange | None, SvcError | None]]"
     n_losses: int = 0
+    is_moved: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -256,6 +253,7 @@ class _Link:
     open: dict[int, _Request] = field(default_factory=dict)
     outbox: list[Asked] = field(default_factory=list)
     posted_s: float = -inf
+    n_unsent: int = 0  # in a row
 
     def give(self, request: _Request) -> None:
         """Give the worker a request, together with others of this moment."""
@@ -308,11 +306,10 @@ class Cluster:
 
     def start(self) -> None:
         """Start the workers, and wait until they run; a ConfigError says why not."""
-        ray = self._ray
         if self._limits:
-            quota = ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
+            quota = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
             self._quota = quota.remote(self._limits)
-        get = partial(ray.get, timeout=START_S)
+        get = partial(self._ray.get, timeout=START_S)
         problem: SvcError | None = None
         try:
             self._links = [self._new_link() for _ in range(self.n_workers)]
@@ -371,9 +368,11 @@ class Cluster:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _give(self, request: _Request) -> None:
-        if self._links:
-            min(self._links, key=lambda link: len(link.open)).give(request)
+    def _give(self, request: _Request, *, but: _Link | None = None) -> None:
+        if links := [each for each in self._links if each is not but]:
+            # one without a network fails fast, and would get more than the others
+            load = (len(link.open) + UNSENT_LOAD * link.n_unsent for link in links)
+            min(zip(load, count(), links, strict=False))[2].give(request)
         else:
             self._homeless.append(request)
 
@@ -383,11 +382,23 @@ class Cluster:
             while not self._is_closed:
                 for each in map(read_ended, await link.actor.take.remote()):
                     self._n_lost = 0
-                    if request := link.open.pop(each.number, None):
-                        _end(request, each)
+                    self._end(link, each)
         except Exception:  # noqa: BLE001 - whatever Ray says of it
             if not self._is_closed:
                 self._lose(link)
+
+    def _end(self, link: _Link, ended: Ended) -> None:
+        """End a request; let another worker try if this one cannot connect."""
+        link.n_unsent = link.n_unsent + 1 if ended.is_unsent else 0
+        request = link.open.pop(ended.number, None)
+        if request is None or request.ended.done():  # it may have been cancelled
+            return
+        if ended.is_unsent and len(self._links) > 1 and not request.is_moved:
+            request.is_moved = True
+            self._give(request, but=link)
+            return
+        error = ended.error and pickle.loads(ended.error)  # noqa: S301 - our worker's
+        request.ended.set_result((ended.exchange, error))
 
     def _lose(self, link: _Link) -> None:
         """Give what a worker had in flight to others, and start another worker."""
@@ -461,14 +472,6 @@ _LOST_ALL = (
 )
 
 
-def _end(request: _Request, ended: Ended) -> None:
-    error = None
-    if ended.error is not None:
-        error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
-    if not request.ended.done():  # it may have been cancelled
-        request.ended.set_result((ended.exchange, error))
-
-
 def join(
     on: str,
     *,
@@ -477,12 +480,7 @@ def join(
     models: Iterable[str],
     n_workers: int | None = None,
 ) -> Cluster:
-    """Start or join a cluster, and start workers there for one run.
-
-    Raises:
-        ConfigError: Ray is not installed, no cluster is there, or the workers have
-            another version of this package.
-    """
+    """Start or join a cluster, and workers for one run; a ConfigError says why not."""
     ray = connected(on)
     known = ((model, settings.endpoint.limit_of(model)) for model in models)
     cluster = Cluster(
