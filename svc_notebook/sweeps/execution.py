@@ -19,6 +19,7 @@ from svc_notebook.client.attempts import ExchangeTask, RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.client.worker import RemoteTask
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.output import find_screen, is_terminal
 from svc_notebook.errors import (
@@ -440,7 +441,9 @@ class Execution:
                 sinks=(ledger,),
                 answers=reused if options.is_reusing else recorded,
                 spending=lambda: session.spending,
-                task_type=ExchangeTask if cluster is None else cluster.task,
+                task_type=ExchangeTask
+                if cluster is None
+                else partial(RemoteTask, ask=cluster.ask),
             ),
             ledger=ledger,
             failures=self._view.failures,

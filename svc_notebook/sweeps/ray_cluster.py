@@ -10,6 +10,7 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,14 +22,12 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from svc_notebook.client.exchange_record import ExchangeRecord
 from svc_notebook.client.leased_slots import Quota
 from svc_notebook.client.retry import Policy
 from svc_notebook.client.worker import (
     GATHER_S,
     Asked,
     Ended,
-    RemoteTask,
     Worker,
     encode,
     read_ended,
@@ -49,8 +48,7 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
-_connecting = Lock()  # two runs may want to start a cluster at once
-INSTALL = "python -m pip install 'svc-notebook[cluster]'"
+_starting = Lock()  # two runs may want to start a cluster at once
 
 
 # Where it is
@@ -94,24 +92,16 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 def connected(on: str) -> Any:  # noqa: ANN401 - the package
     """Return the package Ray, connected; a connection that there is already is used."""
     try:
-        ray = import_module("ray")
+        ray = _apart(partial(import_module, "ray"))
     except ImportError:
         raise ConfigError(
-            f"on={on!r} needs Ray, which is not installed. Install it with: {INSTALL}"
+            f"on={on!r} needs Ray, which is not installed. Install it with: "
+            "python -m pip install 'svc-notebook[cluster]'"
         ) from None
-    with _connecting:
-        return _connect(ray, on)
-
-
-def _connect(ray: Any, on: str) -> Any:  # noqa: ANN401 - the package
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    if ray.is_initialized():
-        return ray
-    if on == "ray":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray's makers need none
-        with without_keys():  # all that Ray starts would have them
-            connect(include_dashboard=False)
-    elif said := _problem_of(partial(connect, address=on), on):
+    if on == "ray" and not ray.is_initialized():
+        _apart(partial(_start_here, ray, connect), stays=True)
+    elif not ray.is_initialized() and (said := _problem_of(connect, on)):
         raise ConfigError(
             f"There is no Ray cluster at {on!r}: {said}. Nothing was sent. Start one "
             "with `ray start --head`, correct the address, or use on='ray' for a "
@@ -120,40 +110,57 @@ def _connect(ray: Any, on: str) -> Any:  # noqa: ANN401 - the package
     return ray
 
 
-def _problem_of(connect: Callable[[], object], on: str) -> str:
-    """Connect to a cluster that is said to be there; return why not, "" if it is."""
-    problems: list[Exception] = []
-    place, is_reached = _host_and_port(on), Event()
+def _apart(work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False) -> Any:  # noqa: ANN401 - as `work`
+    """Work on a thread: an interrupt in the midst of it would spoil Ray's modules.
 
-    def work() -> None:
+    It `stays` where programs are started: the system ends them with their thread.
+    """
+    found: Future[Any] = Future()
+
+    def run() -> None:
         try:
-            if place:
-                _reach(*place)
-                is_reached.set()
-            connect()
-        except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
-            problems.append(problem)
+            found.set_result(work())
+        except Exception as problem:  # noqa: BLE001 - raised where it is waited for
+            found.set_exception(problem)
+        if stays:
+            Event().wait()
 
-    # Ray tries for much longer by itself
-    thread = Thread(target=work, name="svc_notebook connects to Ray", daemon=True)
-    thread.start()
-    thread.join(CONNECT_S)
-    if is_reached.is_set():  # it is there; a busy one needs long to let us in
-        thread.join(START_S)
-    if thread.is_alive():
+    Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
+    return found.result(None if wait_s == inf else wait_s)
+
+
+def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN401 - the package
+    with _starting:
+        if not ray.is_initialized():
+            os.environ.setdefault(
+                "RAY_USAGE_STATS_ENABLED", "0"
+            )  # its makers need none
+            with without_keys():  # all that Ray starts would have them
+                connect(include_dashboard=False)
+
+
+def _problem_of(connect: Callable[..., object], on: str) -> str:
+    """Connect to a cluster that is said to be there; return why not, "" if it is."""
+    try:
+        if place := _host_and_port(on):
+            _apart(partial(_reach, *place), CONNECT_S)
+        # it is there; a busy one needs long to let us in
+        _apart(partial(connect, address=on), START_S if place else CONNECT_S)
+    except TimeoutError:  # Ray tries for much longer by itself
         return f"no answer within {CONNECT_S:.0f} s"
-    return first_line(problems[0]) if problems else ""
+    except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
+        return first_line(problem)
+    return ""
 
 
 def _reach(host: str, port: int) -> None:
     """Raise an error if nothing that speaks Ray's protocol is at an address."""
     socket.create_connection((host, port), timeout=CONNECT_S).close()
-    with suppress(ImportError):
-        if os.environ.get("RAY_USE_TLS", "0") == "0":
-            grpc = import_module("grpc")
-            channel = grpc.insecure_channel(f"{host}:{port}")
-            grpc.channel_ready_future(channel).result(timeout=2 * CONNECT_S)
-            channel.close()
+    if os.environ.get("RAY_USE_TLS", "0") == "0":
+        grpc = import_module("grpc")
+        channel = grpc.insecure_channel(f"{host}:{port}")
+        grpc.channel_ready_future(channel).result(timeout=2 * CONNECT_S)
+        channel.close()
 
 
 def first_line(problem: Exception) -> str:
@@ -300,28 +307,23 @@ class Cluster:
         self._n_lost = 0  # in a row
         self._problem: SvcError | None = None
 
-    def task(self, record: ExchangeRecord, body: bytes, **given: Any) -> RemoteTask:  # noqa: ANN401 - as `ExchangeTask`
-        """Return an exchange that a worker will run."""
-        return RemoteTask(record, body, ask=self.ask, **given)
-
     def start(self) -> None:
         """Start the workers, and wait until they run; a ConfigError says why not."""
         if self._limits:
             quota = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
             self._quota = quota.remote(self._limits)
         get = partial(self._ray.get, timeout=START_S)
-        problem: SvcError | None = None
         try:
             self._links = [self._new_link() for _ in range(self.n_workers)]
             for found in get([link.actor.version.remote() for link in self._links]):
                 check_version(found)  # before the key leaves this process
             get([self._start_of(link) for link in self._links])
-        except SvcError as found:
-            problem = found
-        except Exception as found:  # noqa: BLE001 - whatever Ray says; it took long
-            problem = unusable(found, self._key)
-        if problem is not None:  # without Ray's frames, which have the key
-            raise problem.with_traceback(None)
+        except Exception as said:  # noqa: BLE001 - whatever Ray says; it took long
+            is_ours = isinstance(said, SvcError)
+            problem = said if is_ours else unusable(said, self._key)
+        else:
+            return
+        raise problem.with_traceback(None)  # without Ray's frames, which have the key
 
     async def ask(
         self, request: CompletionRequest, policy: Policy
@@ -329,13 +331,12 @@ class Cluster:
         """Let a worker send a request; return its exchange, and its error if any."""
         if self._problem is not None:
             return None, self._problem
-        loop = asyncio.get_running_loop()
         if not self._is_reading:
             self._is_reading = True
             for link in self._links:
                 self._begin(self._read(link))
         asked = Asked(next(self._numbers), request, policy)
-        found = _Request(asked, loop.create_future())
+        found = _Request(asked, asyncio.get_running_loop().create_future())
         self._give(found)
         return await found.ended
 
@@ -397,7 +398,9 @@ class Cluster:
             request.is_moved = True
             self._give(request, but=link)
             return
-        error = ended.error and pickle.loads(ended.error)  # noqa: S301 - our worker's
+        error = None
+        if ended.error is not None:
+            error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
         request.ended.set_result((ended.exchange, error))
 
     def _lose(self, link: _Link) -> None:
@@ -430,7 +433,7 @@ class Cluster:
             link = self._new_link()
             check_version(await link.actor.version.remote())
             await self._start_of(link)
-        except SvcError as problem:
+        except ConfigError as problem:
             self._fail(str(problem))
         except Exception as problem:  # noqa: BLE001 - whatever Ray says
             if link is None:
@@ -443,9 +446,8 @@ class Cluster:
                 self.close()
                 return
             self._begin(self._read(link))
-            homeless, self._homeless = self._homeless, []
-            for request in homeless:
-                self._give(request)
+            while self._homeless:
+                self._give(self._homeless.pop(0))
 
     def _fail(self, why: str) -> None:
         """End everything that is open, because no worker can run."""
