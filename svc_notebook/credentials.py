@@ -10,10 +10,12 @@ import logging
 import os
 import re
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
+from itertools import islice
 from threading import current_thread, main_thread
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -169,21 +171,48 @@ def to_key(
         return found.with_traceback(None)
 
 
-def known_keys(environ: Mapping[str, str] = os.environ) -> tuple[Key, ...]:
+_not_inherited: dict[str, str] = {}
+_environ = ChainMap(os.environ, _not_inherited)
+
+
+@contextmanager
+def without_keys() -> Iterator[None]:
+    """Let programs that start inside the block inherit no key; it is found here."""
+    keys, names = known_keys(), {variable_of(name) for name in _key_names()}
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or any(key.redact(value) != value for key in keys)
+    }
+    _not_inherited.update(found)
+    try:
+        for name in found:
+            del os.environ[name]
+        yield
+    finally:
+        os.environ.update(found)
+        _not_inherited.clear()
+
+
+def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:
     """Return the keys of this kernel: those typed, set, and in a file or in Colab."""
     found = (key for name in _key_names() for _, key in _set_keys(environ, name))
     keys = (each for each in found if isinstance(each, Key))
     return (*_typed.values(), *keys, *_of_colab.values())
 
 
+_CHECKED_AT_ONCE = 1000
+
+
 def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
     """Refuse values that contain a key: plans, frames and lists would show it."""
-    joined = "\n".join(map(str, values))
-    if any(key.redact(joined) != joined for key in known_keys()):
-        raise ParameterError(
-            f"{of} contains the API key. Remove it there; nothing was sent.",
-            param=param,
-        )
+    keys, texts = known_keys(), map(str, values)
+    while joined := "\n".join(islice(texts, _CHECKED_AT_ONCE)):
+        if any(key.redact(joined) != joined for key in keys):
+            raise ParameterError(
+                f"{of} contains the API key. Remove it there; nothing was sent.",
+                param=param,
+            )
 
 
 def refuse_key_form(text: object, *, param: str) -> None:
@@ -213,7 +242,7 @@ def _key_names() -> tuple[str, ...]:
     return (ENV_NAME,)
 
 
-def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
+def key_mark(environ: Mapping[str, str] = _environ) -> bytes:
     """Return a one-way hash of the keys typed and set, to see when they change."""
     typed = sorted(key.digest("mark") for key in _typed.values())
     file = read_env_file()
@@ -223,7 +252,7 @@ def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def find_key(
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] = _environ,
     *,
     base_url: str | None,
     endpoint: Endpoint = SERVICE,

@@ -145,6 +145,11 @@ class ExchangeTask:
         self._failure: FailedTry | None = None
         self._has_shown = False
 
+    @property
+    def is_unsent(self) -> bool:
+        """Whether the last try failed without a connection."""
+        return self._failure is not None and not self._failure.is_sent
+
     async def run(self, show: Show) -> Exchange:
         """Send the request, show each delta, and record the exchange at its end.
 

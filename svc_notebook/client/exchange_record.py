@@ -213,6 +213,8 @@ Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
 class RecordedAnswer:
     """A recorded answer to a new request; `run` it once."""
 
+    is_unsent = False  # nothing is sent
+
     def __init__(
         self,
         recorded: Exchange,

@@ -91,7 +91,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
-    _import_extra("pyarrow", "Parquet files")
+    import_extra("pyarrow", "Parquet files")
     path = to_path("path", path)
     try:
         frame = pd.read_parquet(Path(path).expanduser(), engine="pyarrow")
@@ -140,11 +140,13 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     )
 
 
-def _import_extra(package: str, what: str) -> ModuleType:
+def import_extra(package: str, what: str) -> ModuleType:
+    """Return a package of the extra `files`; `what` needs it."""
     with suppress(ImportError):
         return import_module(package)
+    name = package.partition(".")[0]
     raise ConfigError(
-        f"{what} need {package}, which is not installed. Install it with: "
+        f"{what} need {name}, which is not installed. Install it with: "
         "python -m pip install 'svc-notebook[files]'"
     )
 
@@ -153,7 +155,7 @@ def _import_extra(package: str, what: str) -> ModuleType:
 
 
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
-    _import_extra("pyarrow", "Parquet files")
+    import_extra("pyarrow", "Parquet files")
     try:
         _folded(frame).to_parquet(file, engine="pyarrow")
     except (RuntimeError, TypeError, ValueError, OverflowError):
@@ -317,7 +319,7 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
             "that ends with .parquet, .csv or .jsonl.",
             param="frame",
         )
-    openpyxl = _import_extra("openpyxl", "Excel workbooks")
+    openpyxl = import_extra("openpyxl", "Excel workbooks")
     _check_texts(frame)  # openpyxl writes half a surrogate pair into a broken file
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)

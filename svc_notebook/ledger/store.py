@@ -6,7 +6,7 @@ written, and adds what could not be written. Threads and programs may share a fi
 
 import sqlite3
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
@@ -186,13 +186,17 @@ class Ledger:
 
     def _rename(self, name: str, new: str) -> None:
         if not self.flush():
-            held = f"Another program holds the ledger {self.path}; try again later."
-            raise self.problem or LedgerError(held)
+            raise self.problem or self._held()
         with explained(self.path), self._file.transaction() as connection:
             if connection.execute(_IS_NAMED, (new,)).fetchone():
                 raise name_taken(new)
             for sql in _RENAMES:
                 connection.execute(sql, (new, name))
+
+    def _held(self) -> LedgerError:
+        return LedgerError(
+            f"Another program holds the ledger {self.path}; try again later."
+        )
 
     def add_pick(self, exchange_id: str, choice_index: int, value: int | None) -> None:
         """Put the score of a reply that was picked, or not, into the same queue."""
@@ -227,6 +231,25 @@ class Ledger:
             LedgerError: The ledger cannot be read.
         """
         return self._exchanges(where(self.session_id, **filters), texts)
+
+    def numbered(self, run: str) -> Iterator[tuple[int, Exchange]]:
+        """Read the outlines of a run's exchanges, each with what `at` takes.
+
+        Raises:
+            LedgerError: The ledger cannot be read, or has not written all of them.
+        """
+        if not self.flush():
+            raise self.problem or self._held()
+        condition = where(self.session_id, scope="all", run=run)
+        yield from self._numbered(condition, texts=False)
+
+    def at(self, numbers: Sequence[int]) -> Iterator[Exchange]:
+        """Read the exchanges with these numbers, which come from `numbered`."""
+        for start in range(0, len(numbers), PAGE_ROWS):
+            page = numbers[start : start + PAGE_ROWS]
+            marks = ", ".join("?" * len(page))
+            sql = f"{_COLUMNS} WHERE seq IN ({marks}) ORDER BY seq"
+            yield from map(self._to_exchange, self._rows(sql, page))
 
     def tool_runs(
         self,
@@ -366,17 +389,22 @@ class Ledger:
         yield from newest
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
+        return (exchange for _, exchange in self._numbered(condition, texts))
+
+    def _numbered(
+        self, condition: Where, texts: Texts
+    ) -> Iterator[tuple[int, Exchange]]:
         # Whole pages and no open cursor: a reader that stops half-way must not block
         # a writer in another program.
         these = f"WHERE seq > ? AND {condition.in_sequence}"
         sql = f"{_COLUMNS} {these} ORDER BY seq LIMIT {PAGE_ROWS}"
         last = self._rows(_BEFORE + condition.since, condition.since_values)[0][0]
-        page: list[Exchange] | None = None
+        page: list[tuple[int, Exchange]] | None = None
         while page is None or page:
             page = []
             with self._reading() as connection:
                 for row in connection.execute(sql, (last, *condition.values)):
-                    page.append(self._to_exchange(row, texts))
+                    page.append((row[0], self._to_exchange(row, texts)))
                     last = row[0]
             yield from page
 

@@ -441,7 +441,8 @@ def _rows(source: Source | None) -> str:
     names = ", ".join(source.columns)
     shown = f"{len(source)} ({names})" if names else str(len(source))
     doubled = (f", the second {each} as var_{each}" for each in sorted(source.doubled))
-    return shown + "".join(doubled)
+    where = source.files.in_words if source.files else ""
+    return shown + "".join(doubled) + where
 
 
 def _tokens(size: Size) -> str:

@@ -7,7 +7,7 @@ requests is confirmed.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +19,7 @@ from svc_notebook.client.attempts import ExchangeTask, RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.client.worker import RemoteTask
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.output import find_screen, is_terminal
 from svc_notebook.errors import (
@@ -34,12 +35,15 @@ from svc_notebook.session import Session
 
 from .describe import Speed, duration, forecast
 from .grid import RunPlan
+from .manifest import kept_manifest, read_manifest
+from .order import Trials, pilot_of, todo_of
 from .own_limits import Pace
 from .progress import Bars, progress_of
-from .resume import TrialKey, check_endpoint, check_strays
+from .resume import Settled, check_endpoint, check_strays
+from .row_files import check_same
 from .run_lock import held_here, lock_run
 from .run_view import RunView
-from .scheduler import Scheduler, Show, TrialRunner, Trials, pilot_of, todo_of
+from .scheduler import Scheduler, Show, TrialRunner
 
 if TYPE_CHECKING:
     from .ray_cluster import Cluster
@@ -267,10 +271,22 @@ class Execution:
         view, ledger = self._view, self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
         sent = view.sent(ledger).trials
+        if sent:
+            self._check_files(ledger)
         check_strays(self._plan, view.strays, read)
         view.bound_strays = view.strays
         if sent:
             view.ledger, self._is_bound = ledger, True
+
+    def _check_files(self, ledger: Ledger) -> None:
+        """Refuse rows in files that have changed since this run was sent."""
+        source = self._plan.grid.source
+        if source is None or source.files is None:
+            return
+        for kept in ledger.plans(self._plan.run_id)[-1:]:
+            before = read_manifest(kept_manifest(kept)).files
+            if before is not None:
+                check_same(before, source.files.found)
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
@@ -410,7 +426,7 @@ class Execution:
         settled = self._settled(options)
         if self._n_todo(options) == 0 or not self._is_confirmed(options):
             return None
-        for key in self._view.failures.keys() - settled.keys():
+        for key in [each for each in self._view.failures if each not in settled]:
             del self._view.failures[key]
         self._view.keep_plan(ledger)
         session, recorded = self._session, self._session.answers
@@ -425,7 +441,9 @@ class Execution:
                 sinks=(ledger,),
                 answers=reused if options.is_reusing else recorded,
                 spending=lambda: session.spending,
-                task_type=ExchangeTask if cluster is None else cluster.task,
+                task_type=ExchangeTask
+                if cluster is None
+                else partial(RemoteTask, ask=cluster.ask),
             ),
             ledger=ledger,
             failures=self._view.failures,
@@ -485,7 +503,7 @@ class Execution:
             self._plan.tools, ledger=ledger, hide=self._session.key_hider()
         )
 
-    def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
+    def _settled(self, options: SendOptions) -> Settled:
         return self._view.status().settled(
             is_retried=options.is_retried, include_refused=options.include_refused
         )

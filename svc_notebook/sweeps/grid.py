@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import signature
 from math import prod
@@ -44,7 +44,7 @@ from svc_notebook.wire.encode import encode
 
 from .dimensions import FACTORS, LABELS, TOOLS, Dimension, SweepTools, short, tool_names
 from .own_limits import Pace, Paces
-from .source import ROW, Source, columns_in, filled, repeated
+from .source import ROW, Source, columns_in, filled
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
@@ -274,6 +274,12 @@ class Grid:
             (0, number) if self.source is None else divmod(number, self._n_conditions)
         )
 
+    def block_of(self, combination: int) -> int:
+        """Return the block of rows that a combination is read with; 0 if in memory."""
+        if self.source is None or self.source.files is None:
+            return 0
+        return self.source.files.block_of(self.place_of(combination)[0])
+
     def trial(self, combination: int, repeat: int) -> Trial:
         """Return a trial by its combination, counted among those kept."""
         row, condition = self._place(combination)
@@ -287,6 +293,13 @@ class Grid:
             row=row,
             columns=condition.columns_of(values),
         )
+
+    def trial_keys(self) -> Iterator[tuple[str, int]]:
+        """Return the key of each trial, in the order of the plan."""
+        every = self._placed(range(self.n_combinations))
+        for digest, (row, condition) in zip(self._digests, every, strict=True):
+            key = self._numbered(digest, row, condition)
+            yield from ((key, repeat) for repeat in range(self.repeats))
 
     def places(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         """Return the key of each trial and its columns in a frame of replies.
@@ -468,8 +481,8 @@ class Grid:
     def _numbered(self, digest: int, row: int | None, condition: _Condition) -> str:
         """Return the request key; of rows that ask the same, a later one ends in -2."""
         key, n_before = f"{digest:016x}", 0
-        if row is not None:
-            n_before = self._n_before(condition.columns).get(row, 0)
+        if row is not None and self.source is not None:
+            n_before = self.source.repeated(condition.columns).get(row, 0)
         return f"{key}-{n_before + 1}" if n_before else key
 
     @cached_property
@@ -487,11 +500,6 @@ class Grid:
         """Return the values that prompt, system or a parameter takes, without None."""
         points = (point for each in self.dimensions for point in each.points)
         return (point[name] for point in points if point.get(name) is not None)
-
-    @cached_property
-    def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
-        """Returns how many earlier rows give the same texts, for rows where some do."""
-        return cache(partial(repeated, self.source))
 
 
 def hashed_labels(point: Mapping[str, Any]) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from typing import Any
+from zlib import decompress
 
 import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.row import KeptPlan
 
 from .dimensions import Dimension
+from .row_files import FoundFiles
 
 
 class Manifest(msgspec.Struct):
@@ -26,7 +29,14 @@ class Manifest(msgspec.Struct):
     in_flight: int | None = None
     answer: str | None = None
     run_tools: dict[str, float] | None = None
+    files: FoundFiles | None = None  # of the rows, in place of them
     extra: dict[str, Any] | None = None  # of all requests, in the first manifests
+
+
+def kept_manifest(plan: KeptPlan) -> dict[str, Any]:
+    """Return the manifest of a plan that the ledger kept."""
+    found: dict[str, Any] = msgspec.json.decode(decompress(plan.manifest))
+    return found
 
 
 def read_manifest(manifest: object, *others: object) -> Manifest:

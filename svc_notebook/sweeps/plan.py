@@ -42,9 +42,10 @@ from .dimensions import (
 )
 from .grid import Grid, RunPlan, Where, hashed_labels, keep, request_key_of
 from .manifest import Manifest, read_manifest
+from .order import seed_of
 from .own_limits import paces_of
+from .row_files import RowFiles, check_same
 from .run import Run
-from .scheduler import seed_of
 from .source import (
     Source,
     check_columns,
@@ -191,6 +192,10 @@ def grid_of(found: Manifest, endpoint: Endpoint) -> Grid:
     """Make the grid of a manifest, to be sent to an endpoint, and check it."""
     older = (dimension_of("extra", found.extra),) if found.extra else ()
     rows: object = found.rows
+    if found.files is not None:
+        files = RowFiles(found.files.path)
+        check_same(found.files, files.found)
+        rows = files
     if found.rows and found.dtypes:
         rows = typed(found.rows, found.dtypes, found.index, found.categories)
     grid = Grid(
@@ -366,7 +371,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         prompt: A text or messages, or a list; `{{name}}` is a column of the rows.
         model: A model id, a list, or a mapping from labels to ids.
         system: A system text, a list, or a mapping from labels to texts.
-        rows: A DataFrame, a Series, mappings or texts; each gets every prompt.
+        rows: A DataFrame, a Series, mappings, texts, or the path of Parquet files such
+            as `folder/*.parquet`; each row gets every prompt.
         conditions: The combinations themselves: a DataFrame or mappings.
         tied: Names whose lists go side by side instead of being multiplied.
         where: A function of a combination that says whether to keep it.

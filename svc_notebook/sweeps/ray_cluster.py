@@ -6,9 +6,11 @@ actor leases the slots of limits that are known, so that all workers keep them t
 """
 
 import asyncio
+import os
 import pickle
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,137 +18,179 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from math import inf
+from threading import Event, Lock, Thread
 from typing import Any
+from urllib.parse import urlsplit
 
-import msgspec
-
-from svc_notebook.client.attempts import ExchangeTask, RequestPath
-from svc_notebook.client.exchange_record import ExchangeRecord, internal_error
-from svc_notebook.client.leased_slots import Leased, LeasedQuota, Quota
-from svc_notebook.client.rate_limit import RateLimits
-from svc_notebook.client.retry import FailedTry, Policy
-from svc_notebook.credentials import Key
-from svc_notebook.errors import ConfigError, NoConnectionError, SvcError
+from svc_notebook.client.leased_slots import Quota
+from svc_notebook.client.retry import Policy
+from svc_notebook.client.worker import (
+    GATHER_S,
+    Asked,
+    Ended,
+    Worker,
+    encode,
+    read_ended,
+)
+from svc_notebook.credentials import Key, without_keys
+from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connect import MEMORY
-from svc_notebook.ledger.row import mended
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.service.chunk import Delta
+from svc_notebook.service.checks import check_int
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
-from .ray_connection import START_S, VERSION, check_version, connected, unusable
-
 MOST_WORKERS = 8  # of what is chosen for the user
-GATHER_S = 0.01  # one call hands over what comes within it: a call takes 0.2 ms
 MOST_LOSSES = 5  # of workers while they had the same request
 MOST_LOST_IN_A_ROW = 10  # workers, without any reply between
+UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
+VERSION = version("svc-notebook")
+CONNECT_S = 10.0  # to reach a cluster that is said to be there
+START_S = 180.0  # until it runs what we start: a busy node needs long to import it
+_starting = Lock()  # two runs may want to start a cluster at once
 
 
-# What a worker runs
+# Where it is
 
 
-class _Asked(msgspec.Struct, array_like=True, gc=False):
-    """A request for a worker."""
-
-    number: int
-    request: CompletionRequest
-    policy: Policy
-
-
-class _Ended(msgspec.Struct, array_like=True, gc=False):
-    """An exchange that has ended, and its error, pickled; no exchange if unsent."""
-
-    number: int
-    exchange: Exchange | None = None
-    error: bytes | None = None
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_read_asked = msgspec.msgpack.Decoder(list[_Asked]).decode
-_read_ended = msgspec.msgpack.Decoder(_Ended).decode
-_NO_REQUEST = CompletionRequest(model="", messages=())  # the driver has it
-
-Lease = Callable[[str, int, list[int], list[int]], Awaitable[Leased]]
-"""Reports slots of a model, and leases more: see `Quota.lease`."""
-
-
-class Worker:
-    """Sends the requests that it is given, on the loop of its actor."""
-
-    def __init__(self, settings: Settings, *, key: Key, lease: Lease | None) -> None:
-        self._quotas: dict[str, LeasedQuota] = {}
-        self._lease = lease
-        self._path = RequestPath(
-            settings,
-            key=key,
-            limits=RateLimits(
-                clock=time.monotonic,
-                limit_of=settings.endpoint.limit_of,
-                others_of=self._quota_of,
-            ),
+def place_of(on: object, workers: object, *, is_shown: bool = False) -> dict[str, Any]:
+    """Check where a run is to be sent from; return it as `SendOptions` has it."""
+    if on is workers is None:
+        return {}
+    if on is None:
+        raise ParameterError(
+            "workers is for a run on a cluster; give on='ray', too.", param="workers"
         )
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ended: list[bytes] = []
-        self._has_ended = asyncio.Event()
-        self._taken_s = -inf
-
-    def put(self, batch: bytes) -> None:
-        """Begin to send requests."""
-        for asked in _read_asked(batch):
-            task = asyncio.get_running_loop().create_task(self._ask(asked))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def take(self) -> list[bytes]:
-        """Wait until something has ended, and return all that has."""
-        await self._has_ended.wait()
-        await asyncio.sleep(self._taken_s + GATHER_S - time.monotonic())
-        self._taken_s = time.monotonic()
-        ended, self._ended = self._ended, []
-        self._has_ended.clear()
-        return ended
-
-    async def _ask(self, asked: _Asked) -> None:
-        quota = self._quota_of(asked.request.model)
-        if quota:
-            quota.n_open += 1
-        # how many may be in flight is the driver's to say
-        policy = replace(asked.policy, limits_in_flight=True)
-        error, exchange = None, None
-        try:
-            task = self._path.begin(asked.request, policy=policy)
-            try:
-                exchange = await task.run(lambda _: None)
-            except SvcError:
-                exchange = task.exchange
-                raise
-        except Exception as problem:  # noqa: BLE001 - the driver waits for it
-            said = problem if isinstance(problem, SvcError) else internal_error(problem)
-            said.partial = None  # it is in the exchange
-            vars(said).pop("__notes__", None)  # the driver adds its own
-            error = pickle.dumps(said)
-        finally:
-            if quota:
-                quota.end()
-        self._ended.append(_encoded(_Ended(asked.number, exchange, error)))
-        self._has_ended.set()
-
-    def _quota_of(self, model: str) -> LeasedQuota | None:
-        if self._lease is None:
-            return None
-        if model not in self._quotas:
-            self._quotas[model] = LeasedQuota(partial(self._lease, model))
-        return self._quotas[model]
+    address = on.strip() if isinstance(on, str) else ""
+    if not (address in {"ray", "auto"} or _host_and_port(address)):
+        raise ParameterError(
+            f"on must be 'ray' (a cluster on this machine), 'auto' (the one that this "
+            f"machine is in) or an address such as 'ray://HOST:10001'; got {on!r}. "
+            "None sends from this process.",
+            param="on",
+        )
+    if is_shown:
+        raise ParameterError(
+            "show is called with pieces of replies, which workers of a cluster do not "
+            "send. Leave out show or on.",
+            param="show",
+        )
+    if workers is not None:
+        check_int("workers", workers, minimum=1, otherwise="or None to choose")
+    return {"on": address, "n_workers": workers}
 
 
-def _encoded(ended: _Ended) -> bytes:
-    if ended.exchange is not None:
-        ended.exchange = msgspec.structs.replace(ended.exchange, request=_NO_REQUEST)
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    with suppress(ValueError):
+        parts = urlsplit(address if "//" in address else f"//{address}")
+        if parts.scheme in {"", "ray"} and parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    return None
+
+
+def connected(on: str) -> Any:  # noqa: ANN401 - the package
+    """Return the package Ray, connected; a connection that there is already is used."""
     try:
-        return _encode(ended)
-    except UnicodeEncodeError:  # half a surrogate pair, which the ledger replaces, too
-        return _encode(mended(msgspec.to_builtins(ended, builtin_types=(bytes,))))
+        ray = _apart(partial(import_module, "ray"))
+    except ImportError:
+        raise ConfigError(
+            f"on={on!r} needs Ray, which is not installed. Install it with: "
+            "python -m pip install 'svc-notebook[cluster]'"
+        ) from None
+    connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
+    if on == "ray" and not ray.is_initialized():
+        _apart(partial(_start_here, ray, connect), stays=True)
+    elif not ray.is_initialized() and (said := _problem_of(connect, on)):
+        raise ConfigError(
+            f"There is no Ray cluster at {on!r}: {said}. Nothing was sent. Start one "
+            "with `ray start --head`, correct the address, or use on='ray' for a "
+            "cluster on this machine."
+        )
+    return ray
+
+
+def _apart(work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False) -> Any:  # noqa: ANN401 - as `work`
+    """Work on a thread: an interrupt in the midst of it would spoil Ray's modules.
+
+    It `stays` where programs are started: the system ends them with their thread.
+    """
+    found: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except Exception as problem:  # noqa: BLE001 - raised where it is waited for
+            found.set_exception(problem)
+        if stays:
+            Event().wait()
+
+    Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
+    return found.result(None if wait_s == inf else wait_s)
+
+
+def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN401 - the package
+    with _starting:
+        if not ray.is_initialized():
+            os.environ.setdefault(
+                "RAY_USAGE_STATS_ENABLED", "0"
+            )  # its makers need none
+            with without_keys():  # all that Ray starts would have them
+                connect(include_dashboard=False)
+
+
+def _problem_of(connect: Callable[..., object], on: str) -> str:
+    """Connect to a cluster that is said to be there; return why not, "" if it is."""
+    try:
+        if place := _host_and_port(on):
+            _apart(partial(_reach, *place), CONNECT_S)
+        # it is there; a busy one needs long to let us in
+        _apart(partial(connect, address=on), START_S if place else CONNECT_S)
+    except TimeoutError:  # Ray tries for much longer by itself
+        return f"no answer within {CONNECT_S:.0f} s"
+    except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
+        return first_line(problem)
+    return ""
+
+
+def _reach(host: str, port: int) -> None:
+    """Raise an error if nothing that speaks Ray's protocol is at an address."""
+    socket.create_connection((host, port), timeout=CONNECT_S).close()
+    if os.environ.get("RAY_USE_TLS", "0") == "0":
+        grpc = import_module("grpc")
+        channel = grpc.insecure_channel(f"{host}:{port}")
+        grpc.channel_ready_future(channel).result(timeout=2 * CONNECT_S)
+        channel.close()
+
+
+def first_line(problem: Exception) -> str:
+    """Return the first line of what an error says."""
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return lines[0][:300].rstrip(".")
+
+
+def check_version(found: str) -> None:
+    """Refuse workers without this package, or with another version of it."""
+    if found == VERSION:
+        return
+    which = f"svc-notebook {found}" if found else "no svc-notebook"
+    raise ConfigError(
+        f"The workers of the Ray cluster have {which}, and this kernel has "
+        f"{VERSION}. Nothing more was sent. Install the same version on every "
+        f"node: python -m pip install 'svc-notebook[cluster]=={VERSION}'"
+    )
+
+
+def unusable(problem: Exception, key: Key) -> ConfigError:
+    """Return the error for a cluster that cannot run the workers."""
+    return ConfigError(
+        "The Ray cluster cannot run the workers: "
+        f"{key.redact(first_line(problem))}. Nothing more was sent. Look at `ray "
+        "status` and at Ray's logs."
+    )
+
+
+# What a node runs
 
 
 def _actor_class() -> type:
@@ -157,16 +201,16 @@ def _actor_class() -> type:
     """
 
     class SvcWorker:
-        async def start(self, mine: str, *given: Any) -> str:  # noqa: ANN401 - actors
+        async def version(self) -> str:
             try:
-                found = version("svc-notebook")
+                return version("svc-notebook")
             except PackageNotFoundError:
                 return ""
-            if found == mine:
-                from svc_notebook.sweeps.ray_cluster import started  # noqa: PLC0415
 
-                self._worker = started(*given)
-            return found
+        async def start(self, *given: Any) -> None:  # noqa: ANN401 - the actor's
+            from svc_notebook.sweeps.ray_cluster import started  # noqa: PLC0415
+
+            self._worker = started(*given)
 
         async def put(self, batch: bytes) -> None:
             self._worker.put(batch)
@@ -201,9 +245,10 @@ class _QuotaActor(Quota):
 class _Request:
     """A request that has not ended."""
 
-    asked: _Asked
+    asked: Asked
     ended: "asyncio.Future[tuple[Exchange | None, SvcError | None]]"
     n_losses: int = 0
+    is_moved: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -213,8 +258,9 @@ class _Link:
     number: int
     actor: Any
     open: dict[int, _Request] = field(default_factory=dict)
-    outbox: list[_Asked] = field(default_factory=list)
+    outbox: list[Asked] = field(default_factory=list)
     posted_s: float = -inf
+    n_unsent: int = 0  # in a row
 
     def give(self, request: _Request) -> None:
         """Give the worker a request, together with others of this moment."""
@@ -228,48 +274,7 @@ class _Link:
         batch, self.outbox = self.outbox, []
         self.posted_s = asyncio.get_running_loop().time()
         with suppress(Exception):  # that the worker is gone shows when it is read
-            self.actor.put.remote(_encode(batch))
-
-
-class ClusterTask(ExchangeTask):
-    """An exchange that a worker runs; what is before and after it happens here."""
-
-    def __init__(
-        self,
-        record: ExchangeRecord,
-        body: bytes,
-        *,
-        cluster: "Cluster",
-        **given: Any,  # noqa: ANN401 - as `ExchangeTask`
-    ) -> None:
-        super().__init__(record, body, **given)
-        self._cluster = cluster
-
-    async def _tries(self, _: Callable[[Delta], None]) -> None:
-        slot = await self._pace()
-        clock, record = self._runtime.clock, self._record
-        record.send(clock())
-        self._limiter.sent(slot)
-        asked = self._cluster.ask(record.begun.request, self._policy)
-        try:
-            exchange, error = await asked
-        except BaseException:
-            self._limiter.failed(slot)
-            raise
-        self._failure = None if error is None else FailedTry(error=error)
-        self._end_try(slot, self._failure)
-        if exchange is None:
-            return
-        for name in ("n_attempts", "n_refused", "n_chunks", "retry_wait_s"):
-            setattr(record, name, getattr(exchange, name))
-        record.body = self._context.key.redact(exchange.body)
-        record.is_emulated |= exchange.is_emulated
-        record.emulator_note = self._context.key.redact(exchange.emulator_note)
-        record.first_text_s = exchange.first_text_s
-        record.queue_s += exchange.queue_s
-        # a latency is what the worker has measured, not the way to it
-        took_s = exchange.latency_s
-        record.sent_s = None if took_s is None else clock() - took_s
+            self.actor.put.remote(encode(batch))
 
 
 class Cluster:
@@ -302,27 +307,23 @@ class Cluster:
         self._n_lost = 0  # in a row
         self._problem: SvcError | None = None
 
-    def task(self, record: ExchangeRecord, body: bytes, **given: Any) -> ClusterTask:  # noqa: ANN401 - as `ExchangeTask`
-        """Return an exchange that a worker will run."""
-        return ClusterTask(record, body, cluster=self, **given)
-
     def start(self) -> None:
         """Start the workers, and wait until they run; a ConfigError says why not."""
-        ray = self._ray
         if self._limits:
-            quota = ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
+            quota = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
             self._quota = quota.remote(self._limits)
-        found: list[str] | ConfigError
+        get = partial(self._ray.get, timeout=START_S)
         try:
             self._links = [self._new_link() for _ in range(self.n_workers)]
-            starts = [self._start_of(link) for link in self._links]
-            found = ray.get(starts, timeout=START_S)
-        except Exception as problem:  # noqa: BLE001 - whatever Ray says; it took long
-            found = unusable(problem, self._key)
-        if isinstance(found, ConfigError):  # without Ray's frames, which have the key
-            raise found
-        for each in found:
-            check_version(each)
+            for found in get([link.actor.version.remote() for link in self._links]):
+                check_version(found)  # before the key leaves this process
+            get([self._start_of(link) for link in self._links])
+        except Exception as said:  # noqa: BLE001 - whatever Ray says; it took long
+            is_ours = isinstance(said, SvcError)
+            problem = said if is_ours else unusable(said, self._key)
+        else:
+            return
+        raise problem.with_traceback(None)  # without Ray's frames, which have the key
 
     async def ask(
         self, request: CompletionRequest, policy: Policy
@@ -330,13 +331,12 @@ class Cluster:
         """Let a worker send a request; return its exchange, and its error if any."""
         if self._problem is not None:
             return None, self._problem
-        loop = asyncio.get_running_loop()
         if not self._is_reading:
             self._is_reading = True
             for link in self._links:
                 self._begin(self._read(link))
-        asked = _Asked(next(self._numbers), request, policy)
-        found = _Request(asked, loop.create_future())
+        asked = Asked(next(self._numbers), request, policy)
+        found = _Request(asked, asyncio.get_running_loop().create_future())
         self._give(found)
         return await found.ended
 
@@ -360,7 +360,7 @@ class Cluster:
         return _Link(next(self._worker_numbers), actor)
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
-        start = partial(link.actor.start.remote, VERSION, self._given)
+        start = partial(link.actor.start.remote, self._given)
         bearer = self._key.authorization  # its value is in no local variable
         return start(bearer().removeprefix("Bearer "), link.number, self._quota)
 
@@ -369,9 +369,11 @@ class Cluster:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _give(self, request: _Request) -> None:
-        if self._links:
-            min(self._links, key=lambda link: len(link.open)).give(request)
+    def _give(self, request: _Request, *, but: _Link | None = None) -> None:
+        if links := [each for each in self._links if each is not but]:
+            # one without a network fails fast, and would get more than the others
+            load = (len(link.open) + UNSENT_LOAD * link.n_unsent for link in links)
+            min(zip(load, count(), links, strict=False))[2].give(request)
         else:
             self._homeless.append(request)
 
@@ -379,13 +381,27 @@ class Cluster:
         """Read what a worker has ended, until it is gone."""
         try:
             while not self._is_closed:
-                for each in map(_read_ended, await link.actor.take.remote()):
+                for each in map(read_ended, await link.actor.take.remote()):
                     self._n_lost = 0
-                    if request := link.open.pop(each.number, None):
-                        _end(request, each)
+                    self._end(link, each)
         except Exception:  # noqa: BLE001 - whatever Ray says of it
             if not self._is_closed:
                 self._lose(link)
+
+    def _end(self, link: _Link, ended: Ended) -> None:
+        """End a request; let another worker try if this one cannot connect."""
+        link.n_unsent = link.n_unsent + 1 if ended.is_unsent else 0
+        request = link.open.pop(ended.number, None)
+        if request is None or request.ended.done():  # it may have been cancelled
+            return
+        if ended.is_unsent and len(self._links) > 1 and not request.is_moved:
+            request.is_moved = True
+            self._give(request, but=link)
+            return
+        error = None
+        if ended.error is not None:
+            error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
+        request.ended.set_result((ended.exchange, error))
 
     def _lose(self, link: _Link) -> None:
         """Give what a worker had in flight to others, and start another worker."""
@@ -415,8 +431,9 @@ class Cluster:
             return
         try:
             link = self._new_link()
-            check_version(await self._start_of(link))
-        except SvcError as problem:
+            check_version(await link.actor.version.remote())
+            await self._start_of(link)
+        except ConfigError as problem:
             self._fail(str(problem))
         except Exception as problem:  # noqa: BLE001 - whatever Ray says
             if link is None:
@@ -429,9 +446,8 @@ class Cluster:
                 self.close()
                 return
             self._begin(self._read(link))
-            homeless, self._homeless = self._homeless, []
-            for request in homeless:
-                self._give(request)
+            while self._homeless:
+                self._give(self._homeless.pop(0))
 
     def _fail(self, why: str) -> None:
         """End everything that is open, because no worker can run."""
@@ -458,14 +474,6 @@ _LOST_ALL = (
 )
 
 
-def _end(request: _Request, ended: _Ended) -> None:
-    error = None
-    if ended.error is not None:
-        error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
-    if not request.ended.done():  # it may have been cancelled
-        request.ended.set_result((ended.exchange, error))
-
-
 def join(
     on: str,
     *,
@@ -474,12 +482,7 @@ def join(
     models: Iterable[str],
     n_workers: int | None = None,
 ) -> Cluster:
-    """Start or join a cluster, and start workers there for one run.
-
-    Raises:
-        ConfigError: Ray is not installed, no cluster is there, or the workers have
-            another version of this package.
-    """
+    """Start or join a cluster, and workers for one run; a ConfigError says why not."""
     ray = connected(on)
     known = ((model, settings.endpoint.limit_of(model)) for model in models)
     cluster = Cluster(

@@ -4,11 +4,21 @@ A trial that failed counts as settled, because sending it again is the user's ch
 One that was interrupted or refused, for a rate limit, its key or its model, does not.
 """
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from math import isnan, nan
+from typing import Any, Literal, NamedTuple, overload
 
 from msgspec.structs import replace
 
@@ -33,6 +43,7 @@ from svc_notebook.tools.call import check_whole
 from .describe import Seen
 from .dimensions import FACTORS, short
 from .grid import Grid, RunPlan, prompt_tokens_of, request_key_of, value_of
+from .hashed import HashedNumbers
 
 TrialKey = tuple[str, int]
 Columns = dict[str, Any]
@@ -61,7 +72,7 @@ _LOOP = Failure(
 )
 
 
-def _as_ended(exchange: Exchange) -> Exchange:
+def as_ended(exchange: Exchange) -> Exchange:
     """Return what an exchange is for its trial: with open tool calls no good reply."""
     place = exchange.origin.tool_round
     if place is None or exchange.status != "ok":
@@ -75,6 +86,11 @@ def _as_ended(exchange: Exchange) -> Exchange:
     except CutError as error:
         return replace(exchange, status="error", failure=to_failure(error))
     return replace(exchange, status="cancelled", failure=_OPEN)
+
+
+def counts_more(exchange: Exchange, *, is_before_ok: bool) -> bool:
+    """Say whether an exchange counts for its trial, and not one before it."""
+    return exchange.status == "ok" or not is_before_ok
 
 
 def by_trial(
@@ -95,11 +111,11 @@ def _newest(
     """Return exchanges by trial; one that comes later replaces an earlier one."""
     good: set[TrialKey] = set()
     for each in exchanges:
-        exchange, key = _as_ended(each), key_of(each)
+        exchange, key = as_ended(each), key_of(each)
+        if not counts_more(exchange, is_before_ok=key in good):
+            continue
         if exchange.status == "ok":
             good.add(key)
-        elif key in good:
-            continue
         elif exchange.failure is _OPEN and key in failures:
             failure = failures[key].failure
             exchange = replace(exchange, status="error", failure=failure)
@@ -228,6 +244,99 @@ class TrialStatus(NamedTuple):
     is_open_round: bool = False  # its last reply calls tools
 
 
+class SentTrials:
+    """The status of each trial that was sent, by its key; kept without the keys."""
+
+    def __init__(self) -> None:
+        self._numbers = HashedNumbers()  # of the statuses, which are few
+        self._kinds: dict[TrialStatus, int] = {}
+        self._statuses: list[TrialStatus] = []
+        self._counts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, key: TrialKey) -> bool:
+        return self._numbers.get(key) is not None
+
+    def get(self, key: TrialKey) -> TrialStatus | None:
+        """Return the status of a trial; None if it was not sent."""
+        number = self._numbers.get(key)
+        return None if number is None else self._statuses[number]
+
+    def put(self, key: TrialKey, status: TrialStatus) -> None:
+        """Set the status of a trial."""
+        before = self._numbers.get(key)
+        if before is not None:
+            self._counts[before] -= 1
+        number = self._kinds.setdefault(status, len(self._statuses))
+        if number == len(self._statuses):
+            self._statuses.append(status)
+            self._counts.append(0)
+        self._counts[number] += 1
+        self._numbers.put(key, number)
+
+    def counts(self) -> Iterator[tuple[TrialStatus, int]]:
+        """Return how many trials have each status."""
+        return zip(self._statuses, self._counts, strict=True)
+
+    def copy(self) -> "SentTrials":
+        """Return a copy."""
+        found = copy(self)
+        found._numbers = self._numbers.copy()  # noqa: SLF001 - its own kind
+        found._kinds = self._kinds.copy()  # noqa: SLF001 - as above
+        found._statuses = self._statuses.copy()  # noqa: SLF001 - as above
+        found._counts = self._counts.copy()  # noqa: SLF001 - as above
+        return found
+
+
+class Settled:
+    """The trials that are not sent again: those without one of the `open_marks`."""
+
+    def __init__(self, trials: SentTrials, open_marks: Collection[Mark]) -> None:
+        self._trials = trials
+        self._open_marks = open_marks
+        self.n_by_model: Counter[str] = Counter()
+        for status, n in trials.counts():
+            if status.mark not in open_marks:
+                self.n_by_model[status.model] += n
+
+    def __len__(self) -> int:
+        return self.n_by_model.total()
+
+    def __contains__(self, key: TrialKey) -> bool:
+        status = self._trials.get(key)
+        return status is not None and status.mark not in self._open_marks
+
+
+class SeenReplies(Sequence[Seen]):
+    """What many replies took, in arrays."""
+
+    def __init__(self) -> None:
+        self._n_prompt, self._n_reply = array("q"), array("q")
+        self._took_s = array("d")
+
+    def __len__(self) -> int:
+        return len(self._took_s)
+
+    @overload
+    def __getitem__(self, at: int) -> Seen: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Seen]: ...
+    def __getitem__(self, at: int | slice) -> Seen | list[Seen]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        took_s = self._took_s[at]
+        known_s = None if isnan(took_s) else took_s
+        return Seen(self._n_prompt[at], self._n_reply[at], known_s)
+
+    def append(self, seen: Seen) -> None:
+        """Add a reply."""
+        self._n_prompt.append(seen.prompt_tokens)
+        self._n_reply.append(seen.completion_tokens)
+        self._took_s.append(nan if seen.latency_s is None else seen.latency_s)
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """The status of each trial that was sent, and the first good exchange.
@@ -235,7 +344,7 @@ class RunStatus:
     `seen` has what good replies of each model took.
     """
 
-    trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
+    trials: SentTrials = field(default_factory=SentTrials)
     first: Exchange | None = None
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
@@ -248,8 +357,10 @@ class RunStatus:
 
     def cut_note(self) -> str:
         """Say how many replies were cut and what to pass; "" if none was."""
-        remedies = Counter(each.remedy for each in self.trials.values() if each.remedy)
-        if not remedies:
+        remedies = Counter[str]()
+        for each, n in self.trials.counts():
+            remedies[each.remedy] += n if each.remedy else 0
+        if not (remedies := +remedies):
             return ""
         ((remedy, _),) = remedies.most_common(1)
         verb = "was" if remedies.total() == 1 else "were"
@@ -261,25 +372,24 @@ class RunStatus:
 
     @cached_property
     def _n_by_mark(self) -> Counter[Mark]:
-        return Counter(each.mark for each in self.trials.values())
+        counts = Counter[Mark]()
+        for each, n in self.trials.counts():
+            counts[each.mark] += n
+        return counts
 
     def settled(
         self, *, is_retried: bool = False, include_refused: bool = False
-    ) -> Mapping[TrialKey, str]:
-        """Return the trials that are not sent again, each with its model."""
+    ) -> Settled:
+        """Return the trials that are not sent again."""
         open_marks: set[Mark] = {"cancelled", "open"}
         if is_retried:
             open_marks |= {"error", "refused"} if include_refused else {"error"}
-        return {
-            key: each.model
-            for key, each in self.trials.items()
-            if each.mark not in open_marks
-        }
+        return Settled(self.trials, open_marks)
 
     @cached_property
     def n_settled(self) -> Counter[str]:
         """How many trials of each model `run` would not send again."""
-        return Counter(self.settled().values())
+        return self.settled().n_by_model
 
     def next_steps(self, n_trials: int) -> list[str]:
         """Say what can be done once nothing is being sent."""
@@ -303,28 +413,24 @@ class RunStatus:
         """Add trials that failed before anything was sent."""
         if not failures:
             return self
-        unsent = {
-            key: TrialStatus(_mark_of(each.failure), each.model)
-            for key, each in failures.items()
-        }
-        known = {
-            key: each
-            for key, each in self.trials.items()
-            if not (each.is_open_round and key in unsent)
-        }
-        return RunStatus({**unsent, **known}, self.first, self.seen)
+        trials = self.trials.copy()
+        for key, each in failures.items():
+            known = trials.get(key)
+            if known is None or known.is_open_round:
+                trials.put(key, TrialStatus(_mark_of(each.failure), each.model))
+        return RunStatus(trials, self.first, self.seen)
 
 
 def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
     """Return the status of a run from its exchanges, oldest first."""
-    trials: dict[TrialKey, TrialStatus] = {}
-    seen: defaultdict[str, list[Seen]] = defaultdict(list)
+    trials = SentTrials()
+    seen: defaultdict[str, SeenReplies] = defaultdict(SeenReplies)
     rounds: dict[TrialKey, Seen] = {}
     first = None
     for sent in exchanges:
         if first is None and sent.status == "ok":
             first = sent
-        exchange = _as_ended(sent)
+        exchange = as_ended(sent)
         key = key_of(exchange)
         before = trials.get(key)
         if before is None or before.mark != "ok":
@@ -333,7 +439,8 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             failure = exchange.failure if exchange.status == "error" else None
             mark = _mark_of(failure) if failure else exchange.status
             is_open = exchange.failure is _OPEN
-            trials[key] = TrialStatus(mark, exchange.request.model, remedy, is_open)
+            model = exchange.request.model
+            trials.put(key, TrialStatus(mark, model, remedy, is_open))
             if exchange.status == "ok":
                 seen[exchange.request.model].append(_seen(exchange, rounds.get(key)))
         if sent.status == "ok" and (place := sent.origin.tool_round) is not None:
@@ -381,13 +488,20 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
 
 
 def strays_of(
-    plan: RunPlan, sent: Mapping[TrialKey, TrialStatus]
+    plan: RunPlan, sent: SentTrials, read: Callable[[], Iterable[Exchange]]
 ) -> Mapping[TrialKey, TrialStatus]:
-    """Return those of the trials `sent` under the plan's name that it lacks."""
-    strays = {} if plan.name is None else dict(sent)
-    for key, _ in plan.grid.places() if strays else ():
-        strays.pop(key, None)
-    return strays
+    """Return those of the trials `sent` under the plan's name that it lacks.
+
+    `read` reads the run's exchanges, whose keys are needed where there are some.
+    """
+    if plan.name is None or not sent:
+        return {}
+    if sum(key in sent for key in plan.grid.trial_keys()) == len(sent):
+        return {}
+    mine = set(plan.grid.trial_keys())
+    keys = (key for key in map(key_of, read()) if key not in mine)
+    found = ((key, sent.get(key)) for key in keys)
+    return {key: status for key, status in found if status is not None}
 
 
 def check_strays(

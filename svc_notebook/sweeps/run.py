@@ -1,6 +1,8 @@
 """A run: the plan of a sweep, its requests once they are sent, and its replies."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from svc_notebook.analysis.answers import answer_type
@@ -17,7 +19,7 @@ from svc_notebook.session import Session
 from .describe import RunDescription, Size, headline, plan_lines
 from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
-from .ray_connection import place_of
+from .ray_cluster import place_of
 from .resume import RunStatus
 from .run_view import RunView, cell_number
 from .scheduler import Show
@@ -308,6 +310,21 @@ class Run:
 
         return chosen(self._view.replies_df(), columns)
 
+    def write_parquet(self, folder: str | PathLike[str]) -> Path:
+        """Write `replies_df` in parts of about 50 000 rows, one in memory at a time.
+
+        Each part appears when it is complete, and replaces an older one.
+
+        Args:
+            folder: Made if it is missing; one that has other files is refused.
+
+        Returns:
+            The folder, which `svc.read_parquet` reads as one frame.
+        """
+        from .reply_parts import write_parts  # noqa: PLC0415 - pandas
+
+        return write_parts(self._view, folder)
+
     def read(self, answer: Any) -> Self:  # noqa: ANN401 - a type, a regex or a function
         """Read the answers of the replies again, as another type; nothing is sent.
 
@@ -539,18 +556,7 @@ class Run:
             is_answered=self._execution.is_answered,
             speed=self._execution.speed(self.in_flight),
         )
-        renamed = [
-            f"{name} is {new}"
-            for name, new in self._view.source_names().items()
-            if name != new
-        ]
-        if renamed and not self._view.is_begun:
-            lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
-        if (answer := self._view.answer) is not None:
-            lines.append(("answer", answer.in_words))
-        if (limits := self._view.plan.run_tools) is not None:
-            n_most = f"{limits['max_rounds']:g}"
-            lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
+        lines += self._view.notes()
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(

@@ -8,7 +8,7 @@ import dataclasses
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ from .resume import (
     strays_of,
     trial_batches,
 )
-from .source import ROW, is_missing
+from .source import ROW, plain
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -117,8 +117,9 @@ class RunView:
         """
         stamp = ledger.stamp(self.plan.run_id)
         if stamp is None or stamp != self._stamp:
-            found = status_of(self._read(ledger, texts=False))
-            self.strays = strays_of(self.plan, found.trials)
+            read = partial(self._read, ledger, texts=False)
+            found = status_of(read())
+            self.strays = strays_of(self.plan, found.trials, read)
             if self.strays:
                 found = status_of(self._without_strays(ledger, texts=False))
             self._sent, self._stamp = found, stamp
@@ -143,6 +144,20 @@ class RunView:
         except LedgerError:
             return name + "its ledger cannot be read."
         return name + headline(self.grid, counts, is_begun=self.is_begun)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Say what else is worth knowing: new names, how answers are read, tools."""
+        names = self.source_names().items()
+        renamed = [f"{name} is {new}" for name, new in names if name != new]
+        lines = []
+        if renamed and not self.is_begun:
+            lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
+        if self.answer is not None:
+            lines.append(("answer", self.answer.in_words))
+        if (limits := self.plan.run_tools) is not None:
+            n_most = f"{limits['max_rounds']:g}"
+            lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
+        return lines
 
     def manifest(self, found: Mapping[str, Limit | None]) -> dict[str, Any]:
         """Return all that is needed to repeat the run, as JSON values.
@@ -176,7 +191,10 @@ class RunView:
     def _planned(self) -> dict[str, Any]:
         """Return the part of the manifest that is known before anything is sent."""
         plan, grid, source = self.plan, self.grid, self.grid.source
-        rows = () if source is None else map(source.row, range(len(source)))
+        files = None if source is None else source.files
+        rows = None
+        if source is not None and files is None:
+            rows = [plain(source.row(position)) for position in range(len(source))]
         return {
             "run": plan.run_id,
             "name": plan.name,
@@ -184,10 +202,11 @@ class RunView:
             "seed": plan.seed,
             "repeats": grid.repeats,
             "dimensions": grid.dimensions,
-            "rows": None if source is None else [*map(_plain, rows)],
+            "rows": rows,
+            "files": None if files is None else files.found,
             "dtypes": {} if source is None else source.dtypes,
             "categories": {} if source is None else source.categories,
-            "index": {} if source is None else source.index,
+            "index": {} if source is None or files else source.index,
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
                 name: each.points[0].get(name)
@@ -237,7 +256,7 @@ class RunView:
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        return self._frame_of(trial_batches(self.plan, (), {}, is_begun=False))
+        return self.frame_of(trial_batches(self.plan, (), {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
@@ -246,7 +265,7 @@ class RunView:
         failures = self.failures.copy()
         found = self._exchanges(texts=True)
         batches = trial_batches(self.plan, found, failures, is_begun=self.is_begun)
-        return with_scores(self._frame_of(batches), self.ledger)
+        return with_scores(self.frame_of(batches), self.ledger)
 
     def usage_df(
         self,
@@ -373,7 +392,8 @@ class RunView:
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
 
-    def _frame_of(self, batches: Iterable[Batch]) -> "pd.DataFrame":
+    def frame_of(self, batches: Iterable[Batch]) -> "pd.DataFrame":
+        """Return the frame of batches of trials, without their scores."""
         from svc_notebook.ledger.frames import trials_frame  # noqa: PLC0415 - pandas
 
         frame = trials_frame(batches)
@@ -396,9 +416,10 @@ class RunView:
     def _retype(self, frame: "pd.DataFrame", rows: Sequence[int]) -> None:
         """Replace columns that came from a DataFrame by its own, of these rows."""
         source = self.grid.source
-        if source is None or source.frame is None:
+        if source is None or (source.frame is None and source.files is None):
             return
-        given, n_levels, names = source.frame, len(source.index), self._final_names()
+        given, rows = source.frame_of(rows)
+        n_levels, names = len(source.index), self._final_names()
         for position, key in enumerate(source.shown):
             if names[key] in frame.columns:
                 if position < n_levels:
@@ -433,10 +454,6 @@ class RunView:
 
 def _source_rows(rows: Sequence[Reply | Exchange], firsts: Iterable[int]) -> list[int]:
     return [rows[each].origin.columns.get(ROW, 0) for each in firsts]
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if is_missing(each) else each for name, each in row.items()}
 
 
 def _as_text(value: object) -> object:

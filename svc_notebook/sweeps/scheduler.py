@@ -6,19 +6,14 @@ room. After a 429 it goes back to the front of its queue.
 
 import asyncio
 import time
-from array import array
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import (
     Awaitable,
     Callable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from itertools import islice, zip_longest
-from random import Random
 from typing import Protocol
 
 from svc_notebook.client.attempts import RequestPath, Watch, tell
@@ -45,7 +40,8 @@ from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 
 from .describe import last_sent_s, most_in_flight
-from .grid import Grid, RunPlan, Trial
+from .grid import RunPlan, Trial
+from .order import Trials
 from .own_limits import Pace, Paces
 from .resume import TrialFailure, TrialKey
 
@@ -84,15 +80,6 @@ Outcome = Answered | Failed | Refused | Stop
 Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
-    """What is to be asked of a model, and how many requests that is."""
-
-    # each is made when it is pulled; None for one that need not be asked
-    pull: Iterator[Trial | None]
-    n_trials: int
 
 
 class ModelQueue:
@@ -419,97 +406,6 @@ class Scheduler:
             queue.end(trial, outcome, self._clock())
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
-
-
-def seed_of(name: str) -> int:
-    """Return the seed of a run of this name, so that it is the same after a restart."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
-
-
-def by_model(grid: Grid) -> Mapping[str, Sequence[int]]:
-    """Return the combinations of each model, in the order of the plan."""
-    found: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
-    for combination in range(grid.n_combinations):
-        found[grid.model_of(combination)].append(combination)
-    return found
-
-
-def blocks(
-    combinations: Sequence[int], *, repeats: int, seed: int, model: str
-) -> Iterator[tuple[int, int]]:
-    """Return combination and repeat of each trial of a model, in the order of asking.
-
-    Each repeat of all combinations is a block, shuffled by itself and for each model.
-    """
-    for repeat in range(repeats):
-        block = array("Q", combinations)
-        # text seeds are hashed by their content, so the order outlives this process
-        Random(f"{seed}/{repeat}/{model}").shuffle(block)  # noqa: S311 - no secret
-        for combination in block:
-            yield combination, repeat
-
-
-def todo_of(
-    grid: Grid, settled: Mapping[TrialKey, str], *, seed: int
-) -> dict[str, Trials]:
-    """Return what is left to ask of each model; `settled` has models by trial."""
-    n_settled = Counter(settled.values())
-
-    def pull(model: str, combinations: Sequence[int]) -> Iterator[Trial | None]:
-        for number in blocks(
-            combinations, repeats=grid.repeats, seed=seed, model=model
-        ):
-            trial = grid.trial(*number)
-            yield None if trial.key in settled else trial
-
-    return {
-        model: Trials(
-            pull=pull(model, combinations),
-            n_trials=len(combinations) * grid.repeats - n_settled[model],
-        )
-        for model, combinations in by_model(grid).items()
-    }
-
-
-_STEP = (5**0.5 - 1) / 2  # multiples of it are spread as evenly as can be
-
-
-def pilot_order(grid: Grid, *, seed: int) -> Iterator[tuple[int, int]]:
-    """Return combination and repeat of all trials, so that the first ones are balanced.
-
-    Each condition has its turn, with the same row as far as possible; the rows are
-    spread over all of them, and none is repeated before all have had their turn.
-    """
-    chance = Random(f"{seed}/pilot")  # noqa: S311 - no secret
-    start = chance.random()
-
-    def spread(combination: int) -> float:
-        return (grid.place_of(combination)[0] * _STEP + start) % 1
-
-    by_condition: dict[int, list[int]] = {}
-    for combination in sorted(range(grid.n_combinations), key=spread):
-        condition = grid.place_of(combination)[1]
-        by_condition.setdefault(condition, []).append(combination)
-    for repeat in range(grid.repeats):
-        for each in zip_longest(*by_condition.values()):
-            turn = [combination for combination in each if combination is not None]
-            chance.shuffle(turn)
-            yield from ((combination, repeat) for combination in turn)
-
-
-def pilot_of(
-    grid: Grid, settled: Mapping[TrialKey, str], *, seed: int, first: int
-) -> dict[str, Trials]:
-    """Return what is left to ask of the first trials of a balanced order."""
-    found: defaultdict[str, list[Trial]] = defaultdict(list)
-    for number in islice(pilot_order(grid, seed=seed), first):
-        trial = grid.trial(*number)
-        if trial.key not in settled:
-            found[trial.model].append(trial)
-    return {
-        model: Trials(pull=iter(each), n_trials=len(each))
-        for model, each in found.items()
-    }
 
 
 _OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)

@@ -4,7 +4,6 @@ pandas is not imported: its objects are recognised by their methods. Values beco
 plain Python ones. A row is identified by its position and named by its label.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,9 @@ from svc_notebook.credentials import refuse_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
 from svc_notebook.template import fill, names_in, wrong_marks
+
+from .hashed import HashedNumbers
+from .row_files import FileColumn, RowFiles, is_place
 
 DEFAULT_COLUMN = "text"
 ROW = "row"
@@ -39,6 +41,7 @@ class Source:
         frame: The DataFrame they came in, if it was one; never written to.
         called: What messages call the rows: `df` and `series` for `df.svc`.
         doubled: The names of columns that were there twice; no prompt may use them.
+        files: Where the rows are read from, a block at a time; None if they are here.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -47,6 +50,7 @@ class Source:
     frame: Any = None
     called: str = "rows"
     doubled: frozenset[str] = frozenset()
+    files: RowFiles | None = None
 
     def __post_init__(self) -> None:
         called = self.called
@@ -78,6 +82,9 @@ class Source:
 
     def joined(self, position: int) -> dict[str, Any]:
         """Return one row as a frame of replies has it: position, index, values."""
+        if self.files is not None:
+            values = {name: each[position] for name, each in self.shown.items()}
+            return {ROW: position, **plain(values)}
         known = self._known.items()
         return {ROW: position, **{name: values[position] for name, values in known}}
 
@@ -98,9 +105,45 @@ class Source:
         own = {_free(name, (ROW,)): each for name, each in self.columns.items()}
         return {**index, **own}
 
+    def frame_of(self, rows: Sequence[int]) -> tuple[Any, Sequence[int]]:
+        """Return a DataFrame with these rows and where it has them; None without."""
+        if self.files is not None:
+            return self.files.frame(rows), range(len(rows))
+        return self.frame, rows
+
+    def repeated(self, columns: tuple[str, ...]) -> Mapping[int, int]:
+        """Return how many earlier rows have the same texts, for rows where some do."""
+        if columns not in self._repeated:
+            self._repeated[columns] = self._find_repeated(columns)
+        return self._repeated[columns]
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[str, ...], Mapping[int, int]]:
+        return {}
+
+    def _find_repeated(self, columns: Sequence[str]) -> Mapping[int, int]:
+        n_seen, found = HashedNumbers(), dict[int, int]()
+        values = [self.columns[name] for name in columns if name in self.columns]
+        if not values:
+            return {row: row for row in range(1, len(self))}
+        for row, each in enumerate(zip(*values, strict=True)):
+            # hashes, not texts: a million rows must not be held twice
+            texts = tuple(map(str, each))
+            if n_before := n_seen.get(texts) or 0:
+                found[row] = n_before
+            n_seen.put(texts, n_before + 1)
+        return found
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with None for what is missing."""
+    return {name: None if is_missing(each) else each for name, each in row.items()}
+
 
 def source_of(rows: object, *, called: str = "rows") -> Source:
     """Read a DataFrame, a Series, a list of mappings or texts, or a Source.
+
+    Rows may also be the place of Parquet files.
 
     Texts are the column `text`; so is a Series whose name a prompt cannot use.
     `called` is the argument's name, for messages.
@@ -113,6 +156,10 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
         is_usable = isinstance(rows.name, str) and rows.name.isidentifier()
         name = rows.name if is_usable else DEFAULT_COLUMN
         return _of_frame(rows.to_frame(name), called)
+    if called == "rows" and is_place(rows):
+        rows = RowFiles(str(rows))
+    if isinstance(rows, RowFiles):
+        return _of_files(rows, called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise _refused(f"{called} is {type(rows).__name__}", called)
     return _of_list(list(rows), called)
@@ -180,6 +227,21 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
     )
 
 
+def _of_files(files: RowFiles, called: str) -> Source:
+    index = files.index_names
+    columns = {name: FileColumn(files, name) for name in files.names}
+    own = {name: each for name, each in columns.items() if name not in index}
+    if not own:
+        raise _refused(f"{called} has no columns", called)
+    return Source(
+        columns=own,
+        labels=range(len(files)),
+        index={level: columns[name] for name, level in index.items()},
+        called=called,
+        files=files,
+    )
+
+
 def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as above
     """Return the levels of an index by the names `reset_index` would give them."""
     is_count = type(index).__name__ == "RangeIndex" and index.name is None
@@ -215,25 +277,10 @@ def _of_list(rows: list[Any], called: str) -> Source:
 
 def _refused(reason: str, called: str) -> ParameterError:
     return ParameterError(
-        f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts.",
+        f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts"
+        f"{', or the path of Parquet files' if called == 'rows' else ''}.",
         param=called,
     )
-
-
-def repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
-    """Return how many earlier rows have the same texts, for rows where some do."""
-    if source is None:
-        return {}
-    n_seen: Counter[int] = Counter()
-    found: dict[int, int] = {}
-    values = [source.columns[name] for name in columns if name in source.columns]
-    for row in range(len(source)):
-        # hashes, not texts: a million rows must not be held twice
-        mark = hash(tuple(str(each[row]) for each in values))
-        if n_seen[mark]:
-            found[row] = n_seen[mark]
-        n_seen[mark] += 1
-    return found
 
 
 _SHOWN_ROWS = 5
@@ -297,15 +344,24 @@ def check_rows(source: Source, names: Iterable[str]) -> None:
         if name in source.doubled:
             raise _doubled(name, source.called)
         values = source.columns[name]
-        pairs = list(zip(source.labels, values, strict=True))
-        if gaps := [label for label, value in pairs if is_missing(value)]:
+        gaps, wrong = [], []
+        for label, value in zip(source.labels, values, strict=True):
+            if is_missing(value):
+                gaps.append(label)
+            elif not is_text(value):
+                wrong.append(label)
+        if gaps:
             raise _incomplete(source, name, gaps)
-        if wrong := [label for label, value in pairs if not is_text(value)]:
+        if wrong:
             raise _no_text(source, name, wrong)
-        texts = [to_text(value) for _, value in pairs]
-        for label, text in zip(source.labels, texts, strict=True):
-            check_text(text, param=f"{name} of row {label!r}")
-        refuse_keys(texts, of=f"The column {name!r} of {source.called}")
+        refuse_keys(
+            _checked_texts(source, name), of=f"The column {name!r} of {source.called}"
+        )
+
+
+def _checked_texts(source: Source, name: str) -> Iterator[str]:
+    for label, value in zip(source.labels, source.columns[name], strict=True):
+        yield check_text(to_text(value), param=f"{name} of row {label!r}")
 
 
 def check_not_blank(source: Source, prompts: Iterable[object]) -> None:

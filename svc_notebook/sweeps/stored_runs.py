@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, NamedTuple
-from zlib import decompress
 
-import msgspec
 import pandas as pd
 from msgspec.structs import replace
 
@@ -24,7 +22,7 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_text, did_you_mean, must_be
 from svc_notebook.session import Session, current
 
-from .manifest import read_manifest
+from .manifest import kept_manifest, read_manifest
 from .plan import grid_of, plan
 from .resume import TrialKey, key_of, status_of
 from .run import Run
@@ -117,7 +115,7 @@ def stored_run(
     ledger, name = session.ledger, check_text(name, param="name")
     if not (kept := ledger.plans(name)):
         raise _not_kept(ledger, name)
-    manifest = _manifest(kept[-1])
+    manifest = kept_manifest(kept[-1])
     return plan(
         session,
         manifest=manifest,
@@ -126,11 +124,6 @@ def stored_run(
         confirm_above=confirm_above,
         reuse=reuse,
     )
-
-
-def _manifest(kept: KeptPlan) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(decompress(kept.manifest))
-    return found
 
 
 def _not_kept(ledger: Ledger, name: str) -> ParameterError:
@@ -167,5 +160,5 @@ def _places(ledger: Ledger, run: str) -> Mapping[TrialKey, dict[str, Any]]:
     endpoint = current().settings.endpoint
     for kept in ledger.plans(run):  # a newer plan has the newer rows
         with suppress(SvcError):  # the plan of a newer version
-            places |= grid_of(read_manifest(_manifest(kept)), endpoint).places()
+            places |= grid_of(read_manifest(kept_manifest(kept)), endpoint).places()
     return places

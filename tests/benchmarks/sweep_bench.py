@@ -32,16 +32,10 @@ from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.describe import forecast
 from svc_notebook.sweeps.grid import Grid, RunPlan, Trial
+from svc_notebook.sweeps.order import Trials, blocks, by_model
 from svc_notebook.sweeps.plan import build_grid, plan
 from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.scheduler import (
-    Answered,
-    Outcome,
-    Scheduler,
-    Trials,
-    blocks,
-    by_model,
-)
+from svc_notebook.sweeps.scheduler import Answered, Outcome, Scheduler
 
 MODELS = [
     "svc-v1.5-instruct",

@@ -61,6 +61,8 @@ def nodes() -> Iterator[Nodes]:
             said = process.stdout.readline()
             assert said, "the cluster did not start"
         yield Nodes(said.removeprefix("at ").strip(), Path(folder))
+        if "ray" in sys.modules:  # it would look for its nodes at the exit
+            sys.modules["ray"].shutdown()
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
-from svc_notebook.sweeps.ray_connection import check_version, unusable
-from tests.cluster.conftest import Nodes
+from svc_notebook.sweeps.ray_cluster import check_version
 
 _CONNECTS = """
 import sys
 from svc_notebook.errors import SvcError
-from svc_notebook.sweeps.ray_connection import connected
+from svc_notebook.sweeps.ray_cluster import connected
 try:
     connected(sys.argv[1])
 except SvcError as problem:
@@ -92,67 +90,7 @@ def test_an_address_without_a_cluster_is_named(*, is_silent: bool) -> None:
     assert "on='ray' for a cluster on this machine" in said.stdout
 
 
-@pytest.mark.usefixtures("ray")
-def test_workers_with_another_version_are_refused(
-    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message names both versions and the command for every node."""
-    for name in ("ray_cluster", "ray_connection"):
-        monkeypatch.setattr(f"svc_notebook.sweeps.{name}.VERSION", "9.9")
-
-    with pytest.raises(ConfigError, match=r"have svc-notebook \d.*this kernel has 9.9"):
-        plan(session, "Hi").run(on="auto", workers=1)
-
-    assert len(emulator.requests) == 0
-
-
 def test_nodes_without_the_package_are_refused() -> None:
     """The message says what to install there."""
     with pytest.raises(ConfigError, match=r"have no svc-notebook.*pip install"):
         check_version("")
-
-
-def test_an_error_of_ray_is_shown_without_the_key() -> None:
-    """What Ray says of a call may quote its arguments."""
-    key = Key("tea-house-key", source="a test")
-
-    said = str(unusable(TypeError("no 'tea-house-key'"), key))
-
-    assert "tea-house-key" not in said
-    assert "ray status" in said
-
-
-def test_the_key_is_in_nothing_that_ray_keeps(
-    ray: Any,  # noqa: ANN401 - the package
-    nodes: Nodes,
-    session: Session,
-    emulator: Emulator,
-) -> None:
-    """No log, no command line, no environment and no object's text has it."""
-    key = emulator.api_key.encode()
-    rows = [str(n) for n in range(100)]
-    run = plan(session, "Say {{text}}", rows=rows, model="svc-instruct")
-    run.in_flight = 1
-    run.start(on="auto", workers=1).pause()
-    shown = repr(vars(run))
-
-    found: list[Path] = []
-    n_workers = 0
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-            if command.startswith(b"ray::"):
-                n_workers += command.startswith(b"ray::SvcWorker")
-                kept = command + path.with_name("environ").read_bytes()
-                found += [path] if key in kept else []
-        except OSError:  # it has ended
-            continue
-    run.resume().wait()
-    logs = [*nodes.folder.glob("session_*/logs/**/*")]
-    found += [path for path in logs if path.is_file() and key in path.read_bytes()]
-
-    assert ray.is_initialized()
-    assert n_workers > 0
-    assert len(logs) > 5
-    assert found == []
-    assert emulator.api_key not in shown

@@ -17,7 +17,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
-from tests.cluster.conftest import OpenSession
+from tests.cluster.conftest import Nodes, OpenSession
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
 IN_FLIGHT = 8
@@ -37,6 +37,26 @@ run.in_flight = 8
 run.start(on="auto", workers=1)
 print("started", flush=True)
 print(str(run.wait()).splitlines()[0])
+"""
+_INTERRUPTED = """
+import signal, sys, threading
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+
+run = plan(Session(), "Say {{text}}", rows=["a", "b"], model="svc-instruct", name="n")
+pause, main = threading.Event(), threading.get_ident()
+
+def interrupt():
+    while "ray" not in sys.modules:
+        pause.wait(0.01)
+    signal.pthread_kill(main, signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    run.run(on="ray", workers=1)
+except KeyboardInterrupt:
+    print("interrupted")
+print(run.run(on="ray", workers=1).n_todo)
 """
 
 
@@ -190,3 +210,30 @@ def test_an_interrupt_leaves_no_actor_behind(open_session: OpenSession) -> None:
     assert left == []
     assert stopped == ["cancelled", "ok"]
     assert resumed["status"].tolist() == ["ok", "ok"]
+
+
+def test_a_run_goes_on_after_an_interrupt_of_the_start(
+    nodes: Nodes, emulator: Emulator, tmp_path: Path
+) -> None:
+    """Ray is usable, although the interrupt came while it was being imported."""
+    env = {
+        **os.environ,
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": str(tmp_path / "ledger.sqlite"),
+        "RAY_TMPDIR": str(nodes.folder),
+    }
+
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", _INTERRUPTED],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=600,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert ended.stdout.splitlines() == ["interrupted", "0"]
+    assert len(emulator.requests) == 2
+    assert _wait_until_gone() == []

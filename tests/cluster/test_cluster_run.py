@@ -1,13 +1,19 @@
 """A run on a cluster is the run of one process, sent by several."""
 
+import pickle
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.ledger.exports import read_parquet
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.ray_cluster import Cluster
 from svc_notebook.sweeps.run import Run
 from tests.cluster.conftest import OpenSession
 
@@ -119,3 +125,89 @@ def test_runs_in_the_background(session: Session) -> None:
     assert run.is_running
     assert run.wait().n_todo == 0
     assert run.run(on="auto").n_todo == 0  # nothing is missing, so nothing is started
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_worker_without_a_network_takes_nothing_with_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it could not send goes to another worker, and the run goes on there."""
+    start_of = Cluster._start_of  # noqa: SLF001 - where a worker gets its settings
+
+    def start(cluster: Cluster, link: Any) -> Any:  # noqa: ANN401 - of Ray
+        given = cluster._given  # noqa: SLF001 - as above
+        if link.number == 0:
+            settings, source = pickle.loads(given)  # noqa: S301 - ours
+            nowhere = replace(settings, base_url="http://127.0.0.1:9/v1")
+            cluster._given = pickle.dumps((nowhere, source))  # noqa: SLF001 - as above
+        try:
+            return start_of(cluster, link)
+        finally:
+            cluster._given = given  # noqa: SLF001 - as above
+
+    monkeypatch.setattr(Cluster, "_start_of", start)
+    run = _sweep(session, n_rows=60)
+    run.in_flight = 8
+
+    frame = run.run(on="auto", workers=2).replies_df()
+
+    assert frame["status"].tolist() == ["ok"] * 60
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_limit_that_nobody_knew_is_kept_once_it_shows(
+    open_session: OpenSession,
+) -> None:
+    """What the server refuses is sent again later, and no trial fails of it."""
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits={FREE: (5, 1000)}
+    ) as emulator:
+        run = _sweep(open_session(emulator), n_rows=20)
+
+        frame = run.run(on="auto", workers=2).replies_df()
+
+        refused = [each for each in emulator.requests if each.status == 429]
+        assert frame["status"].tolist() == ["ok"] * 20
+        assert len(emulator.requests) - len(refused) == 20
+
+
+@pytest.mark.usefixtures("ray")
+def test_two_runs_share_a_cluster(session: Session, emulator: Emulator) -> None:
+    """Each has workers of its own, and together they keep a limit."""
+    runs = [_sweep(session, n_rows=40, model=LIMITED, name=name) for name in ("a", "b")]
+
+    for run in runs:
+        run.start(on="auto", workers=2)
+    for run in runs:
+        run.wait()
+
+    assert [run.n_todo for run in runs] == [0, 0]
+    assert [each.status for each in emulator.requests] == [200] * 80
+
+
+@pytest.mark.usefixtures("ray")
+def test_nothing_to_send_starts_no_worker(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty plan and a complete run need no cluster."""
+    monkeypatch.delattr("svc_notebook.sweeps.ray_cluster.Cluster.start")
+    done = _sweep(session, n_rows=2, name="done").run()
+
+    assert _sweep(session, n_rows=0).run(on="auto").n_todo == 0
+    assert done.run(on="auto").n_todo == 0
+    assert done.retry(on="auto").n_todo == 0
+
+
+@pytest.mark.usefixtures("ray")
+def test_rows_of_files_go_to_workers_and_back_into_parts(
+    session: Session, tmp_path: Path
+) -> None:
+    """The kernel reads them, block by block; the parts are the frame of replies."""
+    rows = pd.DataFrame({"text": [f"word {n}" for n in range(30)]})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    run = plan(session, "{{text}}", rows=tmp_path / "rows.parquet", model=FREE)
+
+    run.run(on="auto", workers=2).write_parquet(tmp_path / "replies")
+
+    assert run.n_todo == 0
+    assert read_parquet(tmp_path / "replies").equals(run.replies_df())

@@ -32,6 +32,7 @@ from svc_notebook.sweeps.describe import (
     size_of,
 )
 from svc_notebook.sweeps.grid import Grid, Trial
+from svc_notebook.sweeps.order import Trials
 from svc_notebook.sweeps.plan import build_grid, plan
 from svc_notebook.sweeps.progress import progress_of
 from svc_notebook.sweeps.scheduler import (
@@ -40,7 +41,6 @@ from svc_notebook.sweeps.scheduler import (
     Failed,
     ModelQueue,
     Outcome,
-    Trials,
 )
 
 SMALL = "svc-v2-8b-instruct"

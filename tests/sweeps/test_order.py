@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svc_notebook.sweeps.order import blocks, by_model, seed_of
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.scheduler import blocks, by_model, seed_of
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers())

@@ -21,8 +21,8 @@ from svc_notebook.sweeps.describe import (
     size_seen,
     total_of,
 )
+from svc_notebook.sweeps.order import pilot_order
 from svc_notebook.sweeps.plan import build_grid, plan
-from svc_notebook.sweeps.scheduler import pilot_order
 
 MODEL, OTHER = "svc-v1.5-instruct", "svc-v2-8b-instruct"
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(100)]})

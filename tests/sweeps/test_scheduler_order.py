@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.scheduler import (
-    Answered,
-    Failed,
-    Outcome,
-    Refused,
-    Scheduler,
-    Trials,
-)
+from svc_notebook.sweeps.order import Trials
+from svc_notebook.sweeps.scheduler import Answered, Failed, Outcome, Refused, Scheduler
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 
