@@ -23,7 +23,7 @@ from svc_notebook.service.checks import (
     did_you_mean,
     near_names,
 )
-from svc_notebook.service.params import unknown_param
+from svc_notebook.service.params import unknown_param, with_params
 from svc_notebook.session import Session, current
 from svc_notebook.tools.extract import Form
 from svc_notebook.tools.permissions import take_permit
@@ -340,6 +340,7 @@ def _checked_key(
         raise ParameterError(f"{problem}{where}", param=problem.param) from None
 
 
+@with_params
 def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
     prompt: object = None,
     *,  # what is quoted is short in `svc.sweep?`
