@@ -318,6 +318,7 @@ class RunStatus:
 def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
     """Return the status of a run from its exchanges, oldest first."""
     trials: dict[TrialKey, TrialStatus] = {}
+    kinds: dict[TrialStatus, TrialStatus] = {}  # one for all trials that ended alike
     seen: defaultdict[str, list[Seen]] = defaultdict(list)
     rounds: dict[TrialKey, Seen] = {}
     first = None
@@ -333,7 +334,8 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             failure = exchange.failure if exchange.status == "error" else None
             mark = _mark_of(failure) if failure else exchange.status
             is_open = exchange.failure is _OPEN
-            trials[key] = TrialStatus(mark, exchange.request.model, remedy, is_open)
+            status = TrialStatus(mark, exchange.request.model, remedy, is_open)
+            trials[key] = kinds.setdefault(status, status)
             if exchange.status == "ok":
                 seen[exchange.request.model].append(_seen(exchange, rounds.get(key)))
         if sent.status == "ok" and (place := sent.origin.tool_round) is not None:
