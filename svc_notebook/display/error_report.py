@@ -7,7 +7,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import groupby
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
@@ -122,6 +121,12 @@ def _without_folders(text: str) -> str:
 
 def versions(modules: Iterable[str]) -> str:
     """Write the versions of Python and of the packages that own these modules."""
+    from importlib.metadata import (  # noqa: PLC0415 - rare, and slow to load
+        PackageNotFoundError,
+        packages_distributions,
+        version,
+    )
+
     owners = packages_distributions()
     packages = {owner for each in modules for owner in owners.get(each, ())[:1]}
     found = [f"Python {platform.python_version()}"]
