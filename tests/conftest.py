@@ -88,7 +88,11 @@ def pytest_configure() -> None:
     sys.addaudithook(_guard)
 
 
-_TOGETHER = ("tests/browser/", "tests/cluster/")
+_TOGETHER = {
+    "tests/browser/": "browser",
+    "tests/cluster/": "cluster",
+    "notebooks/cluster.ipynb": "cluster",
+}
 _SLOW_FOLDERS = ("browser", "demo", "notebook", "notebooks")
 
 
@@ -108,7 +112,8 @@ class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no ty
     def _split_scope(self, nodeid: str) -> str:
         """Return what stays together."""
         file = nodeid.split("::", 1)[0]
-        return next((each for each in _TOGETHER if each in file), file)
+        groups = (group for part, group in _TOGETHER.items() if part in file)
+        return next(groups, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneBrowser:  # noqa: ANN401 - xdist's

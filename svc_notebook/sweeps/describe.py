@@ -441,7 +441,7 @@ def _rows(source: Source | None) -> str:
     names = ", ".join(source.columns)
     shown = f"{len(source)} ({names})" if names else str(len(source))
     doubled = (f", the second {each} as var_{each}" for each in sorted(source.doubled))
-    where = source.files.in_words if source.files else ""
+    where = "" if source.files is None else source.files.in_words
     return shown + "".join(doubled) + where
 
 

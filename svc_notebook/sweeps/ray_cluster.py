@@ -48,6 +48,7 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
+START_TRIES = 4  # of a cluster here, which gets 30 s of Ray
 _starting = Lock()  # two runs may want to start a cluster at once
 
 
@@ -98,10 +99,7 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
             f"on={on!r} needs Ray, which is not installed. Install it with: "
             "python -m pip install 'svc-notebook[cluster]'"
         ) from None
-    connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    if on == "ray" and not ray.is_initialized():
-        _apart(partial(_start_here, ray, connect), stays=True)
-    elif not ray.is_initialized() and (said := _problem_of(connect, on)):
+    if not ray.is_initialized() and (said := _problem_of(ray, on)):
         raise ConfigError(
             f"There is no Ray cluster at {on!r}: {said}. Nothing was sent. Start one "
             "with `ray start --head`, correct the address, or use on='ray' for a "
@@ -113,35 +111,37 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
 def _apart(work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False) -> Any:  # noqa: ANN401 - as `work`
     """Work on a thread: an interrupt in the midst of it would spoil Ray's modules.
 
-    It `stays` where programs are started: the system ends them with their thread.
+    It `stays` where programs were started: the system ends them with their thread.
     """
     found: Future[Any] = Future()
 
     def run() -> None:
         try:
             found.set_result(work())
+            Event().wait(None if stays else 0)
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             found.set_exception(problem)
-        if stays:
-            Event().wait()
 
     Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
     return found.result(None if wait_s == inf else wait_s)
 
 
 def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN401 - the package
-    with _starting:
+    with _starting, without_keys():  # all that Ray starts would have them
         if not ray.is_initialized():
             os.environ.setdefault(
                 "RAY_USAGE_STATS_ENABLED", "0"
             )  # its makers need none
-            with without_keys():  # all that Ray starts would have them
-                connect(include_dashboard=False)
+            connect(include_dashboard=False)
 
 
-def _problem_of(connect: Callable[..., object], on: str) -> str:
-    """Connect to a cluster that is said to be there; return why not, "" if it is."""
+def _problem_of(ray: Any, on: str, *, n_tries: int = START_TRIES) -> str:  # noqa: ANN401 - the package
+    """Connect to a cluster; return why that is not possible, "" if it is."""
+    connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
     try:
+        if on == "ray":
+            _apart(partial(_start_here, ray, connect), stays=True)
+            return ""
         if place := _host_and_port(on):
             _apart(partial(_reach, *place), CONNECT_S)
         # it is there; a busy one needs long to let us in
@@ -149,6 +149,8 @@ def _problem_of(connect: Callable[..., object], on: str) -> str:
     except TimeoutError:  # Ray tries for much longer by itself
         return f"no answer within {CONNECT_S:.0f} s"
     except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
+        if on == "ray" and n_tries > 1:  # a busy machine took more than Ray's 30 s
+            return _problem_of(ray, on, n_tries=n_tries - 1)
         return first_line(problem)
     return ""
 
@@ -459,18 +461,16 @@ class Cluster:
 
 
 _LOST = (
-    f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request, so "
-    "it was given up. It may have been billed. Look at Ray's logs for why they ended; "
-    "run.retry(on=...) sends it again."
+    f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
+    "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."
 )
 _DISCONNECTED = (
     "This kernel was disconnected from the Ray cluster. The replies so far are kept; "
     "run(on=...) connects and sends what is missing."
 )
 _LOST_ALL = (
-    f"{MOST_LOST_IN_A_ROW} workers of the Ray cluster ended one after the other, "
-    "without a reply between. The replies so far are kept. Look at `ray status` and at "
-    "Ray's logs for why they ended; run(on=...) sends what is missing."
+    f"{MOST_LOST_IN_A_ROW} workers of the Ray cluster ended in a row, without a reply. "
+    "Look at Ray's logs. What came is kept; run(on=...) sends what is missing."
 )
 
 

@@ -159,8 +159,8 @@ class RowFiles:
             n_taken += self._blocks[block].n_rows
         batches = [self._rows(block).batch for block in blocks]
         table = arrow.Table.from_batches(batches, schema=self._plain_schema)
-        taken = table.take([places[self.block_of(row)] + row for row in rows])
-        return self._to_pandas(taken)
+        numbers = [places[self.block_of(row)] + row for row in rows]
+        return self._to_pandas(table.take(arrow.array(numbers, type="int64")))
 
     def _to_pandas(self, table: Any) -> Any:  # noqa: ANN401 - of pyarrow, and of pandas
         """Return a DataFrame whose dtypes do not depend on the rows that it has."""

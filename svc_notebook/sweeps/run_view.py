@@ -206,7 +206,7 @@ class RunView:
             "files": None if files is None else files.found,
             "dtypes": {} if source is None else source.dtypes,
             "categories": {} if source is None else source.categories,
-            "index": {} if source is None or files else source.index,
+            "index": {} if source is None or files is not None else source.index,
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
                 name: each.points[0].get(name)

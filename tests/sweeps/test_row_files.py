@@ -269,3 +269,16 @@ def test_a_folder_with_other_files_is_refused(session: Session, tmp_path: Path) 
         run.write_parquet(tmp_path / "notes.txt")
 
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_without_rows_is_an_empty_plan(session: Session, tmp_path: Path) -> None:
+    """Its frames and parts have all columns and no rows."""
+    FRAME.iloc[:0].to_parquet(tmp_path / "rows.parquet")
+    run = _sweep(session, tmp_path / "rows.parquet").run()
+
+    found = read_parquet(run.write_parquet(tmp_path / "replies"))
+
+    assert len(run) == len(found) == run.n_todo == 0
+    assert list(found.columns) == list(run.replies_df().columns)
+    assert "rows    0 (text, label, is_short, at) in 1 Parquet file" in repr(run)
+    assert run.manifest["index"] == {}

@@ -82,6 +82,8 @@ def compare() -> pd.DataFrame:
         max_rounds=3,
     )
     assert named.grid.labels
+    parts: Path = svc.sweep("{{a}}", rows=Path("rows")).write_parquet("replies")
+    assert parts.is_dir()
     kept: svc.Run = svc.run(str(svc.runs_df(since="2026-01-31")["run"].iloc[-1]))
     frame: pd.DataFrame = kept.run(first=20).run().replies_df()
     kept.retry(on="auto", workers=2).start(on="ray://head:10001").run(on="ray").wait()
