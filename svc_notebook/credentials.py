@@ -6,7 +6,6 @@ variable, because tracebacks can show those.
 """
 
 import json
-import logging
 import os
 import re
 import sys
@@ -597,19 +596,3 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
             f"key section of the service's dashboard and set {ENV_NAME}."
         )
     return cleaned
-
-
-_kept_out: set[str] = set()
-
-
-def keep_out_of_logs(key: Key) -> None:
-    """Redact this key in the logs of httpx, which may show what the service quotes."""
-
-    def redact(record: logging.LogRecord) -> bool:
-        record.msg, record.args = key.redact(record.getMessage()), ()
-        return True
-
-    if key.digest("logs") not in _kept_out:  # many clients may share a key
-        _kept_out.add(key.digest("logs"))
-        for part in ("connection", "http11", "http2", "proxy", "socks"):
-            logging.getLogger(f"httpcore.{part}").addFilter(redact)

@@ -19,7 +19,6 @@ from svc_notebook.credentials import (
     ENV_NAME,
     Key,
     find_key,
-    keep_out_of_logs,
     variable_of,
 )
 from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
@@ -63,6 +62,7 @@ from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot, Waiting
 from .reply_reader import AnswerReader
 from .retry import INTERACTIVE, MAX_ASKED_S, FailedTry, Policy, retry_wait_s
+from .transport import keep_out_of_logs
 
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once. What it raises

@@ -1,11 +1,14 @@
 """A request through a transport of the user's: any `httpx.AsyncBaseTransport`."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterable
 from contextlib import suppress
 from typing import cast
 
 import httpx
+
+from svc_notebook.credentials import Key
 
 Headers = list[tuple[bytes, bytes]]
 Request = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
@@ -46,3 +49,19 @@ class TransportConnection:
         if self._answer is not None:
             with suppress(Exception):  # the exchange is over, whatever it is
                 await self._answer.aclose()
+
+
+_kept_out: set[str] = set()
+
+
+def keep_out_of_logs(key: Key) -> None:
+    """Redact this key in the logs of httpx, which may show what the service quotes."""
+
+    def redact(record: logging.LogRecord) -> bool:
+        record.msg, record.args = key.redact(record.getMessage()), ()
+        return True
+
+    if key.digest("logs") not in _kept_out:  # many clients may share a key
+        _kept_out.add(key.digest("logs"))
+        for part in ("connection", "http11", "http2", "proxy", "socks"):
+            logging.getLogger(f"httpcore.{part}").addFilter(redact)
