@@ -48,7 +48,7 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
-START_TRIES = 4  # of a cluster here, which gets 30 s of Ray
+START_TRIES = 3  # of a cluster here, which gets 30 s of Ray
 _starting = Lock()  # two runs may want to start a cluster at once
 
 
