@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from threading import Event, RLock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from svc_notebook.client.attempts import ExchangeTask, RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
@@ -199,6 +199,15 @@ class SendOptions:
     bars: Bars | None = None
     on: str | None = None
     n_workers: int | None = None
+
+
+def place_of(on: object, workers: object, *, is_shown: bool = False) -> dict[str, Any]:
+    """Check where a run is to be sent from; return it as `SendOptions` has it."""
+    if on is workers is None:
+        return {}
+    from .ray_cluster import checked_place  # noqa: PLC0415 - where a cluster is used
+
+    return checked_place(on, workers, is_shown=is_shown)
 
 
 class Execution:

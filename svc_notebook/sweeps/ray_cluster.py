@@ -55,10 +55,8 @@ _starting = Lock()  # two runs may want to start a cluster at once
 # Where it is
 
 
-def place_of(on: object, workers: object, *, is_shown: bool = False) -> dict[str, Any]:
+def checked_place(on: object, workers: object, *, is_shown: bool) -> dict[str, Any]:
     """Check where a run is to be sent from; return it as `SendOptions` has it."""
-    if on is workers is None:
-        return {}
     if on is None:
         raise ParameterError(
             "workers is for a run on a cluster; give on='ray', too.", param="workers"

@@ -17,9 +17,8 @@ from svc_notebook.service.checks import check_flag, check_int
 from svc_notebook.session import Session
 
 from .describe import RunDescription, Size, headline, plan_lines
-from .execution import Execution, RunTask, SendOptions, Tick
+from .execution import Execution, RunTask, SendOptions, Tick, place_of
 from .grid import RunPlan
-from .ray_cluster import place_of
 from .resume import RunStatus
 from .run_view import RunView, cell_number
 from .scheduler import Show
