@@ -42,8 +42,7 @@ from .session import AsyncClient, Client
 from .sweeps.plan import sweep
 from .sweeps.run import Run
 from .tokens import Tokens, estimate_tokens
-from .tools.tool import tool
-from .tools.toolbox import Toolbox
+from .tools.toolbox import Toolbox, tool
 
 __all__ = [
     "AsyncClient",

@@ -489,10 +489,7 @@ def conversations_df(search: str = "") -> "pd.DataFrame":
     Example:
         >>> found = svc.conversations_df("picnic")
     """
-    from svc_notebook.ledger.conversation_list import (  # noqa: PLC0415
-        CONVERSATIONS,
-        read_list,
-    )
+    from svc_notebook.conversations.saved_turns import CONVERSATIONS, read_list  # noqa: PLC0415
     from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415
 
     return to_frame(read_list(current().ledger, search)[0], CONVERSATIONS)
@@ -554,11 +551,11 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.conversations.frames import MESSAGES  # noqa: PLC0415
-    from svc_notebook.ledger.conversation_list import CONVERSATIONS  # noqa: PLC0415
+    from svc_notebook.conversations.saved_turns import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.ledger.frames import MEANINGS  # noqa: PLC0415
     from svc_notebook.ledger.groups import USAGE  # noqa: PLC0415
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
-    from svc_notebook.ledger.tool_runs import TOOL_CALLS  # noqa: PLC0415
+    from svc_notebook.ledger.row import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
 
     return {

@@ -243,7 +243,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.lab import open_lab  # noqa: PLC0415 - for this command only
+    from svc_notebook.demo.notebook import open_lab  # noqa: PLC0415 - for this command only
 
     return open_lab(arguments.dir, arguments.options)
 

@@ -15,9 +15,13 @@ from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
-from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool_call import ToolCall, with_own_ids
-from svc_notebook.wire.source import to_curl, to_python
+from svc_notebook.service.request import (
+    CompletionRequest,
+    Message,
+    ToolCall,
+    with_own_ids,
+)
+from svc_notebook.wire.encode import to_curl, to_python
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60

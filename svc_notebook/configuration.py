@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, Never
 from svc_notebook.credentials import Key, refuse_key_form, to_key
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import own_endpoint, to_base_url
-from svc_notebook.env_file import ADDRESS_IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.service.checks import (
     as_number,
@@ -19,7 +18,7 @@ from svc_notebook.service.checks import (
 )
 from svc_notebook.service.request import check_model
 from svc_notebook.session import Session, checked_path, cost_of, current
-from svc_notebook.settings import endpoint_at, read_env, to_path
+from svc_notebook.settings import ADDRESS_IN_FILE, endpoint_at, read_env, to_path
 
 if TYPE_CHECKING:
     from svc_notebook.emulator.server import Emulator

@@ -22,14 +22,15 @@ import msgspec
 
 from svc_notebook.endpoint_file import FILE, origin, read_endpoints, user_file
 from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
-from svc_notebook.env_file import IN_FILE, read_env_file
-from svc_notebook.errors import (
-    MissingKeyError,
-    ParameterError,
-    SettingsError,
-    SvcError,
+from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
+from svc_notebook.settings import (
+    ENV_NAMES,
+    IN_FILE,
+    WAYS_ON,
+    endpoint_at,
+    read_env_file,
+    ways_on,
 )
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, endpoint_at, ways_on
 
 ENV_NAME = "SVC_API_KEY"
 NO_KEY_YET = f"No API key: {ENV_NAME} is not set."
@@ -200,13 +201,10 @@ def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:
     return (*_typed.values(), *keys, *_of_colab.values())
 
 
-_CHECKED_AT_ONCE = 1000
-
-
 def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
     """Refuse values that contain a key: plans, frames and lists would show it."""
     keys, texts = known_keys(), map(str, values)
-    while joined := "\n".join(islice(texts, _CHECKED_AT_ONCE)):
+    while joined := "\n".join(islice(texts, 1000)):
         if any(key.redact(joined) != joined for key in keys):
             raise ParameterError(
                 f"{of} contains the API key. Remove it there; nothing was sent.",

@@ -33,7 +33,6 @@ from svc_notebook.credentials import (
 )
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import SERVICE, Endpoint, forget_contexts
-from svc_notebook.env_file import ADDRESS_IN_FILE
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
@@ -50,6 +49,7 @@ from svc_notebook.service.catalogue import Model
 from svc_notebook.service.checks import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import (
+    ADDRESS_IN_FILE,
     ENV_NAMES,
     Settings,
     env_values,

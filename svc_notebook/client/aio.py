@@ -31,8 +31,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.settings import Settings, endpoint_at
 
 from .attempts import RequestPath, Task, Watch
-from .clock import REAL, Runtime
-from .exchange_record import Answerer
+from .exchange_record import REAL, Answerer, Runtime
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting
 

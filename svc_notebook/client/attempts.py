@@ -38,31 +38,34 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.service.chunk import Delta
-from svc_notebook.service.fault import REFUSED, UNAVAILABLE
+from svc_notebook.service.chunk import REFUSED, UNAVAILABLE, Delta
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts, ways_on
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
 from . import model_list
-from .clock import REAL, Deadlines, Runtime, timed_out, with_earlier
+from .connections import keep_out_of_logs
 from .exchange_record import (
     CANCELLED,
+    REAL,
     Answerer,
+    Deadlines,
     ExchangeRecord,
     RecordedAnswer,
+    Runtime,
     Sinks,
     completed,
     internal_error,
+    timed_out,
     to_failure,
+    with_earlier,
 )
 from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot, Waiting
 from .reply_reader import AnswerReader
 from .retry import INTERACTIVE, MAX_ASKED_S, FailedTry, Policy, retry_wait_s
-from .transport import keep_out_of_logs
 
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once. What it raises

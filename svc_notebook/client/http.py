@@ -33,18 +33,21 @@ from svc_notebook.endpoints import (
 )
 from svc_notebook.errors import SettingsError
 
-from .body import Head, HttpAnswer
-from .idle import IdleStack, IdleStacks
-from .network_errors import (
+from .connections import (
+    Headers,
+    IdleStack,
+    IdleStacks,
     NotHttpError,
     ProxyRefusedError,
+    Request,
+    TransportConnection,
     explain,
     explain_break,
     explain_late,
     place_of,
 )
+from .reply_reader import Head, HttpAnswer
 from .retry import FailedTry, retry_after_s
-from .transport import Headers, Request, TransportConnection
 
 IDLE_S = 15.0
 _EMULATOR_HEADER = "x-svc-emulator"  # holds the note of a scripted answer, else 1

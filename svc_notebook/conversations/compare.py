@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from svc_notebook.ledger.turn_marks import Compared, Comparison
+from svc_notebook.ledger.row import Compared, Comparison
 
 from .history import History, Turn, Version
 

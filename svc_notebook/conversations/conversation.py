@@ -17,8 +17,8 @@ from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
+from svc_notebook.ledger.row import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
-from svc_notebook.ledger.turn_marks import Comparison
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens

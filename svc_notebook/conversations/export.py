@@ -15,10 +15,9 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.display.reply import Entry, titled_reasonings, transcript
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached
-from svc_notebook.ledger.turn_marks import Comparison
+from svc_notebook.ledger.row import Comparison
 from svc_notebook.service.checks import must_be
-from svc_notebook.service.request import Message, assistant, to_messages, user
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.request import Message, ToolCall, assistant, to_messages, user
 
 from .compare import to_columns
 from .history import History, Turn, Version

@@ -18,10 +18,9 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached
-from svc_notebook.ledger.turn_marks import Comparison
+from svc_notebook.ledger.row import Comparison
 from svc_notebook.service.checks import check_text
-from svc_notebook.service.request import Message
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import Item, take_apart
 

@@ -14,7 +14,7 @@ from svc_notebook.completion import Completion, footer, marks, on_params
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import OverBudgetError, ParameterError, warn
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.turn_marks import Comparison
+from svc_notebook.ledger.row import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request

@@ -19,13 +19,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from svc_notebook.credentials import find_key
-from svc_notebook.env_file import read_env_file
 from svc_notebook.errors import SettingsError
-from svc_notebook.settings import Settings
+from svc_notebook.settings import Settings, read_env_file
 
 from . import notebook as book
-from .notebook import EMULATOR
-from .runner import Listener, RunResult, run_notebook
+from .notebook import EMULATOR, Listener, RunResult, run_notebook
 
 _HELD_BACK = 16
 """A word of so many letters may still grow; a longer one, or one of a script that

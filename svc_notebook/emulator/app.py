@@ -6,23 +6,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from . import language
-from .access import DOCUMENTED, LIMITS, Keys, Quota, sent_key
-from .chat_request import ChatRequest
+from . import content
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
+from .content import calls_for, tool_results
 from .http_values import (
+    DOCUMENTED,
     FORBIDDEN,
+    LIMITS,
     UNAUTHORIZED,
+    Keys,
+    Quota,
     Reply,
     Request,
     RuleError,
     error_body,
+    sent_key,
     whole,
     write_json,
 )
-from .rules import read_chat_request
+from .rules import ChatRequest, read_chat_request
 from .script import Script, play
-from .tool_calls import calls_for, tool_results
 
 # At the root, for people who open the address in a browser.
 PAGE = """\
@@ -171,7 +174,7 @@ class Service:
             seed = chat.seed(
                 emulator_seed=self._setup.seed, nth=nth, choice_index=index
             )
-            text = language.write(chat, seed, results=answered)
+            text = content.write(chat, seed, results=answered)
             choices.append(cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop))
         return choices
 

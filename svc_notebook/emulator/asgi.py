@@ -23,8 +23,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from .http_values import MARK, End, Reply, Request, error_body
-from .request_log import Ended, RequestLog
+from .http_values import MARK, End, Ended, Reply, Request, RequestLog, error_body
 
 # Far more than 8192 tokens; a longer body is read, but not kept.
 BODY_KEPT_BYTES = 4 * 2**20

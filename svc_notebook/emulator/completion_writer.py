@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from .chat_request import Call, ChatRequest, JsonObject, count_tokens, split_tokens
 from .http_values import Piece, Reply, whole, write_json
+from .rules import Call, ChatRequest, JsonObject, count_tokens, split_tokens
 
 STOP = "stop"
 LENGTH = "length"

@@ -21,10 +21,18 @@ from msgspec import Meta, Struct
 
 from svc_notebook.errors import SettingsError
 
-from .access import DOCUMENTED, FORBIDDEN_KEY, KEY, LIMITS, REVOKED_KEY, Keys
 from .app import Service, Setup
 from .completion_writer import Pace
-from .request_log import RecordedRequest, RequestLog
+from .http_values import (
+    DOCUMENTED,
+    FORBIDDEN_KEY,
+    KEY,
+    LIMITS,
+    REVOKED_KEY,
+    Keys,
+    RecordedRequest,
+    RequestLog,
+)
 from .script import Script, read_script
 
 if TYPE_CHECKING:  # Starlette and uvicorn load when an emulator is started

@@ -37,10 +37,9 @@ from .reply_columns import (
     TEXTS,
     exchange_batch,
 )
-from .row import Filters, Wanted
+from .row import TOOL_CALLS, Filters, Wanted
 from .scores import PREFIX, read_scores
 from .store import Ledger
-from .tool_runs import TOOL_CALLS
 
 ReadKept = Callable[[pd.DataFrame, Sequence[str | None]], pd.DataFrame]
 """Takes a frame and the type of answers of each row, as kept; fills in the answers."""

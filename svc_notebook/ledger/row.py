@@ -1,14 +1,18 @@
-"""An exchange as a row: the record as JSON, and the columns that filters use.
+"""Rows of the ledger: exchanges, tool calls, and marks of a conversation's turns.
 
-A row that was changed by hand is refused. So is a filter that cannot match: an empty
-frame would look like a true answer.
+An exchange has its record as JSON, and the columns that filters use. A row that was
+changed by hand is refused. So is a filter that cannot match: an empty frame would look
+like a true answer. A tool call repeats what filters need of its exchange, which may be
+in another ledger. Turns have one row each if they were picked, pinned, hidden, deleted
+or undone; a newer row replaces it.
 """
 
+import sqlite3
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, date, datetime, time
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypedDict, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 import msgspec
 
@@ -17,6 +21,8 @@ from svc_notebook.exchange import Exchange, Origin, OriginKind, Status
 from svc_notebook.service.checks import check_text, must_be
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import CompletionRequest, Message
+
+from .columns import Column, Dtype
 
 _SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
 
@@ -331,3 +337,191 @@ def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives
         return datetime.combine(instant, time())
     # pandas' own kind of datetime does not take this machine's zone by itself
     return datetime.combine(instant.date(), instant.timetz())
+
+
+class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a tool, which is drawn like a `ToolRun`: see `TOOL_CALLS`."""
+
+    exchange_id: str
+    origin: str = "python"
+    conversation: str | None = None
+    run: str | None = None
+    model: str = ""
+    call_id: str
+    name: str
+    arguments: str
+    sent_arguments: str | None = None
+    result: str
+    error: str | None = None
+    is_approved: bool | None = None
+    n_cut_tokens: int = 0
+    seconds_s: float = 0.0
+    created_at: datetime
+    traceback: ClassVar[None] = None  # is not kept
+    printed: ClassVar[str] = ""
+
+
+_TOOL_KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")
+_TOOL_VALUES = {key: f":{key}" for key in _TOOL_KEYS} | {
+    # the conversation may have been renamed since the exchange was written
+    "conversation": "coalesce((SELECT conversation FROM exchanges WHERE started_at = "
+    ":started_at AND exchange_id = :exchange_id), :conversation)"
+}
+INSERT_TOOL_RUN = (
+    f"INSERT INTO tool_runs ({', '.join(_TOOL_VALUES)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(_TOOL_VALUES.values())})"
+)
+_SELECT_TOOL_RUNS = (
+    f"SELECT {', '.join(ToolRow.__struct_fields__)} FROM tool_runs WHERE "  # noqa: S608 - our own names
+)
+
+
+def tool_row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of ToolRow
+    """Return the row of a call in an exchange's reply; `fields` are the call's own."""
+    origin = exchange.origin
+    return ToolRow(
+        exchange_id=exchange.exchange_id,
+        origin=origin.kind,
+        conversation=origin.conversation,
+        run=origin.run,
+        model=exchange.request.model,
+        **fields,
+    )
+
+
+def to_tool_values(
+    row: ToolRow, *, session_id: str, started_at: datetime
+) -> dict[str, Any]:
+    """Return what `INSERT_TOOL_RUN` binds; `started_at` is of the exchange."""
+    return {
+        **mended(msgspec.structs.asdict(row)),
+        "created_at": to_sortable(row.created_at),
+        "session_id": session_id,
+        "started_at": to_sortable(started_at),
+    }
+
+
+def select_tool_runs(
+    connection: sqlite3.Connection, condition: Where
+) -> Iterator[ToolRow]:
+    """Read rows in the order in which the calls were run."""
+    sql = f"{_SELECT_TOOL_RUNS} {condition.sql} ORDER BY seq"
+    for values in connection.execute(sql, condition.values).fetchall():
+        fields = dict(zip(ToolRow.__struct_fields__, values, strict=True))
+        is_approved = fields["is_approved"]
+        fields["is_approved"] = None if is_approved is None else bool(is_approved)
+        fields["created_at"] = datetime.fromisoformat(fields["created_at"])
+        yield ToolRow(**fields)
+
+
+def _tool_column(name: str, dtype: Dtype, doc: str) -> Column:
+    return Column(name, dtype, name, doc)
+
+
+TOOL_CALLS = (
+    _tool_column("exchange_id", "string", "the exchange whose reply made the call"),
+    _tool_column("origin", "string", "who asked: magic, panel, sweep or python"),
+    _tool_column("conversation", "string", "its name, if it was part of one"),
+    _tool_column("run", "string", "the sweep's run, if any"),
+    _tool_column("model", "string", "model id asked for"),
+    _tool_column("call_id", "string", "the call's id, which its result answers"),
+    _tool_column("name", "string", "the tool, as the model wrote it"),
+    _tool_column("arguments", "string", "as the model wrote them"),
+    _tool_column(
+        "sent_arguments", "string", "as JSON; missing if the tool was not run"
+    ),
+    _tool_column("result", "string", "the text for the model"),
+    _tool_column("error", "string", "why there is no result; missing if there is one"),
+    _tool_column("is_approved", "boolean", "the user's answer; missing if not asked"),
+    _tool_column("n_cut_tokens", "Int64", "estimated tokens left out of the result"),
+    _tool_column("seconds_s", "Float64", "duration of the tool's run"),
+    _tool_column("created_at", "datetime64[us, UTC]", "when the call ended"),
+)
+"""Every column of `tool_calls_df`, in order."""
+
+
+_MARKS_KEYS = ("conversation", "turn_id", "marks", "marked_at")
+INSERT_MARKS = (
+    f"INSERT INTO turn_marks ({', '.join(_MARKS_KEYS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(':' + key for key in _MARKS_KEYS)}) "
+    "ON CONFLICT (conversation, turn_id) "
+    "DO UPDATE SET marks = excluded.marks, marked_at = excluded.marked_at"
+)
+INSERT_SCORE = (
+    "INSERT INTO scores (exchange_id, choice_index, name, value, scored_at) "
+    "VALUES (:exchange_id, :choice_index, :name, :value, :scored_at) "
+    "ON CONFLICT (exchange_id, choice_index, name) "
+    "DO UPDATE SET value = excluded.value, scored_at = excluded.scored_at"
+)
+PICKED = "picked"
+"""The score of replies that a user has picked, or not: 1 or 0."""
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that was asked for beside others."""
+
+    label: str  # its model, or its temperature
+    exchange_id: str = ""  # "" if nothing came
+    problem: str = ""  # why nothing, or not all, came
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Replies to a turn that stand side by side, in the order of their columns."""
+
+    replies: tuple[Compared, ...]
+    is_blind: bool = False  # the labels are hidden until one is picked
+    picked: str = ""  # its exchange_id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The exchange_id of each reply that came."""
+        return tuple(each.exchange_id for each in self.replies if each.exchange_id)
+
+
+class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user changed in one turn; versions are named by their exchange_id."""
+
+    is_deleted: bool = False
+    is_pinned: bool = False
+    is_hidden: bool = False
+    chosen: str = ""  # the version that is sent, unless a newer one is added
+    newest: str = ""  # the newest version at that time; ids sort by time
+    picked: dict[str, int] = msgspec.field(default_factory=dict)  # the choice's index
+    gone: frozenset[str] = frozenset()  # versions that were undone, or deleted
+    comparisons: tuple[Comparison, ...] = ()
+
+
+Marks = dict[tuple[str, str], TurnMarks]
+"""By the conversation's name and the turn's id."""
+
+
+def to_mark_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, Any]:
+    """Return what `INSERT_MARKS` binds."""
+    return {
+        "conversation": conversation,
+        "turn_id": turn_id,
+        "marks": msgspec.json.encode(marks).decode(),
+        "marked_at": to_sortable(datetime.now(UTC)),
+    }
+
+
+def to_pick_values(
+    exchange_id: str, choice_index: int, value: int | None
+) -> dict[str, Any]:
+    """Return what `INSERT_SCORE` binds; the value None takes the score back."""
+    return {
+        "exchange_id": exchange_id,
+        "choice_index": choice_index,
+        "name": PICKED,
+        "value": value,
+        "scored_at": to_sortable(datetime.now(UTC)),
+    }
+
+
+def select_marks(connection: sqlite3.Connection) -> Marks:
+    """Read all marks."""
+    sql = "SELECT conversation, turn_id, marks FROM turn_marks ORDER BY marked_at"
+    return {
+        (name, turn_id): msgspec.json.decode(marks, type=TurnMarks)
+        for name, turn_id, marks in connection.execute(sql).fetchall()
+    }

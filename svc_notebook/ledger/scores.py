@@ -17,9 +17,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import as_number, check_text
 
 from .connect import transaction
-from .row import to_sortable
+from .row import INSERT_SCORE, to_sortable
 from .store import Ledger
-from .turn_marks import INSERT_SCORE
 
 PREFIX = "score_"
 

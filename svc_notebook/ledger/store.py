@@ -22,17 +22,22 @@ from svc_notebook.exchange import Exchange, UsageSource
 from .connect import MEMORY, explain, explained, is_busy, open_file
 from .row import (
     KeptPlan,
+    Marks,
     ReadFilters,
     Scope,
+    ToolRow,
+    TurnMarks,
     Wanted,
     Where,
     from_row,
+    select_marks,
+    select_tool_runs,
+    to_mark_values,
+    to_pick_values,
     to_row,
+    to_tool_values,
     where,
 )
-from .tool_runs import ToolRow, select, to_values
-from .turn_marks import Marks, TurnMarks, select_marks, to_pick_values
-from .turn_marks import to_values as to_mark_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
 PAGE_ROWS = 256
@@ -136,7 +141,7 @@ class Ledger:
 
     def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> "Future[None]":
         """Put a tool call into the same queue; `started_at` is of its exchange."""
-        values = to_values(row, session_id=self.session_id, started_at=started_at)
+        values = to_tool_values(row, session_id=self.session_id, started_at=started_at)
         new = self._names.get(row.exchange_id)
         values["conversation"] = new or values["conversation"]
         return self._writer.add("tool_runs", values)
@@ -268,7 +273,7 @@ class Ledger:
             lambda each: each.tool_runs(scope=scope, since=since, **wanted)
         )
         with self._reading() as connection:
-            found = list(select(connection, condition))
+            found = list(select_tool_runs(connection, condition))
         return [*found, *(row for row in newest if row not in found)]
 
     def marks(self) -> Marks:

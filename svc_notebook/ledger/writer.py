@@ -37,9 +37,7 @@ from .connect import (
     transaction,
     wal_bytes,
 )
-from .row import KEYS, KeptPlan
-from .tool_runs import INSERT_TOOL_RUN
-from .turn_marks import INSERT_MARKS, INSERT_SCORE
+from .row import INSERT_MARKS, INSERT_SCORE, INSERT_TOOL_RUN, KEYS, KeptPlan
 
 BUSY_S = 30.0
 HELD_S = 2.0

@@ -21,12 +21,17 @@ from svc_notebook.credentials import (
     remember,
 )
 from svc_notebook.endpoint_file import FILE, read_endpoints
-from svc_notebook.env_file import ADDRESS_IN_FILE, ENV_FILE, read_env_file
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
 from svc_notebook.session import Session
-from svc_notebook.settings import WAYS_ON, read_env
+from svc_notebook.settings import (
+    ADDRESS_IN_FILE,
+    ENV_FILE,
+    WAYS_ON,
+    read_env,
+    read_env_file,
+)
 
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine. They are made up,\n"

@@ -189,8 +189,7 @@ def _known(shell: InteractiveShell) -> "Known":
     from svc_notebook.session import current  # noqa: PLC0415 - as above
 
     from .completions import Known  # noqa: PLC0415 - as above
-    from .tool_cell import tool_notes  # noqa: PLC0415 - as above
-    from .value_cell import known_types  # noqa: PLC0415 - as above
+    from .tool_cell import known_types, tool_notes  # noqa: PLC0415 - as above
 
     hidden = shell.user_ns_hidden
     return Known(

@@ -33,8 +33,8 @@ from svc_notebook.template import fill_marks, is_path, nested_marks, to_expressi
 from svc_notebook.tokens import MaxTokens, with_max_tokens
 from svc_notebook.tools.results import is_pandas
 
-from .cell import NO_VALUE
 from .options import SvcOptions
+from .reply_cell import NO_VALUE
 from .subcommands import EXPLAIN, FIX
 
 MAX_FILE_BYTES = 1_000_000

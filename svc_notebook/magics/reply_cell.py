@@ -1,30 +1,269 @@
-"""One reply in a cell: while it streams, in its final form, or as a dry run."""
+"""One reply in a cell: while it streams, in its final form, or as a dry run.
+
+Also what this needs of IPython: the source as typed, one output, and a box in place of
+the traceback of our own errors.
+"""
 
 import json
+import os
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from shutil import get_terminal_size
+from textwrap import wrap
+from types import FrameType
 from typing import Any
 
 import msgspec
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markdown import Fence, fences
-from svc_notebook.display.markup import visible
-from svc_notebook.display.output import Wait
+from svc_notebook.display.markup import to_terminal, visible
+from svc_notebook.display.output import Wait, can_answer, parent_message
 from svc_notebook.display.reply import REASONING, Entry, Final, transcript
-from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import shorten
+from svc_notebook.errors import (
+    Interrupted,
+    ParameterError,
+    ServiceError,
+    SvcError,
+    UnknownModelError,
+)
+from svc_notebook.service.catalogue import Model
+from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 
-from .cell import cell_ids
-from .error_box import LINE_CHARS
 from .subcommands import command_or_question
+
+
+def mode_of(display: str, shell: InteractiveShell) -> Mode:
+    """Choose how to show replies, from the setting `display` and the shell."""
+    if display != "auto":
+        return Mode(display)
+    if getattr(shell, "kernel", None) is None:
+        return Mode.PLAIN
+    return Mode.LIVE if can_answer(shell) else Mode.SETTLED
+
+
+class HiddenResult:
+    """Keeps IPython from drawing the value of this cell, which is shown already."""
+
+    def __init__(self, shell: InteractiveShell, value: object) -> None:
+        self._shell = shell
+        self._value = value
+        self._printers()[type(value)] = self._draw
+        if getattr(shell, "kernel", None) is None:
+            # A terminal writes "Out[3]:" before it asks how to draw a value.
+            hook = vars(shell.displayhook)
+            hook["write_output_prompt"] = lambda: None
+            hook["compute_format_data"] = self._format
+        shell.events.register("post_run_cell", self._end)
+
+    def _draw(self, value: object) -> None:
+        self._end()
+        if value is not self._value:
+            display(value)
+
+    def _format(self, value: object) -> object:
+        hook = self._shell.displayhook
+        vars(hook).pop("compute_format_data", None)
+        vars(hook).pop("write_output_prompt", None)
+        if value is not self._value:
+            hook.write_output_prompt()
+        return hook.compute_format_data(value)
+
+    def _end(self, *_: object) -> None:
+        self._printers().pop(type(self._value), None)
+        vars(self._shell.displayhook).pop("write_output_prompt", None)
+        vars(self._shell.displayhook).pop("compute_format_data", None)
+        with suppress(ValueError):  # it was removed before
+            self._shell.events.unregister("post_run_cell", self._end)
+
+    def _printers(self) -> dict[type, Callable[[object], None]]:
+        """Return the printers that IPython tries first; if one draws, no other does."""
+        formatter = self._shell.display_formatter
+        if formatter is None:
+            return {}
+        printers: dict[type, Callable[[object], None]] = (
+            formatter.ipython_display_formatter.type_printers
+        )
+        return printers
+
+
+def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
+    """Return the ids of the cell that runs and of this execution, "" where unknown."""
+    parent = parent_message(shell)
+    cell_id = parent.get("metadata", {}).get("cellId") or ""
+    return cell_id, parent.get("header", {}).get("msg_id", "")
+
+
+NO_VALUE = object()  # what a function's own name has where it was not assigned
+
+
+def own_names() -> dict[str, object]:
+    """Return the names of the function that a line magic is in, without their values.
+
+    With those of enclosing functions that are running: no global has these names.
+    """
+    names: dict[str, object] = {}
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
+    while frame and frame.f_code.co_name != "run_line_magic":
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    code = frame.f_code if frame else None
+    while frame:
+        found = frame.f_code
+        if found is code or code in found.co_consts:
+            own = (*found.co_varnames, *found.co_cellvars, *found.co_freevars)
+            names.update(dict.fromkeys(own, NO_VALUE))
+            code = found
+        frame = frame.f_back
+    return names
+
+
+@contextmanager
+def calm_interrupt(
+    shell: InteractiveShell, mode: Callable[[], Mode], is_sending: Callable[[], bool]
+) -> Iterator[None]:
+    """Keep IPython from drawing an interrupt, which the output of the reply says.
+
+    One that came while no stream was followed is said here, in one line.
+
+    The cell fails all the same, so the cells that wait behind it do not run.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
+            _hide_interrupt(shell)
+        if isinstance(stopped, Interrupted):
+            raise
+        footer = "" if is_sending() else "nothing was sent"
+        said = Final(texts=(), marks=("interrupted",), footer=footer)
+        ReplyDisplay.open(mode(), own_output=False).finish(said)
+        raise Interrupted from None
+
+
+def _hide_interrupt(shell: InteractiveShell) -> None:
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython asks it to draw errors
+
+    def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
+        if isinstance(error, Interrupted):
+            vars(shell)["_last_traceback"] = lines  # what a kernel replies with
+        else:
+            show(shell, kind, error, lines)
+
+    def end(*_: object) -> None:
+        vars(shell).pop("_showtraceback", None)
+        shell.events.unregister("post_run_cell", end)
+
+    vars(shell)["_showtraceback"] = show_others
+    shell.events.register("post_run_cell", end)
+
+
+class CellRequestIds:
+    """Numbers the requests of each execution of a cell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._execution = ""
+        self._n_requests = 0
+
+    def next(self) -> str | None:
+        """Return the next request's id; None in a front end without cell ids."""
+        cell_id, execution = cell_ids(self._shell)
+        if not cell_id:
+            return None
+        if execution != self._execution:
+            self._execution, self._n_requests = execution, 0
+        self._n_requests += 1
+        return f"{cell_id}.{self._n_requests}"
+
+
+LINE_CHARS = 70
+_REFUSED_STATUS = 400  # else it came within a stream
+_MIN_CHARS = 20
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+_HEADLINES = {
+    "AuthError": "The key was refused",
+    "BadRequestError": "The request was refused",
+    "UnknownModelError": "The model or the address is unknown",
+    "RateLimitError": "Too many requests",
+    "ServerFaultError": "The service failed",
+    "MissingKeyError": "There is no usable key",
+    "SpendingLimitError": "The spending limit is reached",
+    "ConfigError": "A setting cannot be used",
+    "OverBudgetError": "Too long, so it was not sent",
+    "AskError": "Nothing was sent",
+    "NoConnectionError": "No connection",
+    "TimedOutError": "The service took too long",
+    "TransportError": "The reply broke off",
+    "DocumentError": "The answer cannot be used",
+    "CutError": "The reply was cut",
+    "ToolLoopError": "The tool calls did not come to an end",
+    "ToolError": "A tool cannot be used",
+    "LedgerError": "The ledger cannot be used",
+    "SvcError": "This did not work",
+}
+
+
+@contextmanager
+def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[None]:
+    """Show our own errors as one box; everything else keeps its traceback."""
+    try:
+        yield
+    except SvcError as error:
+        if not is_on:
+            raise
+        said = [str(error), *getattr(error, "__notes__", ())]
+        n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
+        n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
+        box = "\n".join(error_lines(headline(error), said, n_chars))
+        # IPython asks the instance; the class stays free of any notebook. In one piece:
+        # a notebook that becomes a Markdown page has a blank line after each.
+        error._render_traceback_ = lambda: [box]  # type: ignore[attr-defined]
+        raise
+
+
+def headline(error: SvcError) -> str:
+    """Say in words what kind of error it is, with the status of a refusal."""
+    names = (each.__name__ for each in type(error).__mro__)
+    words = next(_HEADLINES[name] for name in names if name in _HEADLINES)
+    status = error.status if isinstance(error, ServiceError) else 0
+    return f"{words} ({status})" if status >= _REFUSED_STATUS else words
+
+
+def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
+    """Draw an expected failure as lines; the title is bold where that can be shown."""
+    plain = [
+        part
+        for line in lines
+        for paragraph in line.split("\n")
+        # hosts break a long line anywhere, in the middle of a word
+        for part in wrap(to_terminal(paragraph), n_chars) or [""]
+    ]
+    head = to_terminal(title.replace("\n", " "))
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        head = f"{_BOLD}{head}{_RESET}"
+    return [head, *(f"  {line}" for line in plain)]
+
+
+def hint_at_model(
+    error: UnknownModelError, model: str, models: Iterable[Model]
+) -> None:
+    """Name the known model that a misspelt one may have meant."""
+    names = [each.id for each in models]
+    hint = did_you_mean(model.lower(), names, n=1)
+    if hint and model not in names:
+        error.add_note(f"The model asked for is {model!r}.{hint}")
+
 
 Draw = Callable[[Completion], Final]
 MAX_PLACES = 20

@@ -19,14 +19,13 @@ from svc_notebook.conversations.saved_turns import (
     read_saved,
 )
 from svc_notebook.endpoints import facts_of
-from svc_notebook.env_file import IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SvcError
 from svc_notebook.ledger.columns import Column, Dtype
 from svc_notebook.service.catalogue import MODELS, Limit
 from svc_notebook.service.checks import did_you_mean, near_names
 from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.session import Session
-from svc_notebook.settings import ENV_NAMES, read_env
+from svc_notebook.settings import ENV_NAMES, IN_FILE, read_env
 
 from .endpoint import login, use
 

@@ -28,16 +28,7 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import (
-    CellRequestIds,
-    HiddenResult,
-    calm_interrupt,
-    cell_ids,
-    mode_of,
-    own_names,
-)
 from .defaults import SvcTraits
-from .error_box import hint_at_model, short_errors
 from .options import HELP, SvcOptions, help_on, parse_options, to_names
 from .prompt import (
     CellPrompt,
@@ -48,14 +39,22 @@ from .prompt import (
     to_prompt,
 )
 from .reply_cell import (
+    CellRequestIds,
     DryRun,
+    HiddenResult,
     Place,
     Places,
     ReplyView,
+    calm_interrupt,
+    cell_ids,
     chosen_cell,
+    hint_at_model,
     interrupted,
     lay_out,
+    mode_of,
     next_cell,
+    own_names,
+    short_errors,
 )
 from .rest_cell import RestView, rest_request
 from .subcommands import (
@@ -69,8 +68,16 @@ from .subcommands import (
     parse_command,
     settings_df,
 )
-from .tool_cell import RoundsCell, Start, to_tools, tools_command, tools_of_every_cell
-from .value_cell import ValueCell, to_named_form, value_request
+from .tool_cell import (
+    RoundsCell,
+    Start,
+    ValueCell,
+    to_named_form,
+    to_tools,
+    tools_command,
+    tools_of_every_cell,
+    value_request,
+)
 
 if TYPE_CHECKING:
     from svc_notebook.sweeps.run import Run  # a cell that asks once needs none

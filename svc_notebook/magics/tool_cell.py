@@ -1,11 +1,17 @@
-"""A cell with tools: rounds of requests in one output, and `%svc tools`."""
+"""A cell with tools: rounds of requests in one output, `--as`, and `%svc tools`.
+
+With `--as` the reply is read as a value of a type of the notebook.
+"""
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+
+from IPython.lib.pretty import pretty
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
@@ -16,11 +22,11 @@ from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.request import CompletionRequest
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import estimate_prompt_tokens, refitted
 from svc_notebook.tools.call import ToolRun
+from svc_notebook.tools.extract import Form, asking_for, extract, to_form
 from svc_notebook.tools.permissions import (
     Consent,
     Decision,
@@ -30,14 +36,16 @@ from svc_notebook.tools.permissions import (
     to_consent,
 )
 from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
-from svc_notebook.tools.tool import Tool
-from svc_notebook.tools.toolbox import Toolbox, to_toolbox
+from svc_notebook.tools.toolbox import Tool, Toolbox, to_toolbox
 
+from .options import SvcOptions
+from .prompt import CellPrompt, CellRequest, single_request
 from .reply_cell import Draw, ReplyView
 from .subcommands import command_or_question, indexed_frame, listed
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
+
 
 Value = TypeVar("Value")
 Start = Callable[..., CompletionStream]  # takes a request and its `origin`
@@ -392,3 +400,77 @@ def _found(name: str, variables: Mapping[str, object]) -> object:
 
 def _first_line(tool: Tool) -> str:
     return tool.description.strip().split("\n", 1)[0]
+
+
+_NAMED = re.compile(r"(?P<list>list\[)?(?P<name>\w+)(?(list)\])")
+
+
+def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
+    """Find the type that `--as` names."""
+    found = _NAMED.fullmatch(text.replace(" ", ""))
+    name = found["name"] if found else text
+    if found is None or name not in names:
+        hint = did_you_mean(name, dict(known_types(names)))
+        raise ParameterError(
+            f"--as {text}: this notebook has no such type.{hint} Give the name of a "
+            "dataclass, a TypedDict or a pydantic model, or list[NAME].",
+            param="as",
+        )
+    type_: Any = names[name]
+    return to_form(list[type_] if found["list"] else type_)
+
+
+def known_types(names: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of types with a note on each, for Tab."""
+    return tuple(
+        (name, (getattr(value, "__doc__", "") or "").partition("\n")[0])
+        for name, value in names.items()
+        if not name.startswith("_")
+        and (isinstance(value, type) or get_origin(value) is not None)
+    )
+
+
+def value_request(
+    options: SvcOptions, prompt: CellPrompt, form: Form[Any]
+) -> CellRequest:
+    """Build the request for a value; options that do not go with it are refused."""
+    for flag, is_given, why in (
+        ("-c", options.conversation, "a value belongs to no conversation"),
+        ("--tools", options.tools, "the type is the only tool that is offered"),
+        ("--format", options.layout, "the value is shown as Python writes it"),
+        ("-n", prompt.params.get("n", 1) != 1, "one reply gives the value"),
+        ("several values", options.is_several, "one reply gives the value"),
+    ):
+        if is_given:
+            raise ParameterError(
+                f"--as does not go with {flag}: {why}. Leave one of them out.",
+                param="as",
+            )
+    asked = single_request(prompt)
+    return replace(asked, request=refitted(asking_for(form, asked.request)))
+
+
+class ValueCell(RoundsCell):
+    """The tries of one cell to get a value; a view of each reply."""
+
+    def ask(self, form: Form[Value], asked: CellRequest) -> Value:
+        """Ask until a value fits, and show it."""
+        keep = self._session.tool_record
+        value = self.attempt(
+            lambda send: extract(
+                form, asked.request, asked.origin, send=send, keep=keep
+            )
+        )
+        n_tries = len(self._texts) + 1
+        note = f"the last of {n_tries} tries" if n_tries > 1 else ""
+        last = self._newest.final() if self._newest else Final(texts=())
+        final = replace(last, texts=(_written(value),), is_verbatim=True, tool_runs=())
+        self._display.finish(final.with_notes(*asked.notes, note))
+        return value
+
+
+def _written(value: object) -> str:
+    try:
+        return str(pretty(value))
+    except Exception:  # noqa: BLE001 - a class of the user may write itself
+        return f"<a {type(value).__name__} that cannot be written>"

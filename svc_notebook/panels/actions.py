@@ -163,7 +163,7 @@ def _of_list(name: str) -> Callable[[Controls, Event], None]:
     """Return an action of the list of conversations, which loads when it is used."""
 
     def act(panel: Controls, event: Event) -> None:
-        module = import_module(".conversation_list", __package__)
+        module = import_module(".open_panel", __package__)
         getattr(module, name)(panel, event)
 
     return act

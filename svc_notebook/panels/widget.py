@@ -44,7 +44,7 @@ from .state import (
 from .worker import ReplyEnd, ReplyView, Worker
 
 if TYPE_CHECKING:  # loads where something is compared
-    from .compare import SideBySide
+    from .worker import SideBySide
 
 _N_COMPARED = (
     "n must be 1 while replies are compared, since each is asked for by itself. Set n "
@@ -297,7 +297,7 @@ class Controller:
     def _ask_compared(
         self, text: str | None, turn: str | None, live: Live, given: dict[str, Any]
     ) -> None:
-        from .compare import SideBySide, to_group  # noqa: PLC0415 - rarely needed
+        from .worker import SideBySide, to_group  # noqa: PLC0415 - rarely needed
 
         comparing, place = self.state.comparing, uuid4().hex[:12]
         group, settings = to_group(comparing, self.state.settings)

@@ -1,33 +1,42 @@
-"""Asks for a panel's reply on a thread, and shows it while it arrives.
+"""Asks for a panel's replies on threads, one or several side by side, and shows them.
 
-The worker does not change the conversation: the controller records the reply at the
-end. It checks 20 times a second whether the user has stopped it.
+A worker does not change the conversation: the controller records the reply at the end.
+It checks 20 times a second whether the user has stopped it. Replies that are compared
+have a worker and an exchange each; all wait for the same limits.
 """
 
 import json
 import logging
 import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
+from random import SystemRandom
 from threading import Event as Flag
+from threading import RLock, Thread
 from typing import Any, Literal, Protocol
 
 from msgspec import to_builtins
 
-from svc_notebook.completion import Completion, is_empty
+from svc_notebook.completion import Completion, footer, is_empty
+from svc_notebook.conversations.compare import (
+    Column,
+    blind_labels,
+    without_names,
+)
 from svc_notebook.conversations.seam import Seam
 from svc_notebook.conversations.turn_requests import NextTurn
-from svc_notebook.display.live_reply import GAP_S
+from svc_notebook.display.live import GAP_S
 from svc_notebook.display.markdown import Blocks
 from svc_notebook.display.markup import block_html, tail_html
 from svc_notebook.display.output import POLL_S, Wait, follow
 from svc_notebook.display.reply import REASONING
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
-from svc_notebook.ledger.turn_marks import Comparison
+from svc_notebook.ledger.row import Compared, Comparison
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.request import CompletionRequest
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import (
@@ -41,7 +50,7 @@ from svc_notebook.tools.rounds import run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ANSWERED, Event
-from .state import Live, Phase, draw_call, draw_run
+from .state import Comparing, Live, Phase, Settings, draw_call, draw_column, draw_run
 
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
@@ -347,3 +356,159 @@ def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
         "The arguments are not a JSON object; correct them, and decide again.",
         param="arguments",
     )
+
+
+Work = Callable[[NextTurn, Live, ReplyView], Worker]
+_WAITING = "Waiting …"
+_NOTHING = "Stopped before any text arrived."
+
+
+Shuffle = Callable[[list[Any]], None]
+_shuffle: Shuffle = SystemRandom().shuffle
+
+
+def to_group(
+    comparing: Comparing, settings: Settings, shuffle: Shuffle = _shuffle
+) -> tuple[Comparison, tuple[Settings, ...]]:
+    """Return the columns, and the settings of each; a blind order tells nothing."""
+    pairs = list(zip(comparing.labels(), comparing.settings(settings), strict=True))
+    if comparing.is_blind:
+        shuffle(pairs)
+    replies = tuple(Compared(label=label) for label, _ in pairs)
+    group = Comparison(replies=replies, is_blind=comparing.is_blind)
+    return group, tuple(each for _, each in pairs)
+
+
+class _Column:
+    """Shows a worker's reply in its column."""
+
+    def __init__(self, replies: "SideBySide", at: int) -> None:
+        self._replies, self._at = replies, at
+
+    def show_live(self, live: Live, _: Phase, *messages: dict[str, Any]) -> None:
+        """Change the column, and send what is new in it."""
+        self._replies.show(self._at, live, messages)
+
+    def show_question(self, question: dict[str, Any] | None) -> None:
+        """Never asked: replies that are compared call no tools."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SideBySide:
+    """The replies of a comparison, while they are written.
+
+    `group` has no replies yet; `steps` are in the order of its labels.
+    """
+
+    group: Comparison
+    steps: Sequence[NextTurn]
+    live: Live
+    view: ReplyView
+    work: Work
+
+    def __post_init__(self) -> None:
+        self._labels = blind_labels(self.group)
+        n = len(self._labels)
+        columns = tuple(draw_column(Column(label=label)) for label in self._labels)
+        choices = ({"html": "", "tail": ""},) * n
+        self.live = replace(self.live, choices=choices, columns=columns)
+        self._lock = RLock()
+        self._ends: dict[int, ReplyEnd] = {}  # in the order in which they came
+        self._workers = [
+            self.work(step, replace(self.live, columns=()), _Column(self, at))
+            for at, step in enumerate(self.steps)
+        ]
+
+    def stop(self) -> None:
+        """Make all replies end soon; from any thread."""
+        for worker in self._workers:
+            worker.stop()
+
+    def run(self) -> ReplyEnd:
+        """Ask for the replies and return how they ended; raises nothing."""
+        threads = [
+            Thread(target=copy_context().run, args=(self._run, at), daemon=True)
+            for at in range(len(self._workers))
+        ]
+        for at, thread in enumerate(threads):
+            try:
+                thread.start()
+            except RuntimeError as problem:  # too many threads, or Python is ending
+                self._end(at, ReplyEnd(status="failed", problem=str(problem)))
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        return self._whole()
+
+    def _run(self, at: int) -> None:
+        self._end(at, self._workers[at].run())
+
+    def _whole(self) -> ReplyEnd:
+        ends = [self._ends[at] for at in sorted(self._ends)]
+        if answers := self._answers():
+            is_stopped = any(each.status == "stopped" for each in ends)
+            return ReplyEnd(
+                status="stopped" if is_stopped else "compared",
+                completion=answers[0],
+                others=answers[1:],
+                comparison=self._comparison(ends),
+            )
+        named = zip(self.group.replies, ends, strict=True)
+        problem = "\n".join(f"{reply.label}: {end.problem}" for reply, end in named)
+        return ReplyEnd(status=ends[0].status, problem=problem)
+
+    def _answers(self) -> tuple[Completion, ...]:
+        """Return what came: whole replies first, as they ended."""
+        whole = {"finished", "cut"}
+        ends = sorted(self._ends.values(), key=lambda each: each.status not in whole)
+        return tuple(each.completion for each in ends if each.completion)
+
+    def _comparison(self, ends: Sequence[ReplyEnd]) -> Comparison:
+        """Return what is to be picked from."""
+        came = [each.completion for each in ends]
+        replies = tuple(
+            Compared(
+                label=reply.label,
+                exchange_id=one.exchange.exchange_id if one else "",
+                problem=self._problem(end),
+            )
+            for reply, one, end in zip(self.group.replies, came, ends, strict=True)
+        )
+        return Comparison(replies=replies, is_blind=self.group.is_blind)
+
+    def _problem(self, end: ReplyEnd) -> str:
+        is_empty = end.status == "stopped" and not end.completion
+        return _NOTHING if is_empty else end.problem
+
+    def _end(self, at: int, end: ReplyEnd) -> None:
+        with self._lock:
+            self._ends[at] = end
+            problem, words = self._problem(end), ""
+            if self.group.is_blind:
+                problem = without_names(problem, self.group)
+            elif end.completion:
+                words = footer(end.completion.exchange, has_model=False)
+            self._change(at, status="", until_ms=None, problem=problem, footer=words)
+
+    def show(self, at: int, live: Live, messages: Sequence[dict[str, Any]]) -> None:
+        """Take what a worker shows, as its column."""
+        with self._lock:
+            choices = [*self.live.choices]
+            choices[at] = live.choices[0] if live.choices else choices[at]
+            self.live = replace(self.live, choices=tuple(choices))
+            for each in messages:
+                if each["t"] == "status":
+                    status, until_ms = each["text"], each["until_ms"]
+                    if status and self.group.is_blind:  # limits are a model's
+                        status, until_ms = _WAITING, None
+                    self._change(at, status=status, until_ms=until_ms)
+                else:
+                    message = {**each, "choice": at}
+                    self.view.show_live(self.live, Phase.BUSY, message)
+
+    def _change(self, at: int, **changes: object) -> None:
+        columns = [*self.live.columns]
+        columns[at] = {**columns[at], **changes}
+        self.live = replace(self.live, columns=tuple(columns))
+        message = {"t": "column", "choice": at, "column": columns[at]}
+        self.view.show_live(self.live, Phase.BUSY, message)

@@ -22,7 +22,6 @@ from .checks import (
     must_be,
     range_text,
 )
-from .tool_call import check_definition, function_given
 
 MAX_STOPS = 4  # doc: Limits, stop sequences
 DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default
@@ -282,3 +281,29 @@ def _briefly(annotation: object) -> object:
     said = inspect.formatannotation(annotation)
     is_long = "." in said and not isinstance(annotation, str)
     return _MODULES.sub("", said) if is_long else annotation
+
+
+def function_given() -> ParameterError:
+    """Build the error for a function where only definitions are allowed."""
+    return ParameterError(
+        "tools contains a function, but only definitions are allowed here; give "
+        "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
+        "takes functions and runs them, and so does a client's `complete` with "
+        "run_tools=True; streams run no tools.",
+        param="tools",
+    )
+
+
+def check_definition(value: object) -> Mapping[str, Any]:
+    """Return a tool definition if it has the fields that the document shows."""
+    if isinstance(value, Mapping) and value.get("type") == "function":
+        function = value.get("function")
+        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
+            return value
+    if callable(value):
+        raise function_given()
+    raise ParameterError(
+        "A tool definition is not complete; give it type='function' and a function "
+        "with a name.",
+        param="tools",
+    )

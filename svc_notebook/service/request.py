@@ -1,4 +1,8 @@
-"""Messages and the request (doc: Message, POST /v1/chat/completions)."""
+"""Messages, tool calls and the request (doc: Message, Tool call, Request body).
+
+Arguments of a call stay the model's text, byte for byte, because the assistant message
+is sent back unchanged (doc: Tool-calling flow).
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +16,62 @@ from svc_notebook.errors import ParameterError
 from .catalogue import BUDGET_TOKENS, DEFAULT_MODEL
 from .checks import check_text, has_address_form, must_be, shorten, shown
 from .params import PARAM_NAMES, check_all
-from .tool_call import ToolCall
+
+
+class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The name of the tool to use and its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call of a tool that the model asks for (doc: Tool call).
+
+    Attributes:
+        id: Matches the result to the call.
+        type: Always `function`.
+        function: The tool's name and its arguments.
+    """
+
+    id: str
+    type: str = "function"
+    function: FunctionCall
+
+    @classmethod
+    def from_json(cls, value: object) -> "ToolCall":
+        """Read a call from a mapping."""
+        if isinstance(value, ToolCall):
+            return value
+        try:
+            return msgspec.convert(value, ToolCall)
+        except msgspec.ValidationError as problem:
+            reason = str(problem)
+        raise ParameterError(
+            f"A tool call is not as documented: {reason}. It needs id, type and "
+            "function with name and arguments.",
+            param="messages",
+        )
+
+
+def with_own_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Number the ids that a reply uses twice, since results are matched by id.
+
+    The document has calls sent back unchanged, but a history in which two calls share
+    an id is refused (doc: Tool-calling flow).
+    """
+    taken: set[str] = set()
+    own = []
+    for call in calls:
+        call_id, n = call.id, 1
+        while call_id in taken:
+            n += 1
+            call_id = f"{call.id or 'call'}-{n}"
+        taken.add(call_id)
+        is_same = call_id == call.id
+        own.append(call if is_same else msgspec.structs.replace(call, id=call_id))
+    return tuple(own)
+
 
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 

@@ -1,24 +1,35 @@
 """Dimensions of a grid: a list, lists that are tied, or a list of conditions.
 
 The grid is the product of its dimensions. None is a value that is not sent. The labels
-of a factor vary with it, as a name of their own that is not sent: `prompt_label`.
+of a factor vary with it, as a name of their own that is not sent: `prompt_label`. Also
+the other arguments that a run's manifest keeps, such as the user's own `limits`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import decompress
 
 import msgspec
 
+from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import check_text, shorten
+from svc_notebook.ledger.row import KeptPlan
+from svc_notebook.service.catalogue import Limit
+from svc_notebook.service.checks import (
+    check_int,
+    check_text,
+    did_you_mean,
+    must_be,
+    shorten,
+)
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 from svc_notebook.service.request import check_extra, to_messages
 from svc_notebook.tools.extract import Form, with_order
 from svc_notebook.tools.permissions import Permit, to_offer
-from svc_notebook.tools.tool import Tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Tool, Toolbox
 
+from .row_files import FoundFiles
 from .source import columns_in, is_missing, size_and_end, source_of
 
 _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
@@ -427,3 +438,133 @@ def _zipped(dimensions: Sequence[Dimension], *, is_by_row: bool) -> Dimension:
         for points in zip(*(each.points for each in dimensions), strict=True)
     )
     return Dimension(names=names, points=points, is_varied=True, is_by_row=is_by_row)
+
+
+PACE_KEYS = ("per_second", "per_minute", "in_flight")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The user's own limits for one model; None where only the service's apply."""
+
+    per_second: int | None = None
+    per_minute: int | None = None
+    in_flight: int | None = None
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The limits that were given, by name."""
+        found = ((name, getattr(self, name)) for name in PACE_KEYS)
+        return {name: each for name, each in found if each is not None}
+
+    def limit(self, known: Limit | None) -> Limit | None:
+        """Return the limit in force: the user's, or else the known one."""
+        if self.per_second is None and self.per_minute is None:
+            return known
+        known = known or Limit(per_second=None, per_minute=None)
+        return Limit(
+            per_second=self.per_second or known.per_second,
+            per_minute=self.per_minute or known.per_minute,
+            in_flight=known.in_flight,
+        )
+
+
+Paces = Mapping[str, Pace]
+"""By model."""
+
+
+def paces_of(
+    limits: object, models: Iterable[str], endpoint: Endpoint = SERVICE
+) -> Paces:
+    """Read `limits` of `svc.sweep`: numbers for all models, or by model."""
+    if limits is None:
+        return {}
+    allowed = ', such as {"per_second": 2, "in_flight": 4}, or such by model'
+    if not isinstance(limits, Mapping) or not limits:
+        raise must_be("limits", f"a mapping{allowed}", limits)
+    models = list(models)
+    if not any(isinstance(each, Mapping) for each in limits.values()):
+        limits = dict.fromkeys(models, limits)
+    for model, given in limits.items():
+        if model not in models:
+            raise ParameterError(
+                f"limits has {model!r}, which this run does not ask."
+                f"{did_you_mean(str(model), [*models, *PACE_KEYS])} Its models are "
+                f"{', '.join(models)}.",
+                param="limits",
+            )
+        if not isinstance(given, Mapping) or not set(given) <= set(PACE_KEYS):
+            allowed = f"a mapping with some of {', '.join(PACE_KEYS)}"
+            raise must_be(f"limits of {model}", allowed, given)
+    known = {model: endpoint.limit_of(model) for model in limits}
+    return {
+        model: _pace_of(model, each, known[model]) for model, each in limits.items()
+    }
+
+
+def _pace_of(model: str, given: Mapping[str, object], known: Limit | None) -> Pace:
+    pace = Pace(
+        **{
+            name: check_int(f"{name} in limits", value, minimum=1)
+            for name, value in given.items()
+        }
+    )
+    for name in PACE_KEYS:
+        most, wanted = getattr(known, name, None), getattr(pace, name)
+        if None not in (most, wanted) and wanted > most:
+            raise ParameterError(
+                f"{name}={wanted} in limits is above the service's limit for {model}, "
+                f"which always applies; give at most {most}.",
+                param="limits",
+            )
+    return pace
+
+
+class Manifest(msgspec.Struct):
+    """What a run's manifest says of its grid; the rest is not needed to repeat it."""
+
+    dimensions: tuple[Dimension, ...]
+    rows: list[dict[str, Any]] | None
+    kept: list[int] | None
+    is_raw: bool
+    repeats: int
+    seed: int
+    dtypes: dict[str, str] = msgspec.field(default_factory=dict)
+    index: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    categories: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    own_limits: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    in_flight: int | None = None
+    answer: str | None = None
+    run_tools: dict[str, float] | None = None
+    files: FoundFiles | None = None  # of the rows, in place of them
+    extra: dict[str, Any] | None = None  # of all requests, in the first manifests
+
+
+def kept_manifest(plan: KeptPlan) -> dict[str, Any]:
+    """Return the manifest of a plan that the ledger kept."""
+    found: dict[str, Any] = msgspec.json.decode(decompress(plan.manifest))
+    return found
+
+
+def read_manifest(manifest: object, *others: object) -> Manifest:
+    """Check a manifest, and that none of the other arguments is given with it."""
+    if any(others):
+        raise ParameterError(
+            "manifest has the whole grid; give only name, seed, confirm_above, "
+            "reuse, answer, limits and in_flight with it.",
+            param="manifest",
+        )
+    if not isinstance(manifest, Mapping):
+        raise ParameterError(
+            f"manifest is {type(manifest).__name__}; give the dict that run.manifest "
+            "returned, or what json.loads made of its JSON.",
+            param="manifest",
+        )
+    try:
+        return msgspec.convert(manifest, Manifest)
+    except msgspec.ValidationError as problem:
+        raise ParameterError(
+            f"manifest is not the manifest of a run: {problem}. Give what run.manifest "
+            "returned, or what was read from its JSON.",
+            param="manifest",
+        ) from None

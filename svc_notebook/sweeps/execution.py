@@ -34,10 +34,9 @@ from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import Session
 
 from .describe import Speed, duration, forecast
+from .dimensions import Pace, kept_manifest, read_manifest
 from .grid import RunPlan
-from .manifest import kept_manifest, read_manifest
 from .order import Trials, pilot_of, todo_of
-from .own_limits import Pace
 from .progress import Bars, progress_of
 from .resume import Settled, check_endpoint, check_strays
 from .row_files import check_same

@@ -42,8 +42,17 @@ from svc_notebook.tokens import (
 )
 from svc_notebook.wire.encode import encode
 
-from .dimensions import FACTORS, LABELS, TOOLS, Dimension, SweepTools, short, tool_names
-from .own_limits import Pace, Paces
+from .dimensions import (
+    FACTORS,
+    LABELS,
+    TOOLS,
+    Dimension,
+    Pace,
+    Paces,
+    SweepTools,
+    short,
+    tool_names,
+)
 from .source import ROW, Source, columns_in, filled
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")

@@ -32,18 +32,19 @@ from .dimensions import (
     FACTORS,
     LABELS,
     Dimension,
+    Manifest,
     Tied,
     check_names,
     conditions_of,
     dimension_of,
     offering,
+    paces_of,
+    read_manifest,
     sweep_tools,
     tie,
 )
 from .grid import Grid, RunPlan, Where, hashed_labels, keep, request_key_of
-from .manifest import Manifest, read_manifest
 from .order import seed_of
-from .own_limits import paces_of
 from .row_files import RowFiles, check_same
 from .run import Run
 from .source import (

@@ -208,7 +208,6 @@ def _actor_class() -> type:
                 return ""
 
         async def start(self, *given: Any) -> None:  # noqa: ANN401 - the actor's
-            from svc_notebook.sweeps.ray_cluster import started  # noqa: PLC0415
 
             self._worker = started(*given)
 

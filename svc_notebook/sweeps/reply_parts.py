@@ -19,9 +19,9 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.settings import to_path
 
 from .grid import Grid
-from .hashed import HashedNumbers
 from .resume import as_ended, counts_more, key_of, trial_batches
 from .run_view import RunView
+from .source import HashedNumbers
 
 PART_ROWS = 50_000
 _OWN = re.compile(r"replies-\d{5}\.parquet|\.replies-\d{5}\.parquet\..*\.part")

@@ -34,7 +34,7 @@ from svc_notebook.ledger.reply_columns import (
     exchange_batch,
     to_replies,
 )
-from svc_notebook.service.fault import UNAUTHORIZED
+from svc_notebook.service.chunk import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room
@@ -43,7 +43,7 @@ from svc_notebook.tools.call import check_whole
 from .describe import Seen
 from .dimensions import FACTORS, short
 from .grid import Grid, RunPlan, prompt_tokens_of, request_key_of, value_of
-from .hashed import HashedNumbers
+from .source import HashedNumbers
 
 TrialKey = tuple[str, int]
 Columns = dict[str, Any]

@@ -35,14 +35,13 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit, limit_of
-from svc_notebook.service.chunk import Delta
-from svc_notebook.service.fault import UNAUTHORIZED
+from svc_notebook.service.chunk import UNAUTHORIZED, Delta
 from svc_notebook.service.request import CompletionRequest
 
 from .describe import last_sent_s, most_in_flight
+from .dimensions import Pace, Paces
 from .grid import RunPlan, Trial
 from .order import Trials
-from .own_limits import Pace, Paces
 from .resume import TrialFailure, TrialKey
 
 

@@ -22,7 +22,7 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_text, did_you_mean, must_be
 from svc_notebook.session import Session, current
 
-from .manifest import kept_manifest, read_manifest
+from .dimensions import kept_manifest, read_manifest
 from .plan import grid_of, plan
 from .resume import TrialKey, key_of, status_of
 from .run import Run

@@ -17,8 +17,12 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_int
-from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import (
+    CompletionRequest,
+    FunctionCall,
+    Message,
+    ToolCall,
+)
 from svc_notebook.tokens import check_budget, refitted
 
 from .call import ToolRun, check_whole, cut_error, failed_run, parse_arguments

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.tool_call import check_definition
+from svc_notebook.service.params import check_definition
 
 from .docstrings import Texts, described
 from .schema import Schema, TypeSchema, short, to_property, unknown_name

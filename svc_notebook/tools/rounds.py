@@ -29,10 +29,9 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.row import tool_row_of
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tool_runs import row_of
-from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 
 from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
@@ -402,7 +401,7 @@ class ToolRecord:
         """Take a run that has ended, with the exchange whose reply made the call."""
         self._newest.append((exchange.exchange_id, replace(run, value=None)))
         sent = run.sent_arguments
-        row = row_of(
+        row = tool_row_of(
             exchange,
             call_id=run.call_id,
             name=run.name,

@@ -1,15 +1,301 @@
-"""A toolbox: the tools of a request, each with its own name; it does not change."""
+"""Tools and toolboxes: Python functions, and the definitions that are sent for them.
+
+A function that cannot be described is refused when the tool is made. A tool can be
+called like its function. The tools of a toolbox have names of their own; it does not
+change.
+"""
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from inspect import isfunction
+from types import MethodType
+from typing import Any, overload
 
-from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.service.checks import (
+    check_flag,
+    check_int,
+    check_number,
+    check_text,
+    did_you_mean,
+)
 from svc_notebook.tokens import estimate_prompt_tokens
 
+from .docstrings import texts_of
+from .parameters import (
+    Parameters,
+    ReadyParameters,
+    inner,
+    read_definition,
+    sendable,
+    without_partials,
+)
 from .schema import short
-from .tool import Tool, from_definition, tool
+
+_COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tool:
+    """A function that the model may call, or only the definition of one.
+
+    Attributes:
+        name: The name that the model uses.
+        definition: Exactly as it is sent (doc: Tool definition).
+        parameters: Checks the arguments of a call.
+        function: What is run; None for a definition without a function.
+        is_async: Whether its result is awaited.
+        confirm: Whether the user is asked before each call.
+        timeout_s: Seconds that a call may take; None for the caller's limit.
+        max_result_tokens: Estimated tokens of a result; None for the default.
+        is_method: Whether it still needs its object; `thing.method` has one.
+    """
+
+    name: str
+    definition: dict[str, Any]
+    parameters: Parameters | ReadyParameters
+    _: KW_ONLY
+    function: Callable[..., Any] | None = None
+    is_async: bool = False
+    confirm: bool = False
+    timeout_s: float | None = None
+    max_result_tokens: int | None = None
+    is_method: bool = False
+
+    def __post_init__(self) -> None:
+        if self.function is None:
+            return
+        source = inner(self.function)
+        for name in _COPIED:  # what functools.update_wrapper copies; this is frozen
+            if hasattr(source, name):
+                object.__setattr__(self, name, getattr(source, name))
+        object.__setattr__(self, "__wrapped__", self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's
+        """Call the function directly."""
+        if self.function is None:
+            raise ToolCallError(
+                f"{self.name} is a definition without a function; run its calls "
+                "yourself, or make it with svc.tool(function, definition=...)."
+            )
+        return self.function(*args, **kwargs)
+
+    def __get__(self, thing: object, owner: type | None = None) -> "Tool":
+        """Return the tool of an object, if it was made of a method in a class body."""
+        if thing is None or self.function is None or not self.is_method:
+            return self
+        method = MethodType(self.function, thing)
+        return replace(self, function=method, is_method=False)
+
+    def __repr__(self) -> str:
+        what = "" if self.function is not None else ", definition only"
+        asks = ", asks first" if self.confirm else ""
+        return f"Tool({self.signature}{what}{asks})"
+
+    @property
+    def description(self) -> str:
+        """The description that the model reads."""
+        return str(self.definition["function"].get("description") or "")
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        schema = self.definition["function"].get("parameters") or {}
+        return tuple(schema.get("properties") or {})
+
+    @property
+    def signature(self) -> str:
+        """The name, with the names of the parameters."""
+        return f"{self.name}({', '.join(self.parameter_names)})"
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> Tool: ...
+@overload
+def tool(
+    function: None = None,
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> "Tool | Callable[[Callable[..., Any]], Tool]":
+    """Make a tool of a function, plain or async, that the model may call.
+
+    Name, description and the parameters' texts come from the function and its
+    docstring, the schema from the annotations (doc: Tool definition): str, int, float,
+    bool, Decimal, Literal, Enum, dates, UUID, Path, lists, tuples, sets and
+    dict[str, ...] of these, Optional, dataclasses, TypedDict, pydantic models.
+    `Annotated[int, "text"]` describes a parameter, `Annotated[int, Field(ge=1)]` bounds
+    it. Of a method, offer `thing.method`.
+
+    Args:
+        function: The function; left out in the form `@svc.tool(...)`.
+        name: The name that the model uses; the function's name if None.
+        confirm: Whether you are asked before each call.
+        timeout_s: Seconds that a call may take, above 0; the default limit if None.
+        max_result_tokens: Estimated tokens of a result, 1500 if None; a longer one is
+            cut in the middle.
+        definition: A ready-made definition to send instead, which checks the calls.
+
+    Returns:
+        A `Tool`, which can be called like the function.
+
+    Raises:
+        ToolSchemaError: It cannot be described; the message says what to do.
+
+    Example:
+        >>> @svc.tool
+        ... def area(width: float, height: float) -> float:
+        ...     '''Compute the area of a rectangle, in square metres.'''
+        ...     return width * height
+        >>> completion = svc.complete("How large is 2 m by 3 m?", tools=[area])
+    """
+    _check_settings(confirm, timeout_s, max_result_tokens)
+
+    def make(function: Callable[..., Any]) -> Tool:
+        _check_function(function)
+        is_method = _takes_self(function)
+        offered = partial(function, None) if is_method else function
+        described: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
+            _of_function(offered, name)
+            if definition is None
+            else _of_definition(definition, name)
+        )
+        called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
+        is_async = any(inspect.iscoroutinefunction(each) for each in (function, called))
+        return Tool(
+            *described,
+            function=function,
+            is_async=is_async,
+            confirm=confirm,
+            timeout_s=timeout_s,
+            max_result_tokens=max_result_tokens,
+            is_method=is_method,
+        )
+
+    return make if function is None else make(function)
+
+
+def from_definition(definition: Mapping[str, Any]) -> Tool:
+    """Make a tool of a ready-made definition, without a function."""
+    return Tool(*_of_definition(definition, None))
+
+
+def _of_function(
+    function: Callable[..., Any], name: str | None
+) -> tuple[str, dict[str, Any], Parameters]:
+    source = inner(function)
+    own_name = getattr(source, "__name__", "")
+    if source is not function and own_name == "__call__":  # an object with __call__
+        own_name = type(without_partials(function)).__name__
+    name = _checked_name(own_name if name is None else name)
+    texts = texts_of(source)
+    parameters = Parameters(function, name, texts)
+    # Every definition in the document has a description, so it is never empty.
+    description = texts.description or name.replace("_", " ").strip() or name
+    definition = {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": parameters.schema,
+        },
+    }
+    return name, sendable(definition), parameters
+
+
+def _of_definition(
+    definition: Mapping[str, Any], name: str | None
+) -> tuple[str, dict[str, Any], ReadyParameters]:
+    copied = read_definition(definition)
+    own_name = _checked_name(copied["function"]["name"])
+    if name not in (None, own_name):
+        raise ToolSchemaError(
+            f"name={name!r} differs from {own_name!r} in the definition; remove one."
+        )
+    parameters = ReadyParameters(copied["function"].get("parameters"), own_name)
+    return own_name, copied, parameters
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, Tool):
+        raise ToolSchemaError(
+            f"{function.name} is a tool already; pass its function: "
+            f"svc.tool({function.name}.function, ...)."
+        )
+    if isinstance(function, type) or not callable(function):
+        what = f"of type {type(function).__name__}"
+        if isinstance(function, type):
+            what = f"the class {function.__name__}"
+        raise ToolSchemaError(
+            f"A tool must be a function, and this is {what}; write a function that "
+            "uses it."
+        )
+    source = inner(function)
+    if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
+        raise ToolSchemaError(
+            f"{source.__name__} yields its results, but a call has one result; return "
+            "a list."
+        )
+
+
+def _takes_self(function: Callable[..., Any]) -> bool:
+    """Return whether it is a function of a class that no object is bound to."""
+    names = function.__code__.co_varnames[:1] if isfunction(function) else ()
+    is_method = bool(names) and names[0] in ("self", "cls")
+    return is_method and names[0] not in function.__annotations__
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or any(each.isspace() for each in name):
+        raise ToolSchemaError(
+            f"A tool cannot be called {name!r}; give a name without spaces, as in "
+            'svc.tool(function, name="weather").'
+        )
+    if name == "<lambda>":
+        raise ToolSchemaError(
+            "A lambda has neither a name nor annotations; write it with def."
+        )
+    try:
+        return check_text(name, param="tools")
+    except ParameterError as problem:
+        raise ToolSchemaError(str(problem)) from None
+
+
+def _check_settings(
+    confirm: object, timeout_s: object, max_result_tokens: object
+) -> None:
+    try:
+        check_flag("confirm", confirm)
+        if timeout_s is not None:
+            check_number("timeout_s", timeout_s, above=0)
+        if max_result_tokens is not None:
+            check_int("max_result_tokens", max_result_tokens, minimum=1)
+    except ParameterError as problem:
+        raise ToolSchemaError(str(problem)) from None
+
 
 Offer = Tool | Callable[..., Any] | Mapping[str, Any]
 """A tool, a function, or a ready-made definition."""

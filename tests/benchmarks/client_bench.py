@@ -13,9 +13,8 @@ import time
 from multiprocessing.connection import Connection
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.body import Head
 from svc_notebook.client.rate_limit import RateLimits
-from svc_notebook.client.reply_reader import ReplyReader
+from svc_notebook.client.reply_reader import Head, ReplyReader
 from svc_notebook.service.catalogue import Limit
 
 N_CHUNKS = 20_000

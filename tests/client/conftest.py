@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 import httpx
 import pytest
 
-from svc_notebook.client.clock import Runtime
+from svc_notebook.client.exchange_record import Runtime
 from svc_notebook.client.http import tls_context
 from svc_notebook.client.portal import portal
 from svc_notebook.client.rate_limit import RateLimits

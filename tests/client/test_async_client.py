@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.body import HttpAnswer
-from svc_notebook.client.clock import utc_now
+from svc_notebook.client.exchange_record import utc_now
 from svc_notebook.client.http import HttpTransport
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Room
+from svc_notebook.client.reply_reader import HttpAnswer
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError

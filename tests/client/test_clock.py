@@ -2,7 +2,7 @@
 
 import math
 
-from svc_notebook.client.clock import Deadlines, Left
+from svc_notebook.client.exchange_record import Deadlines, Left
 from svc_notebook.service.request import build_request
 from svc_notebook.settings import Timeouts
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.connections import MAX_IDLE, IdleStack
 from svc_notebook.client.http import Connection
-from svc_notebook.client.idle import MAX_IDLE, IdleStack
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.service.catalogue import Limit
 from tests.client.conftest import WAIT_S

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.body import Head
-from svc_notebook.client.reply_reader import ReplyReader
+from svc_notebook.client.reply_reader import Head, ReplyReader
 from svc_notebook.errors import StreamBrokenError
 from svc_notebook.service.chunk import Choice, CompletionBody, Delta
 

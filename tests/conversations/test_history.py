@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from svc_notebook.conversations.history import History, Turn, UndoableHistory, Version
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.request import Message, assistant, user
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import (
+    FunctionCall,
+    Message,
+    ToolCall,
+    assistant,
+    user,
+)
 
 
 def answer(name: str, prompt: str) -> Version:

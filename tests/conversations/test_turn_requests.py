@@ -18,12 +18,13 @@ from svc_notebook.exchange import Exchange, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import (
     CompletionRequest,
+    FunctionCall,
     Message,
+    ToolCall,
     assistant,
     system,
     user,
 )
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tokens import (
     FLOOR_TOKENS,
     REPLY_TOKENS,

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from nbformat import NotebookNode, from_dict
 
-from svc_notebook.demo.runner import Listener, RunResult, run_notebook
+from svc_notebook.demo.notebook import Listener, RunResult, run_notebook
 
 
 class Seen:

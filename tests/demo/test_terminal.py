@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.demo import notebook as book
-from svc_notebook.demo.runner import RunResult
+from svc_notebook.demo.notebook import RunResult
 from svc_notebook.demo.terminal import MarkedLines, Report, width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)

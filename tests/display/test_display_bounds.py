@@ -6,8 +6,7 @@ import pytest
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from svc_notebook.display.live import Mode, ReplyDisplay
-from svc_notebook.display.live_reply import MAX_BYTES_PER_S
+from svc_notebook.display.live import MAX_BYTES_PER_S, Mode, ReplyDisplay
 from svc_notebook.display.markdown import MAX_MATH_CHARS, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
 from svc_notebook.display.output import Output

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.access import DOCUMENTED, LIMITS
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.http_values import Reply, Request
+from svc_notebook.emulator.http_values import DOCUMENTED, LIMITS, Reply, Request
 from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.script import Script
 

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.access import Keys
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import Pace
-from svc_notebook.emulator.http_values import Reply, Request
-from svc_notebook.emulator.rules import read_chat_request
+from svc_notebook.emulator.http_values import Keys, Reply, Request
+from svc_notebook.emulator.rules import ChatRequest, read_chat_request
 from svc_notebook.emulator.script import Script
 
 Fields = Callable[..., dict[str, Any]]

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import pytest
 
-from svc_notebook.emulator.access import LIMITS, Keys, Quota
+from svc_notebook.emulator.http_values import LIMITS, Keys, Quota
 
 KEYS = Keys(valid=("sk-long-enough", "abc"), revoked=("sk-long",), forbidden=())
 

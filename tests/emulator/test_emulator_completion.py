@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.chat_request import count_tokens, split_tokens
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
+from svc_notebook.emulator.rules import count_tokens, split_tokens
 
 TOKENS = ("One", ",", " two", ",", " three")
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.access import DOCUMENTED
-from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
-from svc_notebook.emulator.language import draw, penalised, write
-from svc_notebook.emulator.rules import read_chat_request
+from svc_notebook.emulator.content import draw, penalised, write
+from svc_notebook.emulator.http_values import DOCUMENTED
+from svc_notebook.emulator.rules import ChatRequest, read_chat_request
 
 MakeChat = Callable[..., ChatRequest]
 

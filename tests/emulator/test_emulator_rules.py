@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.chat_request import (
+from svc_notebook.emulator.http_values import RuleError
+from svc_notebook.emulator.rules import (
     Call,
     ChatRequest,
     Message,
     Tool,
+    read_chat_request,
+    read_messages,
     split_tokens,
 )
-from svc_notebook.emulator.http_values import RuleError
-from svc_notebook.emulator.rules import read_chat_request, read_messages
 
 Fields = Callable[..., dict[str, Any]]
 

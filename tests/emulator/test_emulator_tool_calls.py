@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.chat_request import ChatRequest, count_tokens
+from svc_notebook.emulator.content import calls_for, tool_results
 from svc_notebook.emulator.http_values import Reply, RuleError
-from svc_notebook.emulator.rules import read_chat_request
-from svc_notebook.emulator.tool_calls import calls_for, tool_results
+from svc_notebook.emulator.rules import ChatRequest, count_tokens, read_chat_request
 
 Fields = Callable[..., dict[str, Any]]
 MakeChat = Callable[..., ChatRequest]

@@ -9,8 +9,8 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.credentials import known_keys
-from svc_notebook.env_file import read_env_file
 from svc_notebook.session import current, isolated
+from svc_notebook.settings import read_env_file
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 
 from .conftest import MODEL, Start

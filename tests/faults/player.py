@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.clock import Runtime
+from svc_notebook.client.exchange_record import Runtime
 from svc_notebook.client.http import tls_context
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client

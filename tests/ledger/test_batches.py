@@ -15,8 +15,7 @@ from svc_notebook.ledger.frames import replies_frame, to_array, trials_frame
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import exchange_batch
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import build_request
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall, build_request
 
 MakeExchange = Callable[..., Exchange]
 

@@ -11,8 +11,7 @@ import pytest
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.groups import MIN_ROWS, Estimates, fit, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import build_request
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall, build_request
 from svc_notebook.tokens import FIXED, Rule, Tokens, count
 
 MakeExchange = Callable[..., Exchange]

@@ -12,9 +12,8 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import find_answer
 from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
 from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.row import KeptPlan, to_row
+from svc_notebook.ledger.row import KeptPlan, to_row, tool_row_of
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.service.chunk import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]
@@ -220,7 +219,7 @@ def test_an_older_file_takes_tool_calls(
     """Files of both earlier versions are read whole, and keep tool calls from now."""
     path = tmp_path / "ledger.sqlite"
     write(path, _exchanges(make))
-    row = row_of(
+    row = tool_row_of(
         make(3),
         call_id="c",
         name="weather",

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.row import Outline, from_row, to_row, to_sortable
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import CompletionRequest, Message, build_request
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import (
+    CompletionRequest,
+    FunctionCall,
+    Message,
+    ToolCall,
+    build_request,
+)
 
 MakeExchange = Callable[..., Exchange]
 

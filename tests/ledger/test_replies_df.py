@@ -12,8 +12,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.frames import chosen, describe, replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import build_request
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall, build_request
 
 MakeExchange = Callable[..., Exchange]
 

@@ -16,8 +16,8 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import connect, writer
 from svc_notebook.ledger.answers import find_answer
 from svc_notebook.ledger.frames import replies_df, tool_calls_df
+from svc_notebook.ledger.row import tool_row_of
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.plan import plan
@@ -274,7 +274,7 @@ def test_tool_calls_in_hand_are_listed(
 
     def add(number: int) -> None:
         exchange = make(number)
-        row = row_of(
+        row = tool_row_of(
             exchange,
             call_id=f"c{number}",
             name="weather",

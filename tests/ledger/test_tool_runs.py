@@ -10,8 +10,8 @@ from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.command import forget, which
 from svc_notebook.ledger.frames import tool_calls_df
+from svc_notebook.ledger.row import ToolRow, tool_row_of
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tool_runs import ToolRow, row_of
 
 MakeExchange = Callable[..., Exchange]
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ def add(ledger: Ledger, exchange: Exchange, **fields: object) -> ToolRow:
         "created_at": AT,
         **fields,
     }
-    row = row_of(exchange, **wanted)
+    row = tool_row_of(exchange, **wanted)
     ledger.add(exchange)
     ledger.add_tool_run(row, started_at=exchange.started_at)
     return row

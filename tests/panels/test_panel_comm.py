@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ipywidgets import Widget
 
-from svc_notebook.display.live_reply import GAP_S
+from svc_notebook.display.live import GAP_S
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.frontend import Comm
 from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer

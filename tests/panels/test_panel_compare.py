@@ -10,8 +10,8 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.compare import to_group
 from svc_notebook.panels.state import Comparing, Settings
+from svc_notebook.panels.worker import to_group
 from svc_notebook.session import current
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 from tests.panels.test_panel_protocol import check

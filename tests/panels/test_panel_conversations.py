@@ -11,7 +11,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels import conversation_list
+from svc_notebook.panels import open_panel
 from svc_notebook.session import current, isolated
 from tests.panels.conftest import OpenPage, Page
 from tests.panels.protocol import of_kind
@@ -215,7 +215,7 @@ def test_the_list_is_not_saved_with_the_notebook(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Widget state has the open conversation only; a long list is cut, and counted."""
-    monkeypatch.setattr(conversation_list, "MAX_LISTED", 1)
+    monkeypatch.setattr(open_panel, "MAX_LISTED", 1)
     page = open_page()
     for name in ("one", "two", "three"):
         svc.conversation(name).ask(f"Question {name}")

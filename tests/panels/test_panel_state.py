@@ -25,8 +25,13 @@ from svc_notebook.panels.state import (
     to_view,
 )
 from svc_notebook.service.params import PARAMS
-from svc_notebook.service.request import Message, assistant, user
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import (
+    FunctionCall,
+    Message,
+    ToolCall,
+    assistant,
+    user,
+)
 from svc_notebook.tokens import Tokens
 
 

@@ -12,7 +12,7 @@ from svc_notebook.service.chunk import (
     Delta,
     Usage,
 )
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall
 
 
 def made(*deltas: Delta) -> tuple[Choice, ...]:

@@ -6,14 +6,15 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import (
+    FunctionCall,
     Message,
+    ToolCall,
     assistant,
     build_request,
     system,
     to_messages,
     user,
 )
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
 MADE = ToolCall(id="c", function=FunctionCall(name="f", arguments="{ }"))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.sweeps.hashed import HashedNumbers
+from svc_notebook.sweeps.source import HashedNumbers
 
 KEYS = st.one_of(st.integers(0, 300), st.tuples(st.text(max_size=2), st.integers(0, 2)))
 

@@ -9,7 +9,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
 from svc_notebook.sweeps.describe import last_sent_s
-from svc_notebook.sweeps.own_limits import paces_of
+from svc_notebook.sweeps.dimensions import paces_of
 from svc_notebook.sweeps.plan import plan
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from svc_notebook.emulator.access import Quota
+from svc_notebook.emulator.http_values import Quota
 from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.sweeps.describe import last_sent_s

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from svc_notebook.client.rate_limit import RateLimiter, RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import SvcError
+from svc_notebook.sweeps.dimensions import Paces
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.order import Trials
-from svc_notebook.sweeps.own_limits import Paces
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused, Scheduler
 

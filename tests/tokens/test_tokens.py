@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 import svc_notebook as svc
 from svc_notebook.errors import OverBudgetError
 from svc_notebook.service.chunk import Choice
-from svc_notebook.service.request import Message, build_request, user
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import (
+    FunctionCall,
+    Message,
+    ToolCall,
+    build_request,
+    user,
+)
 from svc_notebook.tokens import (
     Counts,
     Tokens,

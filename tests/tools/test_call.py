@@ -12,11 +12,9 @@ from typing import Any, Literal
 
 import pytest
 
-from svc_notebook.service.request import Message
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, Message, ToolCall
 from svc_notebook.tools.call import Checked, ToolRun, check_call, failed_run, run_call
-from svc_notebook.tools.tool import tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Toolbox, tool
 
 SHORT_S = 0.05
 LONG_S = 20.0
@@ -282,7 +280,7 @@ def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
     assert run.result == "Error: ZeroDivisionError: division by zero"
     assert run.traceback is not None
     assert "return 1 / 0" in run.traceback
-    assert "worker_thread.py" not in run.traceback
+    assert "tools/call.py" not in run.traceback
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, RootModel, field_validator
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, ToolRun, check_call, run_call
 from svc_notebook.tools.schema import build, schema_of
-from svc_notebook.tools.tool import from_definition, tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Toolbox, from_definition, tool
 
 
 def _definition(parameters: object, **others: object) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from svc_notebook.tools.permissions import (
     take_permit,
     to_consent,
 )
-from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import tool
 from tests.tools.conftest import MakeCaller, Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [

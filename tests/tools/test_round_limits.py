@@ -16,7 +16,7 @@ from svc_notebook.errors import (
 from svc_notebook.service.request import build_request, user
 from svc_notebook.tokens import most_tokens
 from svc_notebook.tools.permissions import Rounds
-from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import tool
 from tests.tools.conftest import MODEL, MakeCaller
 
 DONE: dict[str, Any] = {"text": "Done."}

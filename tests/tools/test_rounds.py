@@ -8,8 +8,7 @@ import pytest
 from svc_notebook.errors import ParameterError, ToolLoopError
 from svc_notebook.service.request import Message
 from svc_notebook.tools.permissions import Proposal, deny_all, take_permit
-from svc_notebook.tools.tool import tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Toolbox, tool
 from tests.tools.conftest import Caller, MakeCaller
 
 

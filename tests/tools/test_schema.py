@@ -29,7 +29,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.tools.schema import build, schema_of
-from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import tool
 
 
 class Unit(Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
 from svc_notebook.tools.schema import build
-from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import tool
 
 
 @dataclass

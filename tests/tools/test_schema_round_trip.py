@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from svc_notebook.errors import ToolCallError
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call, parse_arguments, run_call
-from svc_notebook.tools.tool import Tool, tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Tool, Toolbox, tool
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
 """A type, and a strategy for JSON values that it takes."""

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from svc_notebook.errors import ToolSchemaError
-from svc_notebook.tools.tool import Tool, tool
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.toolbox import Tool, Toolbox, tool
 
 
 class Unit(Enum):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call
 from svc_notebook.tools.permissions import (
     Decision,
@@ -15,8 +15,7 @@ from svc_notebook.tools.permissions import (
     approve_all,
     deny_all,
 )
-from svc_notebook.tools.tool import tool
-from svc_notebook.tools.toolbox import Toolbox, to_toolbox
+from svc_notebook.tools.toolbox import Toolbox, to_toolbox, tool
 
 READY: dict[str, Any] = {
     "type": "function",

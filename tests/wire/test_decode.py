@@ -16,12 +16,17 @@ from svc_notebook.service.chunk import (
     Chunk,
     CompletionBody,
     Delta,
+    Fault,
     Usage,
 )
-from svc_notebook.service.fault import Fault
-from svc_notebook.service.tool_call import FunctionCall, ToolCall
-from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
-from svc_notebook.wire.sse import Decoder, Event
+from svc_notebook.service.request import FunctionCall, ToolCall
+from svc_notebook.wire.decode import (
+    Decoder,
+    Event,
+    EventDecoder,
+    decode_completion,
+    decode_fault,
+)
 
 DOCUMENT = Path(__file__).parents[1] / "document"
 

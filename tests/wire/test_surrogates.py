@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.service.chunk import Chunk
-from svc_notebook.wire.decode import EventDecoder, mend
-from svc_notebook.wire.sse import Event
+from svc_notebook.wire.decode import Event, EventDecoder, mend
 
 
 def texts_of(chunk: object) -> dict[int, str]:
