@@ -36,7 +36,8 @@ import inspect
 import sys
 import warnings
 from contextlib import suppress
-from types import FrameType
+from importlib import import_module
+from types import FrameType, ModuleType
 from typing import Protocol
 
 
@@ -395,6 +396,17 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
 
 def _root_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def import_extra(package: str, what: str) -> ModuleType:
+    """Return a package of the extra `files`; `what` needs it."""
+    with suppress(ImportError):
+        return import_module(package)
+    name = package.partition(".")[0]
+    raise ConfigError(
+        f"{what} need {name}, which is not installed. Install it with: "
+        "python -m pip install 'svc-notebook[files]'"
+    )
 
 
 def write_line(line: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from svc_notebook.emulator.server import Emulator
+
 ROOT = Path(__file__).parents[1]
 HEAVY = ("httpx", "pandas", "ipywidgets", "starlette", "uvicorn", "nbclient")
 
@@ -55,6 +57,19 @@ def test_every_import_runs_downwards() -> None:
 def test_nothing_heavy_is_loaded_before_it_is_used(program: str) -> None:
     """Neither the package, its command nor its extension loads what it may not need."""
     assert _loaded_after(program) == []
+
+
+def test_a_sweep_loads_pandas_only_for_a_frame(emulator: Emulator) -> None:
+    """Planning a sweep and sending it takes no pandas; a frame of it does."""
+    program = (
+        "import svc_notebook as svc\n"
+        f"svc.use(base_url={emulator.base_url!r}, key={emulator.api_key!r})\n"
+        "run = svc.sweep(['Hi.', 'Ho.'], model='svc-v2-8b-instruct', max_tokens=5)\n"
+        "run.run()\n"
+    )
+
+    assert "pandas" not in _loaded_after(program)
+    assert "pandas" in _loaded_after(f"{program}run.replies_df()")
 
 
 def test_plain_python_needs_no_notebook() -> None:

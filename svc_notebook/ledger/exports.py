@@ -10,19 +10,17 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ConfigError, ParameterError, SvcError, warn
+from svc_notebook.errors import ParameterError, SvcError, import_extra, warn
 from svc_notebook.service.checks import check_text
 from svc_notebook.settings import to_path
 
@@ -137,17 +135,6 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
         f"{str(path)!r} cannot be written: {reason}. Nothing was changed. Name a file "
         "in a folder that exists and that you can write to.",
         param="path",
-    )
-
-
-def import_extra(package: str, what: str) -> ModuleType:
-    """Return a package of the extra `files`; `what` needs it."""
-    with suppress(ImportError):
-        return import_module(package)
-    name = package.partition(".")[0]
-    raise ConfigError(
-        f"{what} need {name}, which is not installed. Install it with: "
-        "python -m pip install 'svc-notebook[files]'"
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.exports import export, import_extra, read_parquet
+from svc_notebook.errors import ParameterError, import_extra
+from svc_notebook.ledger.exports import export, read_parquet
 from svc_notebook.ledger.frames import with_scores
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.settings import to_path

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, overload
 
 import msgspec
 
-from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.exports import import_extra
+from svc_notebook.errors import ParameterError, import_extra
 
 SUFFIX = ".parquet"
 BLOCK_ROWS = 2048
