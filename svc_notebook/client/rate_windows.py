@@ -7,6 +7,8 @@ one; an unused slot is given back.
 import platform
 import sqlite3
 import sys
+from array import array
+from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -295,8 +297,8 @@ class Windows:
         self._held_until_s, self._held_by = -inf, ""
         self._clock = clock
         self._lock = Lock()
-        self._slots: list[Slot] = []
-        self._n_in_order = 0  # so many of them were sent, and stay where they are
+        self._sent_s = array("d")  # in order; a minute may have many thousands
+        self._slots: list[Slot] = []  # those that wait, or were sent since
 
     def allow(self, limit: Limit) -> None:
         """Allow so many requests from now on."""
@@ -308,14 +310,16 @@ class Windows:
     def sent_s(self) -> list[float]:
         """Return when the requests of the last minute went, if not refused."""
         with self._lock:
-            return sorted(slot.at_s for slot in self._slots if slot.is_out)
+            self._drop_old(self._clock())
+            out_s = (slot.at_s for slot in self._slots if slot.is_out)
+            return sorted((*self._sent_s, *out_s))
 
     def reserve(self) -> Slot:
         """Take the next free slot; `try_pass` says how long it has to wait."""
         with self._lock:
             now_s = self._clock()
             self._drop_old(now_s)
-            slot = Slot(max(now_s, self._earliest(len(self._slots), now_s)[0]))
+            slot = Slot(max(now_s, self._earliest(self._n_slots, now_s)[0]))
             self._slots.append(slot)
             return slot
 
@@ -324,6 +328,7 @@ class Windows:
         with self._lock:
             now_s = self._clock()
             if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
+                self._keep_sent()
                 slot.at_s, slot.is_out = now_s, True
                 return Waiting(0.0)
             at_s, reason = self._earliest(self._place_of(slot, now_s), now_s)
@@ -339,7 +344,7 @@ class Windows:
         """Return how long a slot taken now would have to wait."""
         with self._lock:
             now_s = self._clock()
-            at_s, reason = self._earliest(len(self._slots), now_s)
+            at_s, reason = self._earliest(self._n_slots, now_s)
             if max(at_s, self._held_until_s) > now_s:
                 own, held = Waiting(at_s - now_s, reason), self._held_until_s - now_s
                 return own if own.wait_s >= held else Waiting(held, self._held_by)
@@ -349,6 +354,8 @@ class Windows:
     def sent(self, slot: Slot) -> None:
         """Note that a slot's request is being written now."""
         with self._lock:
+            if slot.is_sent and self._forget(slot):  # on another connection
+                self._slots.append(slot)
             late_s = self._clock() - slot.at_s
             slot.at_s += late_s
             slot.is_sent = True
@@ -359,10 +366,7 @@ class Windows:
     def give_back(self, slot: Slot) -> None:
         """Free a slot whose request was not sent, or was refused."""
         with self._lock:
-            if slot in self._slots:
-                at = self._slots.index(slot)
-                del self._slots[at]
-                self._n_in_order -= at < self._n_in_order
+            self._forget(slot)
             ticket, slot.ticket = slot.ticket, None
         if self._others and ticket is not None:
             self._others.drop(ticket)
@@ -372,7 +376,7 @@ class Windows:
         others = self._others.times() if self._others else ()
         with self._lock:
             now_s = self._clock()
-            own = [_gone_s(slot, now_s) for slot in self._slots]
+            own = self._gone_s(now_s)
         minute, second = (
             window.n_allowed
             - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
@@ -388,20 +392,41 @@ class Windows:
         others = self._others.times() if self._others else ()
         with self._lock:
             now_s = self._clock()
-            own = [_gone_s(slot, now_s) for slot in self._slots]
+            own = self._gone_s(now_s)
         since_s = now_s - self._windows[0].length_s
         own, others = ([at for at in each if at > since_s] for each in (own, others))
         return sorted(at_s - now_s for at_s in max(own, others, key=len))
 
     def _place_of(self, slot: Slot, now_s: float) -> int:
         """Bring the slots in order, and return where this one is."""
-        n_in_order = self._n_in_order
-        rest = self._slots[n_in_order:]  # a minute may have many thousands
         # A request that may go but was not sent is behind all that were.
-        rest.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
-        self._slots[n_in_order:] = rest
-        self._n_in_order += sum(1 for _ in takewhile(lambda each: each.is_sent, rest))
-        return n_in_order + rest.index(slot)
+        self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
+        self._keep_sent()
+        return len(self._sent_s) + self._slots.index(slot)
+
+    def _keep_sent(self) -> None:
+        """Keep only the time of the first slots that were sent: 8 bytes, not 160."""
+        n_sent = sum(1 for _ in takewhile(lambda each: each.is_sent, self._slots))
+        for slot in self._slots[:n_sent]:
+            insort(self._sent_s, slot.at_s)
+        del self._slots[:n_sent]
+
+    def _forget(self, slot: Slot) -> bool:
+        """Drop a slot, and say whether it was there."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+            return True
+        is_there = slot.is_sent and slot.at_s in self._sent_s
+        if is_there:
+            self._sent_s.remove(slot.at_s)
+        return is_there
+
+    @property
+    def _n_slots(self) -> int:
+        return len(self._sent_s) + len(self._slots)
+
+    def _gone_s(self, now_s: float) -> list[float]:
+        return [*self._sent_s, *(_gone_s(slot, now_s) for slot in self._slots)]
 
     def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
@@ -421,7 +446,11 @@ class Windows:
         for n_allowed, length_s, name in self._windows:
             if at < n_allowed:
                 continue
-            gone_s = _gone_s(self._slots[at - n_allowed], now_s)
+            at_sent = at - n_allowed
+            if at_sent < len(self._sent_s):
+                gone_s = self._sent_s[at_sent]
+            else:
+                gone_s = _gone_s(self._slots[at_sent - len(self._sent_s)], now_s)
             if gone_s + length_s > earliest_s:
                 earliest_s, reason = gone_s + length_s, name
         return earliest_s, reason
@@ -429,9 +458,10 @@ class Windows:
     def _drop_old(self, now_s: float) -> None:
         """Forget the slots before the longest window; those that wait stay."""
         old_s = now_s - self._windows[0].length_s
+        if self._sent_s and self._sent_s[0] <= old_s:
+            del self._sent_s[: bisect_right(self._sent_s, old_s)]
         while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
             del self._slots[0]
-            self._n_in_order = max(self._n_in_order - 1, 0)
 
 
 def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
