@@ -3,6 +3,7 @@
 Only one part is in memory at a time, so a million replies can be written.
 """
 
+import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,9 @@ def write_parts(
 ) -> Path:
     """Write the frame of replies in parts: see `Run.write_parquet`."""
     import_extra("pyarrow", "Parquet files")
-    place = Path(to_path("folder", folder)).expanduser()
+    place = Path(os.path.expanduser(to_path("folder", folder)))  # noqa: PTH111 - no error without a home
     before = _own_files(place)
+    _check_not_rows(view, place)
     seqs = array("q") if view.ledger is None else _seqs(view, view.ledger)
     dtypes: dict[str, object] = {}
     written: list[tuple[Path, list[str]]] = []
@@ -74,6 +76,18 @@ def _own_files(place: Path) -> set[Path]:
             param="folder",
         )
     return found
+
+
+def _check_not_rows(view: RunView, place: Path) -> None:
+    """Refuse the folder of the rows: parts may have the names of its files."""
+    source = view.grid.source
+    files = None if source is None else source.files
+    if files is not None and place.resolve() in files.folders:
+        raise ParameterError(
+            f"{str(place)!r} has the rows of this run, which its replies would "
+            "replace. Nothing was written. Name another folder.",
+            param="folder",
+        )
 
 
 def _seqs(view: RunView, ledger: Ledger) -> Sequence[int]:

@@ -6,11 +6,12 @@ numbers of rows. They must not change while a run uses them.
 
 import os
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, overload
@@ -71,7 +72,11 @@ class _Rows:
     def of(self, name: str) -> list[Any]:
         """Return the values of a column."""
         if name not in self.values:
-            self.values[name] = self.batch.column(name).to_pylist()
+            column = self.batch.column(name)
+            # as in a DataFrame, whose texts of durations are other ones
+            is_duration = str(column.type).startswith("duration")
+            found = column.to_pandas() if is_duration else column
+            self.values[name] = found.tolist()
         return self.values[name]
 
 
@@ -87,7 +92,7 @@ class RowFiles:
 
     def __init__(self, path: str) -> None:
         self._parquet = import_extra("pyarrow.parquet", "Rows in Parquet files")
-        self.path = str(Path(path).expanduser().absolute())
+        self.path = str(Path(os.path.expanduser(path)).absolute())  # noqa: PTH111 - no error without a home
         self._folder = _folder_of(self.path)
         self._places = _files_at(self.path, self._folder, path)
         self._stamps: list[tuple[int, int]] = []
@@ -112,6 +117,11 @@ class RowFiles:
     def found(self) -> FoundFiles:
         """What the files are known by."""
         return FoundFiles(self.path, self.files)
+
+    @property
+    def folders(self) -> set[Path]:
+        """The folders that the files are in."""
+        return {each.resolve().parent for each in self._places}
 
     @cached_property
     def index_names(self) -> dict[str, str]:
@@ -180,13 +190,21 @@ class RowFiles:
 
     @cached_property
     def _plain_schema(self) -> Any:  # noqa: ANN401 - pyarrow's
-        """The schema, with texts for categories: each file may have others."""
-        types = import_extra("pyarrow", "Rows in Parquet files").types
-        schema = self._schema.remove_metadata()
-        for at, each in enumerate(schema):
-            if types.is_dictionary(each.type):
-                schema = schema.set(at, each.with_type(each.type.value_type))
-        return schema
+        return self._plain(self._schema)
+
+    def _plain(self, schema: Any) -> Any:  # noqa: ANN401 - pyarrow's
+        """Return a schema with one type for all texts, categories included.
+
+        Which one a file has depends on what wrote it.
+        """
+        arrow = import_extra("pyarrow", "Rows in Parquet files")
+        plain = []
+        for each in schema:
+            is_category = arrow.types.is_dictionary(each.type)
+            kind = each.type.value_type if is_category else each.type
+            kind = arrow.string() if str(kind) in _TEXTS else kind
+            plain.append(arrow.field(each.name, kind))
+        return arrow.schema(plain)
 
     def _look(self, number: int) -> RowFile:
         """Read what a file says of its rows, without them."""
@@ -200,17 +218,27 @@ class RowFiles:
         self._stamps.append((stat.st_size, stat.st_mtime_ns))
         if self._schema is None:
             self._schema = schema
-        elif not schema.equals(self._schema):
+        elif difference := _difference(self._plain(schema), self._plain_schema):
             raise ParameterError(
-                f"{place.name} and {self._places[0].name} have different columns, and "
-                "files of rows must have the same names and types. Give those that "
-                "belong together. Nothing was sent.",
+                f"{place.name} and {self._places[0].name} have different columns: "
+                f"{difference}. Files of rows must have the same columns, in the same "
+                "order and of the same types. Give those that belong together. "
+                "Nothing was sent.",
                 param="rows",
             )
+        self._check_names(place)
         for group in range(about.num_row_groups):
             self._blocks += self._blocks_of(number, group, about.row_group(group))
         name = place.relative_to(self._folder).as_posix()
         return RowFile(name, stat.st_size, about.num_rows)
+
+    def _check_names(self, place: Path) -> None:
+        if twice := [name for name, n in Counter(self._names()).items() if n > 1]:
+            raise ParameterError(
+                f"{place.name} has two columns called {twice[0]!r}. Rename one of "
+                "them. Nothing was sent.",
+                param="rows",
+            )
 
     def _blocks_of(self, file: int, group: int, about: Any) -> Iterator[_Block]:  # noqa: ANN401 - pyarrow's
         for at in range(about.num_columns):
@@ -299,7 +327,7 @@ def is_place(rows: object) -> bool:
     text = str(rows)
     if isinstance(rows, os.PathLike) or text.lower().endswith(SUFFIX):
         return True
-    return "\n" not in text and text.strip() != "" and Path(text).expanduser().is_dir()
+    return text.strip() != "" and os.path.isdir(os.path.expanduser(text))  # noqa: PTH111, PTH112 - a text of any length, without an error
 
 
 def check_same(kept: FoundFiles, now: FoundFiles) -> None:
@@ -321,7 +349,7 @@ def check_same(kept: FoundFiles, now: FoundFiles) -> None:
 def _folder_of(place: str) -> Path:
     """Return the folder that the names of the files begin in."""
     path = Path(place)
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - no error for a name that is too long
         return path
     return next(
         each for each in path.parents if each.is_dir() or _MAGIC.isdisjoint(str(each))
@@ -329,16 +357,33 @@ def _folder_of(place: str) -> Path:
 
 
 _MAGIC = frozenset("*?[")  # of patterns
+_TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
+
+
+def _difference(found: Any, expected: Any) -> str:  # noqa: ANN401 - pyarrow's
+    """Say where a schema differs first; "" if it does not."""
+    for now, was in zip_longest(found, expected):
+        if now is None or was is None:
+            side = "first" if now is not None else "second"
+            return f"only the {side} has {(now or was).name!r}"
+        if now.name != was.name:
+            return f"{now.name!r} comes where the second has {was.name!r}"
+        if now.type != was.type:
+            return f"{now.name!r} is {now.type} in the first, {was.type} in the second"
+    return ""
 
 
 def _files_at(place: str, folder: Path, given: object) -> list[Path]:
     path = Path(place)
-    if path.is_file():
-        found = [path]
-    elif path.is_dir():
-        found = [each for each in path.iterdir() if each.suffix.lower() == SUFFIX]
-    else:
-        found = [*folder.glob(str(path.relative_to(folder)))]
+    found: list[Path] = []
+    # a name that is too long, and `**` next to other characters, find nothing
+    with suppress(OSError, ValueError):
+        if path.is_file():
+            found = [path]
+        elif path.is_dir():
+            found = [each for each in path.iterdir() if each.suffix.lower() == SUFFIX]
+        else:
+            found = [*folder.glob(str(path.relative_to(folder)))]
     found = [each for each in found if not each.name.startswith((".", "_"))]
     if not found:
         raise ParameterError(

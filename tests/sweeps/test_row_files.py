@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +283,98 @@ def test_a_file_without_rows_is_an_empty_plan(session: Session, tmp_path: Path) 
     assert list(found.columns) == list(run.replies_df().columns)
     assert "rows    0 (text, label, is_short, at) in 1 Parquet file" in repr(run)
     assert run.manifest["index"] == {}
+
+
+def test_texts_are_read_whatever_their_type_is(
+    tmp_path: Path, session: Session
+) -> None:
+    """Files of several writers go together, and their frame can be made."""
+    arrow = import_module("pyarrow")
+    kinds = [arrow.string(), arrow.large_string(), arrow.string_view()]
+    kinds.append(arrow.dictionary(arrow.int8(), arrow.string()))
+    for number, kind in enumerate(kinds):
+        column = arrow.array([str(number)], type=arrow.string()).cast(kind)
+        field = arrow.field("text", kind, nullable=number > 0)
+        table = arrow.Table.from_arrays([column], schema=arrow.schema([field]))
+        import_module("pyarrow.parquet").write_table(
+            table, tmp_path / f"{number}.parquet"
+        )
+
+    found = _sweep(session, tmp_path).run().replies_df()
+
+    assert found["var_text"].tolist() == ["0", "1", "2", "3"]
+
+
+def test_a_duration_has_the_text_that_it_has_in_a_frame(
+    tmp_path: Path, session: Session
+) -> None:
+    """Rows that move from memory into files stay the same requests."""
+    frame = pd.DataFrame({"text": ["a"], "took": pd.to_timedelta([61], unit="s")})
+    frame.to_parquet(tmp_path / "rows.parquet")
+
+    keys = [
+        [*plan(session, "{{took}}", rows=rows, model=MODEL).grid.trial_keys()]
+        for rows in (frame, tmp_path / "rows.parquet")
+    ]
+
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"text": ["a"], "n": [1.5]}, "'n' is double in the first, int64 in"),
+        ({"text": ["a"]}, "only the second has 'n'"),
+        ({"n": [1], "text": ["a"]}, "'n' comes where the second has 'text'"),
+    ],
+)
+def test_what_differs_between_files_is_named(
+    tmp_path: Path, session: Session, columns: dict[str, Any], said: str
+) -> None:
+    """The first column that differs is in the message."""
+    pd.DataFrame({"text": ["a"], "n": [1]}).to_parquet(tmp_path / "a.parquet")
+    pd.DataFrame(columns).to_parquet(tmp_path / "b.parquet")
+
+    with pytest.raises(ParameterError, match=f"b.parquet and a.parquet.*{said}"):
+        _sweep(session, tmp_path)
+
+
+def test_a_name_that_two_columns_have_is_refused(
+    tmp_path: Path, session: Session
+) -> None:
+    """A prompt could mean either."""
+    arrow = import_module("pyarrow")
+    columns = [arrow.array(["a"]), arrow.array(["b"])]
+    table = arrow.Table.from_arrays(columns, names=["text", "text"])
+    import_module("pyarrow.parquet").write_table(table, tmp_path / "rows.parquet")
+
+    with pytest.raises(ParameterError, match=r"two columns called 'text'\. Rename"):
+        _sweep(session, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "place", [f"{'a' * 5000}.parquet", "~nobody-here/a.parquet", "**a.parquet"]
+)
+def test_a_place_that_cannot_be_is_refused(session: Session, place: str) -> None:
+    """The system's errors for such names are not shown."""
+    with pytest.raises(ParameterError, match="There is no Parquet file at"):
+        _sweep(session, place)
+
+
+def test_a_long_text_is_not_taken_for_a_place(session: Session) -> None:
+    """It may be longer than a path can be."""
+    with pytest.raises(ParameterError, match="rows is str"):
+        _sweep(session, "a" * 5000)
+
+
+def test_replies_never_replace_the_rows(session: Session, tmp_path: Path) -> None:
+    """The replies of one run may be the rows of another."""
+    place = _sweep(session, ["a", "b"]).run().write_parquet(tmp_path / "replies")
+    (before,) = place.iterdir()
+    kept = before.read_bytes()
+    run = plan(session, "{{var_text}}", rows=place, model=MODEL)
+
+    with pytest.raises(ParameterError, match="has the rows of this run"):
+        run.write_parquet(place)
+
+    assert before.read_bytes() == kept
