@@ -36,7 +36,7 @@ from svc_notebook.settings import (
 
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine. They are made up,\n"
-    "whatever you ask, cost nothing, and are marked “emulator” where they show."
+    "whatever you ask, cost nothing, and are marked “emulator”."
 )
 
 
