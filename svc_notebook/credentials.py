@@ -295,8 +295,8 @@ def find_key(
     if found is None and variable_of(name) != ENV_NAME and not elsewhere:
         raise MissingKeyError(
             f"No API key for {base_url}: {name} is not set. Set it to the key of the "
-            f"endpoint {endpoint.name}, or type the key after `%svc login`. If the "
-            "server needs none, write key = false in the file."
+            f"endpoint {endpoint.name}, or type the key after `%svc login {base_url}`. "
+            "If the server needs none, write key = false in the file."
         )
     others += elsewhere
     raise found or _no_key(base_url, others, is_service=endpoint.name == SERVICE.name)
@@ -491,21 +491,20 @@ def _no_key(
 ) -> MissingKeyError:
     if base_url is not None and not others and not is_service:
         return MissingKeyError(
-            f"No API key for {base_url}. Type it after `%svc login` and choose the "
-            "address again, or give it: svc.use(base_url=..., key=...), or key_env, "
-            "the name of its variable, in svc_notebook.toml.\nIf the server needs "
-            "none: `%svc use ADDRESS no-key`, svc.use(base_url=..., key=False), or "
-            "key = false in svc_notebook.toml."
+            f"No API key for {base_url}. Type it after `%svc login {base_url}` and "
+            "choose the address again. Or give it: svc.use(base_url=..., key=...), or "
+            "key_env, the name of its variable, in svc_notebook.toml.\nIf the server "
+            "needs none: `%svc use ADDRESS no-key`, svc.use(base_url=..., key=False), "
+            "or key = false in svc_notebook.toml."
         )
     if base_url is None or not others:
         return MissingKeyError(NO_KEY_YET + ways_on())
     source, address = others[-1]
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "
-        f"{address or 'SVC_BASE_URL, which cannot be used'} and was not sent. Give the "
-        "key of this address with svc.use(base_url=..., key=...), or type it after "
-        "`%svc login` while this address is in use. key=False is for a server that "
-        "needs no key."
+        f"{address or 'SVC_BASE_URL, which cannot be used'} and was not sent. Type the "
+        f"key of this address after `%svc login {base_url}`, or give it with "
+        "svc.use(base_url=..., key=...). key=False is for a server that needs no key."
     )
 
 

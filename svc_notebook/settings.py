@@ -129,10 +129,12 @@ ENV_NAMES = {
     "allow_http": "SVC_ALLOW_HTTP",
     "reuse": "SVC_REUSE",
 }
-WAYS_ON = """
+_SET = """
 Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard), \
-also in a .env file in this folder; or `%svc login`, then `%svc use https://HOST/v1`.
-No key? `%svc use emulator` answers on this machine."""
+also in a .env file in this folder"""
+_NO_KEY = "\nNo key? `%svc use emulator` answers on this machine."
+WAYS_WITHOUT_PROMPT = f"{_SET}.{_NO_KEY}"
+WAYS_ON = f"{_SET}; or `%svc login`, then `%svc use https://HOST/v1`.{_NO_KEY}"
 """What to do if a key or an address is missing (doc: Authentication)."""
 
 

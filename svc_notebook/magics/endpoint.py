@@ -21,6 +21,7 @@ from svc_notebook.credentials import (
     remember,
 )
 from svc_notebook.endpoint_file import FILE, read_endpoints
+from svc_notebook.endpoints import to_base_url
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
@@ -28,14 +29,14 @@ from svc_notebook.session import Session
 from svc_notebook.settings import (
     ADDRESS_IN_FILE,
     ENV_FILE,
-    WAYS_ON,
+    WAYS_WITHOUT_PROMPT,
     read_env,
     read_env_file,
 )
 
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine. They are made up,\n"
-    "whatever you ask, cost nothing, and are marked “emulator” where they show."
+    "whatever you ask, cost nothing, and are marked “emulator”."
 )
 
 
@@ -116,9 +117,9 @@ def _is_model(session: Session, word: str) -> bool:
         return True
     near = did_you_mean(word.lower(), [*known_endpoints(), *models])
     raise ParameterError(
-        f"{word!r} is no endpoint of {FILE} and no model known here.{near} "
-        f"The endpoints are {', '.join(known_endpoints())}. To take "
-        "it as a model, say so: "
+        f"{word!r} is neither an endpoint nor a known model.{near} The endpoints are "
+        f"{', '.join(known_endpoints())}; others are described in {FILE}. An address "
+        f"begins with https://. To use {word!r} as a model anyway: "
         f"svc.use(model={word!r}), or `%%svc -m {word}` for a cell. Nothing was "
         "changed.",
         param="model",
@@ -168,8 +169,8 @@ def _key_source(session: Session) -> str:
 Ask = Callable[[str], str]
 
 
-def login(session: Session, ask: Ask | None = None) -> str:
-    """Ask for the key of the address in use, and say where it is kept.
+def login(session: Session, address: str = "", *, ask: Ask | None = None) -> str:
+    """Ask for the key of an address, else of the one in use; say where it is kept.
 
     While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
     returns what was typed.
@@ -177,18 +178,36 @@ def login(session: Session, ask: Ask | None = None) -> str:
     settings = session.settings
     if settings.is_emulated:
         settings = read_env(os.environ)[0]
-    base_url = settings.base_url
+    base_url = _address_of_key(address) if address else settings.base_url
     found = _typed(ask or getpass, base_url)
     if isinstance(found, ConfigError):
         raise found
     name = remember(found, base_url)
-    owner = f"The key of {base_url or 'the first address that is used'} is kept in"
+    if base_url is None:
+        return (
+            "The key is kept in this kernel's memory, until the kernel ends. It is "
+            "for the first address that you use."
+        )
+    owner, is_used = f"The key of {base_url} is kept in", base_url == settings.base_url
+    after = "" if is_used else f" `%svc use {base_url}` sends requests there."
     if name is None:
-        return f"{owner} this kernel's memory, until the kernel ends."
+        return f"{owner} this kernel's memory, until the kernel ends.{after}"
     return (
         f"{owner} the keyring {name}, for later kernels too; "
-        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it."
+        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it.{after}"
     )
+
+
+def _address_of_key(word: str) -> str:
+    """Return the address that a key is typed for; a key in its place is not shown."""
+    refuse_key_form(word, param="line")
+    if not has_address_form(word):
+        raise ParameterError(
+            f"%svc login {word}: give the address that the key is for, such as "
+            f"https://HOST/v1. To ask a question, write `%svc ask login {word}`.",
+            param="line",
+        )
+    return to_base_url(word, allow_http=True)
 
 
 def _typed(ask: Ask, base_url: str | None) -> Key | ConfigError:
@@ -199,7 +218,10 @@ def _typed(ask: Ask, base_url: str | None) -> Key | ConfigError:
                 f"API key{f' of {base_url}' if base_url else ''} (is not shown): "
             )
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
-        return ConfigError(f"A key cannot be typed here without being shown.{WAYS_ON}")
+        return ConfigError(
+            "A key cannot be typed here, because it would be shown."
+            f"{WAYS_WITHOUT_PROMPT}"
+        )
     try:
         return Key(value, source="a prompt")
     except MissingKeyError as problem:

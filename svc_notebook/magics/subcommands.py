@@ -519,7 +519,7 @@ _RESTORE = "rebuild conversations from the ledger, after a restart"
 _HELP = "examples, every option and command, or one of them"
 COMMANDS = (
     Command("use", _USE, "[MODEL|NAME|ADDRESS [no-key]]", (0, 2), use),
-    Command("login", _LOGIN, run=login),
+    Command("login", _LOGIN, "[ADDRESS]", (0, 1), login),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
     Command("models", "the known models, their limits, and the room left"),
     Command("usage", _USAGE, "[emulated]", (0, 1), usage_df),

@@ -380,8 +380,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         where: A function of a combination that says whether to keep it.
         repeats: How many times each combination is sent.
         name: Name of the run; a run of this name continues, also after a restart.
-        seed: Of the order of sending; made from the name if None, or random.
-        confirm_above: Ask you before sending more requests; never if None.
+        seed: Sets the order of sending; if None, from the name, else random.
+        confirm_above: Ask before sending more requests than this; never if None.
         raw: Send prompts as they are, without filling templates.
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, as for `read_answers`.

@@ -319,7 +319,7 @@ VALUE = "sk-secret-of-the-prompt"
 
 def test_a_typed_key_is_used_at_once(shell: Shell, emulator: Emulator) -> None:
     """After a login `%svc use` names the prompt, and nothing shows the key."""
-    said = login(current(), lambda _: f"Bearer {VALUE}\n")
+    said = login(current(), ask=lambda _: f"Bearer {VALUE}\n")
     shown = shell.run("%svc use").shown
 
     assert said == (
@@ -337,7 +337,7 @@ def test_a_login_mends_a_refused_key(
     monkeypatch.setenv("SVC_API_KEY", "sk-revoked-long-ago")
     refused = shell.run("%svc Hello")
 
-    login(current(), lambda _: emulator.api_key)
+    login(current(), ask=lambda _: emulator.api_key)
     mended = shell.run("%svc Hello")
 
     assert "401" in refused.shown
@@ -349,7 +349,7 @@ def test_a_typed_key_stays_with_its_address(
 ) -> None:
     """A changed SVC_BASE_URL does not take the typed key along; nothing is sent."""
     monkeypatch.delenv("SVC_API_KEY")
-    login(current(), lambda _: emulator.api_key)
+    login(current(), ask=lambda _: emulator.api_key)
     with Emulator(tokens_per_s=None, first_token_s=0) as other:
         monkeypatch.setenv("SVC_BASE_URL", other.base_url)
         refused = shell.run("%svc Hello")
@@ -361,13 +361,36 @@ def test_a_typed_key_stays_with_its_address(
         assert "%svc login" in refused.shown
 
 
+def test_a_key_is_typed_for_an_address_not_yet_in_use(shell: Shell) -> None:
+    """`%svc use` of another address names the login for it; then it can be used."""
+    with Emulator(tokens_per_s=None, first_token_s=0) as other:
+        refused = shell.run(f"%svc use {other.base_url}")
+        said = login(current(), other.base_url, ask=lambda _: other.api_key)
+        shell.run(f"%svc use {other.base_url}")
+        answered = shell.run("%svc Hello")
+
+        assert f"`%svc login {other.base_url}`" in " ".join(refused.shown.split())
+        assert f"`%svc use {other.base_url}` sends requests there" in said
+        assert (answered.error, other.requests[-1].status) == (None, 200)
+
+
+def test_a_login_takes_an_address_and_never_a_key(shell: Shell) -> None:
+    """A key behind `%svc login` is refused unseen; so is a word that is no address."""
+    refused = shell.run(f"%svc login {VALUE}")
+    no_address = shell.run("%svc login page")
+
+    assert VALUE not in refused.shown
+    assert "Type a key after `%svc login`" in " ".join(refused.shown.split())
+    assert "`%svc ask login page`" in " ".join(no_address.shown.split())
+
+
 def test_a_key_typed_at_the_emulator_is_the_services(
     shell: Shell, emulator: Emulator
 ) -> None:
     """While the kernel's emulator is in use, a typed key belongs to SVC_BASE_URL."""
     shell.run("%svc use emulator")
 
-    said = login(current(), lambda _: emulator.api_key)
+    said = login(current(), ask=lambda _: emulator.api_key)
     shell.run("%svc use service")
     answered = shell.run("%svc Hello")
 
@@ -381,7 +404,7 @@ def test_what_is_no_key_is_refused_unseen(typed: str, shell: Shell) -> None:
     before = shell.run("%svc use").shown
 
     with pytest.raises(MissingKeyError) as caught:
-        login(current(), lambda _: typed)
+        login(current(), ask=lambda _: typed)
 
     assert VALUE not in str(caught.value)
     assert shell.run("%svc use").shown == before
@@ -395,7 +418,8 @@ def test_where_nobody_can_type(problem: type[Exception]) -> None:
         raise problem(VALUE)
 
     with pytest.raises(ConfigError, match="SVC_API_KEY") as caught:
-        login(current(), ask)
+        login(current(), ask=ask)
 
+    assert "%svc login" not in str(caught.value)
     assert caught.value.__context__ is None
     assert VALUE not in str(caught.value)
