@@ -171,6 +171,7 @@ def test_a_table_is_attached_while_a_cell_runs(bench: Bench, place: str) -> None
     expect(panel.locator(".svc-turn summary")).to_contain_text("df")
     notebook.command("notebook:interrupt-kernel")
     notebook.wait_idle()
+    expect(notebook.shown(1).locator(".svc-static")).to_contain_text("27 tokens)")
     notebook.save()
 
     [sent] = bench.emulator.requests[-1].json["messages"]
