@@ -204,7 +204,11 @@ class Connection(asyncio.Protocol):
         A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
         """
         while not self._body and not self._is_whole:
-            await self._more(until_s)
+            try:
+                await self._more(until_s)
+            except TimeoutError:
+                if not self._body:  # it may have come, to be handed over with more
+                    raise
         found = bytes(self._body)
         self._body.clear()
         now_s = asyncio.get_running_loop().time()
