@@ -183,10 +183,12 @@ def check_version(found: str) -> None:
 
 def unusable(problem: Exception, key: Key) -> ConfigError:
     """Return the error for a cluster that cannot run the workers."""
+    # Ray says "died" of all actors if only one side wants its token
+    has_token = os.environ.get("RAY_AUTH_MODE") == "token"
     return ConfigError(
         "The Ray cluster cannot run the workers: "
         f"{key.redact(first_line(problem))}. Nothing more was sent. Look at `ray "
-        "status` and at Ray's logs."
+        "status` and at Ray's logs." + _NO_AUTH * has_token
     )
 
 
@@ -208,7 +210,6 @@ def _actor_class() -> type:
                 return ""
 
         async def start(self, *given: Any) -> None:  # noqa: ANN401 - the actor's
-
             self._worker = started(*given)
 
         async def put(self, batch: bytes) -> None:
@@ -457,6 +458,9 @@ class Cluster:
                 request.ended.set_result((None, ConfigError(why)))
 
 
+_NO_AUTH = (
+    " If the cluster has no token, start this kernel with RAY_AUTH_MODE=disabled."
+)
 _LOST = (
     f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
     "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."

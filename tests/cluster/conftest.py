@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from tempfile import gettempdir, mkdtemp
 from typing import Any, NamedTuple
 
@@ -46,6 +47,9 @@ def nodes() -> Iterator[Nodes]:
         yield Nodes(running, Path(gettempdir(), "ray"))
         return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray makes a token when it starts a cluster, and from then on a driver that finds
+    # a cluster by itself insists on one: these nodes and all drivers have the same.
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token_hex(16))
     folder = mkdtemp(prefix="ray")  # short: Ray makes sockets below it
     process = subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, str(Path(__file__).with_name("nodes.py")), folder],

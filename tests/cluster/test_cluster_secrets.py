@@ -158,6 +158,20 @@ def test_an_error_of_ray_is_shown_without_the_key() -> None:
     assert "ray status" in said
 
 
+def test_a_token_of_ray_is_named_where_it_may_be_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray only says that actors died if a driver has a token and its cluster none."""
+    died = RuntimeError("The actor died unexpectedly")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with_token = str(unusable(died, Key.none()))
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    without = str(unusable(died, Key.none()))
+
+    assert "start this kernel with RAY_AUTH_MODE=disabled" in with_token
+    assert "RAY_AUTH_MODE" not in without
+
+
 def test_the_key_is_in_nothing_that_ray_keeps(
     ray: Any,  # noqa: ANN401 - the package
     nodes: Nodes,
