@@ -24,7 +24,7 @@ completion = 1000000
 @pytest.fixture(autouse=True)
 def _emulated() -> Iterator[None]:
     with isolated():
-        svc.use(endpoint="emulator")
+        svc.use(endpoint=svc.Emulator(tokens_per_s=None, first_token_s=0))
         yield
 
 

@@ -327,9 +327,12 @@ def test_an_interrupt_before_the_request_is_one_line(
 
 
 def test_deep_recursion_is_cut(shell: Shell) -> None:
-    """Of a thousand frames a part is sent, with the end."""
-    shell.run("def a(n): return b(n)\ndef b(n): return a(n)")
-    shell.run("a(1)")
+    """Of very many frames a part is sent, with the end."""
+    shell.run(
+        "def a(n):\n    if not n: raise RecursionError('maximum recursion depth')\n"
+        "    return b(n - 1)\ndef b(n): return a(n)"
+    )
+    shell.run("a(100)")  # IPython takes 10 ms for each frame
 
     text = prompt(shell)
 
