@@ -244,7 +244,8 @@ def _means(
 
 
 def _known(number: float) -> float | None:
-    return None if np.isnan(number) else float(number)
+    # The last digits depend on the version of NumPy; saved notebooks should not.
+    return None if np.isnan(number) else float(f"{number:.12g}")
 
 
 def _by_group(

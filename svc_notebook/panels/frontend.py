@@ -209,8 +209,7 @@ def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], 
     from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
 
     shell: Any = get_ipython()
-    publishers = [getattr(shell, name, None) for name in ("display_pub", "displayhook")]
-    hooked: list[Any] = [each for each in publishers if hasattr(each, "register_hook")]
+    publisher: Any = getattr(shell, "display_pub", None)
     shown: list[object] = []
 
     def note(message: dict[str, Any]) -> dict[str, Any]:
@@ -219,24 +218,25 @@ def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], 
         shown.extend([container] * _holds(container, widget))
         return message
 
-    def after(*_: object) -> None:
-        if shown:
+    def after(ran: Any) -> None:  # noqa: ANN401 - IPython's
+        if shown or _holds(ran.result, widget):
             shown.clear()
             act()
 
     def end() -> None:
-        for each in hooked:
-            each.unregister_hook(note)
+        publisher.unregister_hook(note)
         with suppress(AttributeError, ValueError):
             shell.events.unregister("post_run_cell", after)
 
-    for each in hooked:
-        each.register_hook(note)
-    if hooked:
-        shell.events.register("post_run_cell", after)
+    if not hasattr(publisher, "register_hook"):  # a terminal
+        return lambda: None
+    publisher.register_hook(note)
+    shell.events.register("post_run_cell", after)
     return end
 
 
 def _holds(container: object, widget: Widget) -> bool:
+    if not isinstance(container, Widget):
+        return False
     children = getattr(container, "children", ())
     return any(each is widget or _holds(each, widget) for each in children)
