@@ -244,8 +244,8 @@ def _means(
 
 
 def _known(number: float) -> float | None:
-    # The last digits depend on the version of NumPy; saved notebooks should not.
-    return None if np.isnan(number) else float(f"{number:.12g}")
+    # The last digits depend on the versions of NumPy and SciPy; notebooks should not.
+    return None if np.isnan(number) else float(f"{number:.8g}")
 
 
 def _by_group(
