@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from svc_notebook.display.markup import to_terminal
@@ -43,6 +44,7 @@ class Bars:
         self._clock = clock
         self._drawn_s = float("-inf")
         self._is_over = False
+        self._turn = Lock()  # the run draws on its thread, and `start` on the user's
         self._bars: dict[str, Any] = {}
 
     @property
@@ -52,6 +54,10 @@ class Bars:
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
         """Draw all parts, a few times a second at most; the last ones in any case."""
+        with self._turn:
+            self._show(parts, is_last=is_last)
+
+    def _show(self, parts: Sequence[Part], *, is_last: bool) -> None:
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
         if self._where is Screen.NONE or self._is_over or is_early:

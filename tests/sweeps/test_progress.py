@@ -4,6 +4,8 @@ import io
 import sys
 import warnings
 from dataclasses import replace
+from itertools import count
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -93,6 +95,26 @@ def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     # the text that a notebook keeps if it is saved before the end has no count
     texts = [bundle["text/plain"] for bundle in shown]
     assert texts == ["Progress of m", "Progress of o"]
+
+
+def test_two_threads_make_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`start` draws on the user's thread while the run draws on its own."""
+    shown: list[Any] = []
+    seconds = count()
+    bars = Bars(Screen.NOTEBOOK, clock=lambda: next(seconds))
+    other = Thread(target=bars.show, args=(PARTS[:1],))
+
+    def display(bundle: Any, **_: Any) -> None:  # noqa: ANN401 - IPython's
+        shown.append(bundle)
+        if len(shown) == 1:
+            other.start()
+            other.join(0.3)  # it cannot end before this does
+
+    monkeypatch.setattr("IPython.display.display", display)
+    bars.show(PARTS[:1])
+    other.join()
+
+    assert len(shown) == 1
 
 
 def test_a_bar_of_failures_is_orange(monkeypatch: pytest.MonkeyPatch) -> None:
