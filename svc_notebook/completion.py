@@ -1,4 +1,4 @@
-"""The Completion that the verbs return, its footer, and advice about a reply."""
+"""The Completion that the verbs return, when a reply is cut, and advice about it."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any
 
 from svc_notebook.credentials import ANY_NAME, key_variable
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.reply import Final, Step
+from svc_notebook.display.reply import Final, Step, estimate_hint, footer
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
@@ -130,14 +130,7 @@ class Completion:
     @property
     def usage(self) -> Usage:
         """Tokens, reported by the service or else estimated: see usage_source."""
-        exchange = self.exchange
-        if exchange.body and exchange.body.usage:
-            return exchange.body.usage
-        return Usage(
-            prompt_tokens=exchange.est_prompt_tokens,
-            completion_tokens=exchange.est_completion_tokens,
-            total_tokens=exchange.est_prompt_tokens + exchange.est_completion_tokens,
-        )
+        return self.exchange.usage
 
     @property
     def usage_source(self) -> UsageSource:
@@ -403,32 +396,6 @@ def _reused(exchange: Exchange) -> str:
         with suppress(OverflowError, OSError, ValueError):  # outside of the calendar
             return f"re-used {datetime.fromtimestamp(created, UTC).date()}"
     return "re-used"
-
-
-def footer(exchange: Exchange, *, has_model: bool = True) -> str:
-    """Return the footer: model, tokens of prompt and reply, seconds."""
-    parts = [exchange.request.model if has_model else "", _tokens(exchange)]
-    if exchange.latency_s is not None:
-        parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
-    return " · ".join(part for part in parts if part)
-
-
-def _tokens(exchange: Exchange) -> str:
-    usage, source = Completion(exchange).usage, exchange.usage_source
-    if source == "missing":
-        return "no usage"
-    about = "~" if source == "estimated" else ""
-    return f"{usage.prompt_tokens} → {about}{usage.completion_tokens} tokens"
-
-
-def estimate_hint(exchange: Exchange) -> str:
-    """Return the details of the footer's estimate; "" where tokens were reported."""
-    if exchange.usage_source != "estimated":
-        return ""
-    parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
-    low, high = exchange.est_low_tokens, exchange.est_high_tokens
-    both = "" if low is None or high is None else f", together {low:,} to {high:,}"
-    return f"estimated: {parts} tokens{both}"
 
 
 _BOTH_CHANGED = (

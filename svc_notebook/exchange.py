@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from svc_notebook.service.chunk import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 
@@ -148,6 +148,17 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def choices(self) -> tuple[Choice, ...]:
         """The choices that came, partial ones included."""
         return self.body.choices if self.body else ()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, reported by the service or else estimated: see `usage_source`."""
+        if self.body and self.body.usage:
+            return self.body.usage
+        return Usage(
+            prompt_tokens=self.est_prompt_tokens,
+            completion_tokens=self.est_completion_tokens,
+            total_tokens=self.est_prompt_tokens + self.est_completion_tokens,
+        )
 
     @property
     def usage_source(self) -> UsageSource:

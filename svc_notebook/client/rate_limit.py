@@ -21,7 +21,7 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.settings import default_ledger
 
-from .concurrency import Concurrency
+from .adaptive_limit import Concurrency
 from .rate_windows import (
     MARGIN_S,
     MINUTE_S,

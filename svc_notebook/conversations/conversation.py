@@ -26,9 +26,8 @@ from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_o
 from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
-from . import export
+from . import transcript
 from .compare import changed_picks, preferred
-from .export import to_json, to_markdown, to_transcript
 from .history import History, State, Turn, UndoableHistory, check_name, new_series
 from .saved_turns import (
     SavedTurns,
@@ -40,6 +39,7 @@ from .saved_turns import (
     to_copied,
 )
 from .seam import join
+from .transcript import to_json, to_markdown, to_transcript
 from .turn_requests import (
     NextTurn,
     TurnSettings,
@@ -447,18 +447,18 @@ class Conversation:
         Raises:
             ParameterError: The conversation has turns, or the text is something else.
         """
-        return self.fill(export.from_json(text))
+        return self.fill(transcript.from_json(text))
 
     def begin(self, messages: object) -> None:
         """Begin with these turns, unless it does already: see `svc.conversation`."""
-        given = export.read_turns(messages)
+        given = transcript.read_turns(messages)
         if not self.history.begins_with(given):
             system = self.system if given.system is None else given.system
             self.fill(replace(given, system=system))
 
     def fill(self, history: History) -> Self:
         """Give a conversation without turns those of a history; none holds a key."""
-        export.refuse_keys(history)
+        transcript.refuse_keys(history)
         if self.turns:
             raise ParameterError(
                 f"The conversation {self.name!r} has {n_turns(len(self.turns))} "

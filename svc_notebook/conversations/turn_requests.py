@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.completion import Completion, footer, marks, on_params
-from svc_notebook.display.reply import Step
+from svc_notebook.completion import Completion, marks, on_params
+from svc_notebook.display.reply import Step, footer
 from svc_notebook.errors import OverBudgetError, ParameterError, warn
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.row import Comparison

@@ -1,16 +1,26 @@
-"""An error as a text for a model: short paths, no inner frames of libraries."""
+"""How an error is shown: a box in the cell, and a report for a model.
+
+The box has what happened, in bold, and the message. The report is the traceback with
+short paths, without inner frames of libraries.
+"""
 
 import os
 import platform
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from traceback import FrameSummary, StackSummary, TracebackException
 from typing import NamedTuple
+
+from svc_notebook.errors import ServiceError, SvcError
+
+from .markup import to_terminal
 
 _STDLIB = sysconfig.get_path("stdlib")
 _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
@@ -20,6 +30,64 @@ _MARK = "svc-notebook "  # begins a frame that stands for others
 _FILE = re.compile(
     rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
 )
+
+
+LINE_CHARS = 70
+_MIN_CHARS = 20
+_REFUSED_STATUS = 400  # else it came within a stream
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+_HEADLINES = {
+    "AuthError": "The key was refused",
+    "BadRequestError": "The request was refused",
+    "UnknownModelError": "The model or the address is unknown",
+    "RateLimitError": "Too many requests",
+    "ServerFaultError": "The service failed",
+    "MissingKeyError": "There is no usable key",
+    "SpendingLimitError": "The spending limit is reached",
+    "ConfigError": "A setting cannot be used",
+    "OverBudgetError": "Too long, so it was not sent",
+    "AskError": "Nothing was sent",
+    "NoConnectionError": "No connection",
+    "TimedOutError": "The service took too long",
+    "TransportError": "The reply broke off",
+    "DocumentError": "The answer cannot be used",
+    "CutError": "The reply was cut",
+    "ToolLoopError": "The tool calls did not come to an end",
+    "ToolError": "A tool cannot be used",
+    "LedgerError": "The ledger cannot be used",
+    "SvcError": "This did not work",
+}
+
+
+def error_box(error: SvcError, *, is_terminal: bool = False) -> str:
+    """Draw one of our own errors, with its notes, as a box of the screen's width."""
+    said = [str(error), *getattr(error, "__notes__", ())]
+    n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
+    n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
+    return "\n".join(error_lines(headline(error), said, n_chars))
+
+
+def headline(error: SvcError) -> str:
+    """Say in words what kind of error it is, with the status of a refusal."""
+    names = (each.__name__ for each in type(error).__mro__)
+    words = next(_HEADLINES[name] for name in names if name in _HEADLINES)
+    status = error.status if isinstance(error, ServiceError) else 0
+    return f"{words} ({status})" if status >= _REFUSED_STATUS else words
+
+
+def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
+    """Draw an expected failure as lines; the title is bold where that can be shown."""
+    plain = [
+        part
+        for line in lines
+        for paragraph in line.split("\n")
+        # hosts break a long line anywhere, in the middle of a word
+        for part in wrap(to_terminal(paragraph), n_chars) or [""]
+    ]
+    head = to_terminal(title.replace("\n", " "))
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        head = f"{_BOLD}{head}{_RESET}"
+    return [head, *(f"  {line}" for line in plain)]
 
 
 class ErrorReport(NamedTuple):

@@ -1,4 +1,4 @@
-"""Replies as static HTML and plain text: final form, tool calls, transcript, error.
+"""Replies as static HTML and plain text: final form, footer, tool calls, transcript.
 
 Styles are inline. A colour that the host sets has a fallback that is legible on white
 and on black. Only `markup` turns a text into HTML; plain text is safe in a terminal.
@@ -12,6 +12,8 @@ from html import escape
 from typing import Protocol
 
 from svc_notebook.service.checks import shorten
+from svc_notebook.service.chunk import Usage
+from svc_notebook.service.request import CompletionRequest
 
 from .markup import to_html, to_terminal, to_text, without_blank_lines
 
@@ -304,6 +306,68 @@ class Final:
         tool_runs = [tool_runs_text(self.tool_runs)] if self.tool_runs else []
         shown = filter(None, (*tool_runs, *parts, self.closing_line))
         return "\n\n".join(shown).strip("\n")
+
+
+class Measured(Protocol):
+    """What a footer says of a reply; an `Exchange` is one."""
+
+    @property
+    def request(self) -> CompletionRequest:
+        """What was sent."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, reported or else estimated."""
+
+    @property
+    def usage_source(self) -> str:
+        """Whether they are reported, estimated or missing."""
+
+    @property
+    def latency_s(self) -> float | None:
+        """From sending the request to the end of the reply."""
+
+    @property
+    def est_prompt_tokens(self) -> int:
+        """An estimate of the prompt."""
+
+    @property
+    def est_completion_tokens(self) -> int:
+        """An estimate of the reply."""
+
+    @property
+    def est_low_tokens(self) -> int | None:
+        """The fewest tokens that both together may have; None if unknown."""
+
+    @property
+    def est_high_tokens(self) -> int | None:
+        """The most tokens that both together may have; None if unknown."""
+
+
+def footer(exchange: Measured, *, has_model: bool = True) -> str:
+    """Return the footer: model, tokens of prompt and reply, seconds."""
+    parts = [exchange.request.model if has_model else "", _tokens(exchange)]
+    if exchange.latency_s is not None:
+        parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
+    return " · ".join(part for part in parts if part)
+
+
+def _tokens(exchange: Measured) -> str:
+    usage, source = exchange.usage, exchange.usage_source
+    if source == "missing":
+        return "no usage"
+    about = "~" if source == "estimated" else ""
+    return f"{usage.prompt_tokens} → {about}{usage.completion_tokens} tokens"
+
+
+def estimate_hint(exchange: Measured) -> str:
+    """Return the details of the footer's estimate; "" where tokens were reported."""
+    if exchange.usage_source != "estimated":
+        return ""
+    parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
+    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    both = "" if low is None or high is None else f", together {low:,} to {high:,}"
+    return f"estimated: {parts} tokens{both}"
 
 
 def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -19,8 +19,8 @@ from traitlets import (
 from traitlets.config import Configurable
 
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
-from svc_notebook.service.params import PARAMS, check
-from svc_notebook.service.request import check_extra, check_model
+from svc_notebook.service.params import PARAMS, check, check_extra
+from svc_notebook.service.request import check_model
 
 if TYPE_CHECKING:
     from svc_notebook.session import Session

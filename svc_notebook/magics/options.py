@@ -15,8 +15,7 @@ from typing import Any
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import did_you_mean
-from svc_notebook.service.params import PARAMS, Param
-from svc_notebook.service.request import read_extra
+from svc_notebook.service.params import PARAMS, Param, read_extra
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, allowed_max_tokens
 

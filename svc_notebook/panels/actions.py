@@ -1,7 +1,7 @@
 """The actions that the browser can ask a panel for: one table, a row for each button.
 
-To add a button, add a row to `ACTIONS`, its message to the types in `static/line.js`,
-and draw it in `static/turn.js` or `static/panel.js`.
+To add a button, add a row to `ACTIONS`; the script that draws it, `static/turn.js` or
+`static/panel.js`, has its label, its icon and the type of its message.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

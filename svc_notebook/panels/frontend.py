@@ -16,8 +16,8 @@ from uuid import uuid4
 from ipywidgets import Widget
 from ipywidgets.widgets.widget import _instances as instances
 
-from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.history import History, Turn
+from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.display.output import Output, parent_message
 
 PART_TURNS = 5

@@ -30,8 +30,14 @@ from svc_notebook.display.reply import (
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.checks import range_text, shorten
-from svc_notebook.service.params import PARAMS, Param, check, unknown_param
-from svc_notebook.service.request import check_extra, check_model
+from svc_notebook.service.params import (
+    PARAMS,
+    Param,
+    check,
+    check_extra,
+    unknown_param,
+)
+from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, Tokens, check_max_tokens
 from svc_notebook.tools.permissions import to_arguments

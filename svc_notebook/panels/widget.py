@@ -15,8 +15,8 @@ from anywidget import AnyWidget
 
 from svc_notebook.conversations.attachments import Item, add_items
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.history import Turn
+from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.conversations.turn_requests import NextTurn, fit
 from svc_notebook.display.output import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError

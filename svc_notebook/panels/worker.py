@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import to_builtins
 
-from svc_notebook.completion import Completion, footer, is_empty
+from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.compare import (
     Column,
     blind_labels,
@@ -31,7 +31,7 @@ from svc_notebook.display.live import GAP_S
 from svc_notebook.display.markdown import Blocks
 from svc_notebook.display.markup import block_html, tail_html
 from svc_notebook.display.output import POLL_S, Wait, follow
-from svc_notebook.display.reply import REASONING
+from svc_notebook.display.reply import REASONING, footer
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.ledger.row import Compared, Comparison

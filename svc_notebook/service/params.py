@@ -1,14 +1,19 @@
 """The table of request parameters and their checks (doc: Request body, Limits).
 
 Flags, help, completion, columns of frames and fields of the panel are read from
-`PARAMS`. A value that the document does not show is None.
+`PARAMS`. A value that the document does not show is None. Parameters of other servers
+are in `extra`.
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
+
+import msgspec
 
 from svc_notebook.errors import ParameterError
 
@@ -232,6 +237,52 @@ def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
             param="tools",
         )
     return tuple(check_definition(each) for each in value)
+
+
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
+
+
+def check_extra(extra: object) -> dict[str, Any]:
+    """Return fields that the document does not show, by name.
+
+    A text is read as JSON, as a cell and a panel have it.
+    """
+    if extra is None:
+        return {}
+    if isinstance(extra, str):
+        extra = read_extra(extra)
+    if not isinstance(extra, Mapping):
+        allowed = "a mapping of names to values, such as extra={'name': 1}"
+        raise must_be("extra", allowed, extra)
+    hidden = [name for name in extra if name in _OWN_FIELDS]
+    if hidden:
+        raise ParameterError(
+            f"extra contains {hidden[0]!r}, which is a parameter of the service; give "
+            "it by its own name, so that it is checked.",
+            param=hidden[0],
+        )
+    return dict(extra)
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    for name in (name for name in names if names.count(name) > 1):
+        raise ParameterError(
+            f"extra has the name {name!r} twice; give it once. Nothing was sent.",
+            param="extra",
+        )
+
+
+def read_extra(text: str) -> dict[str, Any] | list[Any]:
+    """Read JSON as it is typed: an object, or a list of them."""
+    found: object = None
+    with suppress(msgspec.DecodeError, RecursionError):
+        found = msgspec.json.decode(text)
+        json.loads(text, object_pairs_hook=_each_name_once)
+    if isinstance(found, (dict, list)):
+        return found
+    allowed = 'a JSON object, such as {"seed": 1} (on a line, in single quotes)'
+    raise must_be("extra", allowed, text)
 
 
 def _refused(param: Param, value: object) -> ParameterError:

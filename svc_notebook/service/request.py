@@ -4,9 +4,7 @@ Arguments of a call stay the model's text, byte for byte, because the assistant 
 is sent back unchanged (doc: Tool-calling flow).
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,8 +12,8 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import BUDGET_TOKENS, DEFAULT_MODEL
-from .checks import check_text, has_address_form, must_be, shorten, shown
-from .params import PARAM_NAMES, check_all
+from .checks import check_text, has_address_form, shorten, shown
+from .params import check_all, check_extra
 
 
 class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -276,49 +274,3 @@ def check_model(model: object) -> str:
             param="model",
         )
     return check_text(model.strip(), param="model")
-
-
-_OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
-
-
-def check_extra(extra: object) -> dict[str, Any]:
-    """Return fields that the document does not show, by name.
-
-    A text is read as JSON, as a cell and a panel have it.
-    """
-    if extra is None:
-        return {}
-    if isinstance(extra, str):
-        extra = read_extra(extra)
-    if not isinstance(extra, Mapping):
-        allowed = "a mapping of names to values, such as extra={'name': 1}"
-        raise must_be("extra", allowed, extra)
-    hidden = [name for name in extra if name in _OWN_FIELDS]
-    if hidden:
-        raise ParameterError(
-            f"extra contains {hidden[0]!r}, which is a parameter of the service; give "
-            "it by its own name, so that it is checked.",
-            param=hidden[0],
-        )
-    return dict(extra)
-
-
-def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
-    names = [name for name, _ in pairs]
-    for name in (name for name in names if names.count(name) > 1):
-        raise ParameterError(
-            f"extra has the name {name!r} twice; give it once. Nothing was sent.",
-            param="extra",
-        )
-
-
-def read_extra(text: str) -> dict[str, Any] | list[Any]:
-    """Read JSON as it is typed: an object, or a list of them."""
-    found: object = None
-    with suppress(msgspec.DecodeError, RecursionError):
-        found = msgspec.json.decode(text)
-        json.loads(text, object_pairs_hook=_each_name_once)
-    if isinstance(found, (dict, list)):
-        return found
-    allowed = 'a JSON object, such as {"seed": 1} (on a line, in single quotes)'
-    raise must_be("extra", allowed, text)

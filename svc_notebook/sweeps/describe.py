@@ -12,7 +12,6 @@ from statistics import fmean, stdev
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from svc_notebook.client.concurrency import FIRST
 from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final
@@ -213,24 +212,13 @@ HeldOf = Callable[[str], Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What determines how fast a run goes; `in_flight_of` is of the user, or None."""
+    """What determines how fast a run goes."""
 
     held_of: HeldOf = lambda _: ()
     limit_for: LimitFor = limit_of
     limit_of: LimitFor = limit_of  # without the user's own
-    in_flight_of: Callable[[str], int | None] = lambda _: None
+    in_flight_of: Callable[[str], int] = lambda _: 1  # sent to a model at once
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
-
-
-MOST_IN_FLIGHT = 64
-
-
-def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
-    """Return how many requests are sent to a model at once."""
-    if in_flight or limit is None:
-        return in_flight or FIRST  # then the limiter finds it
-    # as many as a minute lets out, so that slow replies do not waste the limit
-    return limit.in_flight or min(limit.per_minute or UNLIMITED, MOST_IN_FLIGHT)
 
 
 def forecast(
@@ -270,8 +258,7 @@ def _by_replies(planned: Forecast, n_requests: int, speed: Speed) -> Forecast:
         return planned
     n_more = len(known_s) * 1_000_000  # so the mean alone is uncertain
     mean = total_of(known_s, n_more).times(1 / n_more)
-    limit = speed.limit_for(model)
-    n_rounds = (n_requests - 1) // most_in_flight(limit, speed.in_flight_of(model))
+    n_rounds = (n_requests - 1) // speed.in_flight_of(model)
     low, best, high = (
         max(sent_s, n_rounds * each_s) + each_s
         for each_s in (mean.mean - mean.under, mean.mean, mean.mean + mean.over)

@@ -23,8 +23,8 @@ from svc_notebook.service.checks import (
     must_be,
     shorten,
 )
-from svc_notebook.service.params import PARAM_NAMES, PARAMS
-from svc_notebook.service.request import check_extra, to_messages
+from svc_notebook.service.params import PARAM_NAMES, PARAMS, check_extra
+from svc_notebook.service.request import to_messages
 from svc_notebook.tools.extract import Form, with_order
 from svc_notebook.tools.permissions import Permit, to_offer
 from svc_notebook.tools.toolbox import Tool, Toolbox

@@ -42,7 +42,7 @@ from .resume import Settled, check_endpoint, check_strays
 from .row_files import check_same
 from .run_lock import held_here, lock_run
 from .run_view import RunView
-from .scheduler import Scheduler, Show, TrialRunner
+from .scheduler import Scheduler, Show, TrialRunner, most_in_flight
 
 if TYPE_CHECKING:
     from .ray_cluster import Cluster
@@ -266,11 +266,16 @@ class Execution:
     def speed(self, in_flight: int | None) -> Speed:
         """Return what determines how fast the run goes."""
         paces, endpoint = self._plan.paces, self._session.settings.endpoint
+
+        def at_once(model: str) -> int:
+            own = paces.get(model, Pace()).in_flight or in_flight
+            return most_in_flight(self._plan.limit(model, endpoint), own)
+
         return Speed(
             held_of=self.held_of,
             limit_for=lambda model: self._plan.limit(model, endpoint),
             limit_of=endpoint.limit_of,
-            in_flight_of=lambda model: paces.get(model, Pace()).in_flight or in_flight,
+            in_flight_of=at_once,
             seen=self._view.status().seen,
         )
 

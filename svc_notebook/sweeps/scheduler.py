@@ -16,10 +16,11 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from svc_notebook.client.adaptive_limit import FIRST
 from svc_notebook.client.attempts import RequestPath, Watch, tell
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
-from svc_notebook.client.rate_windows import Waiting, Windows
+from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.errors import (
     AuthError,
@@ -38,7 +39,7 @@ from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.service.chunk import UNAUTHORIZED, Delta
 from svc_notebook.service.request import CompletionRequest
 
-from .describe import last_sent_s, most_in_flight
+from .describe import last_sent_s
 from .dimensions import Pace, Paces
 from .grid import RunPlan, Trial
 from .order import Trials
@@ -79,6 +80,15 @@ Outcome = Answered | Failed | Refused | Stop
 Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
+MOST_IN_FLIGHT = 64
+
+
+def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
+    """Return how many requests are sent to a model at once."""
+    if in_flight or limit is None:
+        return in_flight or FIRST  # then the limiter finds it
+    # as many as a minute lets out, so that slow replies do not waste the limit
+    return limit.in_flight or min(limit.per_minute or UNLIMITED, MOST_IN_FLIGHT)
 
 
 class ModelQueue:

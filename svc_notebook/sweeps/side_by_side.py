@@ -12,10 +12,11 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from uuid import uuid4
 
-from svc_notebook.completion import footer, marks
+from svc_notebook.completion import marks
 from svc_notebook.display.comparison import Card, cards_bundle, cards_text
 from svc_notebook.display.live import Mode
 from svc_notebook.display.output import Output, Wait, follow
+from svc_notebook.display.reply import footer
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.checks import shorten

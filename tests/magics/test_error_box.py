@@ -9,7 +9,7 @@ import pytest
 import svc_notebook
 import svc_notebook as svc
 from svc_notebook import errors
-from svc_notebook.magics.reply_cell import error_lines, headline
+from svc_notebook.display.error_report import error_lines, headline
 from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent

@@ -1,4 +1,4 @@
-"""The types of the panel's messages, as `static/line.js` documents them."""
+"""The types of the panel's messages, as the scripts of `static/` document them."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from svc_notebook import panels
 
 Fields = dict[str, str]
-_SOURCE = Path(panels.__path__[0], "static", "line.js").read_text("utf-8")
+_SCRIPTS = sorted(Path(panels.__path__[0], "static").glob("*.js"))
+_SOURCE = "".join(each.read_text("utf-8") for each in _SCRIPTS)
 _TYPE = re.compile(r"@typedef \{\{(.*?)\}\} (\w+)", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The types in `static/line.js` name the messages and fields that Python has."""
+"""The types in the scripts name the messages and fields that Python has."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +15,8 @@ from tests.panels.protocol import TYPES, Fields, of_kind
 
 NAMES = ("attached", "kept")  # none is a list, too
 KIND = re.compile(r'\b(?:send\(|this\.send\(|\{ t: )"(\w+)"')
+ROW = re.compile(r'^  \["(\w+)", "[A-Z].*\],$', re.MULTILINE)
+ICON = re.compile(r'^  (\w+): "M', re.MULTILINE)
 
 
 @pytest.fixture
@@ -36,10 +38,17 @@ def pay(amount: int) -> str:
 
 def test_the_page_can_say_what_python_can_do() -> None:
     """Every row of the table is a type, and the page sends nothing else."""
-    sent = set(KIND.findall(script()))
+    sent = set(KIND.findall(script())) | set(ROW.findall(script()))
 
     assert set(of_kind("Action")) == set(ACTIONS)
     assert sent <= set(ACTIONS)
+
+
+def test_each_row_of_buttons_has_an_icon() -> None:
+    """The name of a button is the name of its icon."""
+    rows = set(ROW.findall(script()))
+
+    assert {"undo", "regenerate", "pin"} <= rows <= set(ICON.findall(script()))
 
 
 @pytest.mark.parametrize("kind", ACTIONS)

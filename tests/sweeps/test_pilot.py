@@ -11,6 +11,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
 from svc_notebook.sweeps.describe import (
     Seen,
@@ -23,6 +24,7 @@ from svc_notebook.sweeps.describe import (
 )
 from svc_notebook.sweeps.order import pilot_order
 from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.scheduler import most_in_flight
 
 MODEL, OTHER = "svc-v1.5-instruct", "svc-v2-8b-instruct"
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(100)]})
@@ -171,8 +173,13 @@ def test_the_time_is_by_how_long_replies_took() -> None:
     slow = {MODEL: [Seen(1, 1, each) for each in (50.0, 60.0, 70.0)]}
     quick = {MODEL: [Seen(1, 1, each) for each in (0.5, 0.6, 0.7)]}
 
-    [by_replies] = duration_lines(forecast({MODEL: 640}, Speed(seen=slow)))
-    [by_limit] = duration_lines(forecast({MODEL: 640}, Speed(seen=quick)))
+    def at_once(model: str) -> int:
+        return most_in_flight(limit_of(model), None)
+
+    [by_replies], [by_limit] = (
+        duration_lines(forecast({MODEL: 640}, Speed(seen=seen, in_flight_of=at_once)))
+        for seen in (slow, quick)
+    )
 
     assert by_replies.startswith("about 10 min 0 s until the last reply (7 min")
     assert "because of how long replies take" in by_replies

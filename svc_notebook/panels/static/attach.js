@@ -2,6 +2,12 @@
  * turn has. Only names that were chosen are sent; the kernel reads their values then.
  */
 
+/**
+ * What the list asks; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "names", text: string}} NamesAction asks what has this in its name
+ * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
+ */
+
 const MENTION = /(?<![\w.%+-])@([\p{L}\p{M}\p{N}_[\]-]*)$/u; // not in an address
 const ASK_AFTER_MS = 150;
 const LIST_PX = 420;

@@ -1,5 +1,15 @@
 /* Replies side by side: the row where it is said what is compared, and each reply's column. */
 
+/**
+ * What the row says; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
+ *   `name` is model, temperature or "" for nothing; null among the values is any other one
+ */
+
+Object.assign(ICONS, {
+  compare: "M2.5 3h4.5v10H2.5zM9 3h4.5v10H9z",
+  add: "M8 3.5v9M3.5 8h9",
+});
 const KINDS = { model: "Models", temperature: "Temperatures" };
 const LEAST = 2;
 

@@ -3,6 +3,18 @@
  * While it is open it takes the transcript's place, so that Stop and notices stay in sight.
  */
 
+/**
+ * What the list says; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
+ * @typedef {{t: "open", name: string}} OpenAction
+ * @typedef {{t: "new"}} NewAction
+ * @typedef {{t: "rename", name: string}} RenameAction
+ * @typedef {{t: "export", name: string, id: string}} ExportAction as md or json
+ */
+
+Object.assign(ICONS, {
+  list: "M2.5 4h11M2.5 8h11M2.5 12h7",
+});
 const SEARCH_AFTER_MS = 200;
 const SEARCHING = "Searching …";
 const SEARCH = "Search names, prompts and replies";

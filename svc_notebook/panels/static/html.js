@@ -5,27 +5,11 @@
  */
 
 const SVG = "http://www.w3.org/2000/svg";
+/** The icons of several scripts; each other script adds those of its own buttons. */
 const ICONS = {
-  send: "M8 13V3M3.5 7.5 8 3l4.5 4.5",
-  stop: "M4.5 4.5h7v7h-7z",
   copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
   done: "M3 8.5 6.5 12 13 4.5",
-  regenerate: "M13.2 2.8v3.7H9.5M13 6.2A5.3 5.3 0 1 0 13.2 9.6",
-  edit: "M3 13l.7-2.9L10.8 3 13 5.2 5.9 12.3zM9.4 4.4l2.2 2.2",
-  delete: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.6 9h5.8l.6-9M6.9 7v4M9.1 7v4",
-  pin: "M5.8 2.5h4.4l-.6 4L12 9H4l2.4-2.5zM8 9v4.5",
-  hide: "M1.5 8S4 3.8 8 3.8 14.5 8 14.5 8 12 12.2 8 12.2 1.5 8 1.5 8zM3 13 13 3",
-  undo: "M6 3 3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
-  redo: "M10 3l3 3-3 3M13 6H6.5a3.5 3.5 0 0 0 0 7H10",
-  compare: "M2.5 3h4.5v10H2.5zM9 3h4.5v10H9z",
-  add: "M8 3.5v9M3.5 8h9",
-  clear: "M6 13.2h7.5M2.8 9.4l5.8-5.8 4.2 4.2-5.4 5.4H6zM5.6 6.6l4.2 4.2",
-  previous: "M10 3.5 5.5 8l4.5 4.5",
-  next: "M6 3.5 10.5 8 6 12.5",
-  down: "M8 3v10M3.5 8.5 8 13l4.5-4.5",
   close: "M4 4l8 8M12 4l-8 8",
-  list: "M2.5 4h11M2.5 8h11M2.5 12h7",
-  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
 };
 
 /** Make an element; strings among the children become text. */

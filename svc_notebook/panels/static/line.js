@@ -1,42 +1,18 @@
 /* The connection to the kernel, shared by all views of a panel.
  *
- * The types below name every message and its fields; comments do not travel to the page.
- * A test compares them with panels/actions.py, panels/state.py and panels/worker.py.
+ * The types below, and those of each script's own actions, name every message and its fields;
+ * comments do not travel to the page. A test compares them with panels/actions.py,
+ * panels/state.py and panels/worker.py.
  */
 
 /**
- * What the page says; `t` is the name of a row in panels/actions.py.
+ * What this script says; `t` is the name of a row in panels/actions.py.
  * @typedef {{t: "hello", seq: number, on: boolean}} HelloAction asks for the view if it has
  *   changed since `seq`; `on` where the style sheet can hide the static transcript
  * @typedef {{t: "send", text: string, attached: string[]}} SendAction with values of the
  *   notebook, by their names
- * @typedef {{t: "names", text: string}} NamesAction asks what has this in its name
- * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
- * @typedef {{t: "stop"}} StopAction
- * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
- * @typedef {{t: "set", name: string, value: *}} SetAction
- * @typedef {{t: "dismiss"}} DismissAction removes the notice
- * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
- *   `name` is model, temperature or "" for nothing; null among the values is any other one
- * @typedef {{t: "enter", on: boolean}} EnterAction
- * @typedef {{t: "undo"}} UndoAction
- * @typedef {{t: "redo"}} RedoAction
- * @typedef {{t: "clear"}} ClearAction
- * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
- * @typedef {{t: "open", name: string}} OpenAction
- * @typedef {{t: "new"}} NewAction
- * @typedef {{t: "rename", name: string}} RenameAction
- * @typedef {{t: "export", name: string, id: string}} ExportAction as md or json
- * @typedef {{t: "continue", turn: string}} ContinueAction
- * @typedef {{t: "regenerate", turn: string}} RegenerateAction
  * @typedef {{t: "edit", turn: string, text: string, attached: string[],
  *   kept: string[]}} EditAction
- * @typedef {{t: "delete", turn: string}} DeleteAction
- * @typedef {{t: "pin", turn: string}} PinAction
- * @typedef {{t: "hide", turn: string}} HideAction
- * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
- * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
- * @typedef {{t: "prefer", turn: string, version: number}} PreferAction a column's version
  */
 
 /**

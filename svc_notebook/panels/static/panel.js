@@ -1,10 +1,33 @@
 /* One view of a panel: its header, transcript, composer, notices and consent card.
  *
  * The kernel decides which actions are allowed and renders Markdown to safe HTML. Only what
- * has changed is drawn again. A new button is an entry in `ICONS` (html.js) and in
- * `ACTIONS` (turn.js) or `makeTop`, and a row in panels/actions.py.
+ * has changed is drawn again. A new button is a row in panels/actions.py, and in the script
+ * that draws it a row in `TOP` (here), or `ACTIONS` or `MENU` (turn.js), its icon and its type.
  */
 
+/**
+ * What the buttons and keys say; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "stop"}} StopAction
+ * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
+ * @typedef {{t: "dismiss"}} DismissAction removes the notice
+ * @typedef {{t: "undo"}} UndoAction
+ * @typedef {{t: "redo"}} RedoAction
+ * @typedef {{t: "clear"}} ClearAction
+ */
+
+Object.assign(ICONS, {
+  send: "M8 13V3M3.5 7.5 8 3l4.5 4.5",
+  stop: "M4.5 4.5h7v7h-7z",
+  down: "M8 3v10M3.5 8.5 8 13l4.5-4.5",
+  undo: "M6 3 3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
+  redo: "M10 3l3 3-3 3M13 6H6.5a3.5 3.5 0 0 0 0 7H10",
+  clear: "M6 13.2h7.5M2.8 9.4l5.8-5.8 4.2 4.2-5.4 5.4H6zM5.6 6.6l4.2 4.2",
+});
+const TOP = [
+  ["undo", "Undo the last change"],
+  ["redo", "Redo what was undone"],
+  ["clear", "Clear the conversation"],
+];
 const NEAR_END_PX = 16;
 const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
 const EXAMPLES = [
@@ -74,12 +97,9 @@ class Panel {
     const is = { role: "meter", "aria-label": "Tokens", "aria-valuemin": 0 };
     this.meter = make("span", { class: "svc-meter", ...is }, this.level);
     this.budget = make("span", { class: "svc-budget" });
-    const send = (t) => () => this.line.send({ t });
-    this.undo = iconButton("undo", "Undo the last change", send("undo"));
-    this.redo = iconButton("redo", "Redo what was undone", send("redo"));
-    this.clear = iconButton("clear", "Clear the conversation", send("clear"));
+    this.buttons = TOP.map(([t, label]) => iconButton(t, label, () => this.line.send({ t })));
     this.top = make("div", { class: "svc-top" }, this.conversations.button, this.label);
-    this.top.append(this.model, this.meter, this.budget, this.undo, this.redo, this.clear);
+    this.top.append(this.model, this.meter, this.budget, ...this.buttons);
   }
 
   makeLog() {
@@ -253,7 +273,7 @@ class Panel {
       setText(this.budget, `~${short(meter.used_tokens)} of ${short(meter.budget_tokens)}`);
       this.budget.title = this.meter.title = meter.text;
     }
-    for (const name of ["undo", "redo", "clear"]) allow(this[name], this.can(name));
+    TOP.forEach(([name], at) => allow(this.buttons[at], this.can(name)));
     this.conversations.draw(this.line.view);
   }
 

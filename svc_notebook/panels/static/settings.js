@@ -1,5 +1,11 @@
 /* The settings: one control for each field that the kernel describes. */
 
+/**
+ * What the controls say; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "set", name: string, value: *}} SetAction
+ * @typedef {{t: "enter", on: boolean}} EnterAction
+ */
+
 class Settings {
   constructor(panel) {
     this.panel = panel;

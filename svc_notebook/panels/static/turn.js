@@ -1,5 +1,27 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
+/**
+ * What the buttons say; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "continue", turn: string}} ContinueAction
+ * @typedef {{t: "regenerate", turn: string}} RegenerateAction
+ * @typedef {{t: "delete", turn: string}} DeleteAction
+ * @typedef {{t: "pin", turn: string}} PinAction
+ * @typedef {{t: "hide", turn: string}} HideAction
+ * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
+ * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
+ * @typedef {{t: "prefer", turn: string, version: number}} PreferAction a column's version
+ */
+
+Object.assign(ICONS, {
+  regenerate: "M13.2 2.8v3.7H9.5M13 6.2A5.3 5.3 0 1 0 13.2 9.6",
+  edit: "M3 13l.7-2.9L10.8 3 13 5.2 5.9 12.3zM9.4 4.4l2.2 2.2",
+  delete: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.6 9h5.8l.6-9M6.9 7v4M9.1 7v4",
+  pin: "M5.8 2.5h4.4l-.6 4L12 9H4l2.4-2.5zM8 9v4.5",
+  hide: "M1.5 8S4 3.8 8 3.8 14.5 8 14.5 8 12 12.2 8 12.2 1.5 8 1.5 8zM3 13 13 3",
+  previous: "M10 3.5 5.5 8l4.5 4.5",
+  next: "M6 3.5 10.5 8 6 12.5",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+});
 const ACTIONS = [
   ["regenerate", "Ask again"],
   ["edit", "Edit the prompt and ask again"],

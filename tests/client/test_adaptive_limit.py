@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.client.concurrency import FIRST, MOST, PAUSE_S, Concurrency
+from svc_notebook.client.adaptive_limit import FIRST, MOST, PAUSE_S, Concurrency
 
 MANY = 10**9
 
