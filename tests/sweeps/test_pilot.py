@@ -92,7 +92,9 @@ def test_the_rest_is_sent_after_a_pilot(session: Session, emulator: Emulator) ->
     assert run.run(first=6).n_todo == 24
     assert Counter(run.replies_df()["status"]) == {"ok": 6, "not_run": 24}
     assert run.run().n_todo == 0
-    assert len(emulator.requests) == len(run)
+    # a busy machine may deliver 21 requests of two seconds in one, which is too many
+    answered = [each for each in emulator.requests if each.status == 200]
+    assert len(answered) == len(run)
 
 
 @pytest.mark.parametrize("first", [0, 1.5, "20", True])
