@@ -9,6 +9,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -62,6 +63,25 @@ def colour_no_prose(_app: Sphinx, document: nodes.document) -> None:
             block["language"] = "text"
 
 
+class DarkPictures(SphinxTransform):
+    """Show NAME-dark.png in place of NAME.png on dark pages, where there is one."""
+
+    default_priority = 500
+
+    def apply(self, **_: object) -> None:
+        """Give each picture that has a dark one a copy, and both their theme."""
+        for picture in list(self.document.findall(nodes.image)):
+            dark = FOLDER / picture["uri"].replace(".png", "-dark.png")
+            if not picture["uri"].endswith(".png") or not dark.is_file():
+                continue
+            other = picture.copy()
+            other["uri"] = str(dark.relative_to(FOLDER))
+            picture["classes"] = [*picture["classes"], "only-light"]
+            other["classes"] = [*other["classes"], "only-dark"]
+            picture.parent.insert(picture.parent.index(picture) + 1, other)
+
+
 def setup(app: Sphinx) -> None:
     """Tell Sphinx of what is done here."""
+    app.add_transform(DarkPictures)
     app.connect("doctree-read", colour_no_prose)

@@ -66,7 +66,10 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, which the reference is made from, too."""
     parser = argparse.ArgumentParser(
         prog="svc-notebook",
-        description="A hosted chat-completion service in Jupyter notebooks.",
+        description=(
+            "Try svc_notebook, a hosted chat-completion service in Jupyter notebooks, "
+            "without a key, and look after the ledger."
+        ),
         epilog="Start with: svc-notebook demo (it needs no key and no address)",
     )
     parser.add_argument(
@@ -74,25 +77,34 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add = commands.add_parser
-    _add_demo(add("demo", help="run the quickstart and watch it"))
-    _add_emulate(add("emulate", help="serve an emulator of the service"))
-    _add_lab(add("lab", help="open JupyterLab on the lessons"))
-    _add_ledger(add("ledger", help="show its path and size, or delete from it"))
+    _add_demo(add("demo", help="run the quickstart notebook in this terminal"))
+    _add_emulate(add("emulate", help="start an emulator of the service"))
+    _add_lab(add("lab", help="open the lessons in JupyterLab"))
+    _add_ledger(add("ledger", help="show where replies are kept, or delete some"))
     return parser
 
 
 def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "The ledger stores every prompt and reply. SVC_LEDGER names its file; "
-        "with :memory: nothing is stored."
+        "The ledger is the file that keeps every prompt and reply. Set SVC_LEDGER to "
+        "another path, or to :memory: to store nothing."
     )
     parser.set_defaults(run=_ledger)
     verbs = parser.add_subparsers(
-        title="verbs", metavar="VERB", dest="verb", required=True
+        title="commands", metavar="COMMAND", dest="verb", required=True
     )
-    verbs.add_parser("path", help="show the path of its file")
-    verbs.add_parser("size", help="show how much it contains")
-    forget = verbs.add_parser("forget", help="delete all its exchanges, or some")
+    shown = "show the path of the file, and what sets it"
+    verbs.add_parser("path", help=shown, description=f"{shown.capitalize()}.")
+    shown = "show how many exchanges it has, and its size"
+    verbs.add_parser("size", help=shown, description=f"{shown.capitalize()}.")
+    forget = verbs.add_parser(
+        "forget",
+        help="delete all exchanges, or some",
+        description="Delete all exchanges (requests with their replies), or some. It "
+        "says how many and asks first.",
+        usage="%(prog)s [--exchange ID | --conversation NAME |\n"
+        "                                  --run NAME | --before DAY] [--yes]",
+    )
     some = forget.add_mutually_exclusive_group()
     for kind in ledger.KINDS:
         value = "ID" if kind == "exchange" else "NAME"
@@ -149,8 +161,8 @@ def _agrees(question: str) -> bool:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run the quickstart notebook in its own kernel and show its outputs as they "
-        "come. The emulator on this machine answers, unless --service is given."
+        "Run the quickstart notebook in this terminal and show its outputs as they "
+        "come. An emulator on this machine answers, unless you give --service."
     )
     parser.add_argument(
         "--service",
@@ -161,7 +173,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for the executed notebook (default: a new svc-notebook-demo)",
+        help="folder for the notebook (default: svc-notebook-demo, a new one)",
     )
     parser.add_argument("--no-color", action="store_true", help="use no colours")
     parser.set_defaults(run=_demo)
@@ -169,42 +181,44 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Serve an emulator of the service on this machine (127.0.0.1) until Ctrl-C. "
-        "Its replies are made up; any client of the service can use it. It prints the "
-        "address and the key to use."
+        "Start an emulator of the service on this machine (127.0.0.1) and print its "
+        "address and key, for any program that uses the service. Its replies are made "
+        "up. Ctrl-C ends it."
     )
     parser.add_argument(
         "--port",
         type=_port,
         default=0,
-        help="port to serve on (default: any free port)",
+        metavar="N",
+        help="port to listen on (default: any free port)",
     )
     parser.add_argument(
         "--tokens-per-s",
         type=_speed,
         metavar="N",
-        help="tokens per second; 0 for no delay (default: reading speed)",
+        help="how fast replies come; 0 for no delay (default: reading speed)",
     )
     parser.add_argument(
         "--script",
         type=Path,
         metavar="FILE",
         default=(),
-        help="JSON file with the answers to give (see svc_notebook.emulator.script)",
+        help="JSON file with answers; python -m pydoc svc_notebook.emulator.script "
+        "says what it may have",
     )
     parser.set_defaults(run=_emulate)
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Open JupyterLab on a copy of the lessons, answered by an emulator on "
-        "this machine. What follows -- goes to JupyterLab."
+        "Copy the lessons into a folder and open them in JupyterLab. An emulator on "
+        "this machine answers."
     )
     parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
-        help="folder for the copy (default: svc-notebook-tour)",
+        help="folder for the lessons (default: svc-notebook-tour)",
     )
     parser.add_argument(
         "options", nargs="*", metavar="OPTION", help="options of JupyterLab, after --"

@@ -351,7 +351,8 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     elif exchange.status == "error":
         found.append("incomplete")
     if exchange.is_emulated:
-        found.append(f"emulator: {exchange.emulator_note or 'made up'}")
+        note = exchange.emulator_note
+        found.append(f"emulator: {note}" if note else "emulator")
     if exchange.is_reused:
         found.append(_reused(exchange))
     return tuple(found)

@@ -262,9 +262,7 @@ def find_key(
     address. A variable's key belongs to the address that it was first sent to, before
     that to SVC_BASE_URL of the same place, or to the first address used if that is not
     set. No key is sent where only the file in the notebook's folder wants it, unless it
-    was typed for that address.
-
-    The address is None if it is not known yet, so nothing can be sent.
+    was typed for that address. The address is None if it is not known yet.
 
     Raises:
         MissingKeyError: This address has no key, or the key cannot be sent; the
@@ -272,8 +270,8 @@ def find_key(
     """
     if not endpoint.needs_key:
         return _noted(Key.none(), base_url)
-    is_users = endpoint.takes_env_key or _is_named(environ, base_url)
-    if base_url is not None and None in _typed and is_users:
+    is_waiting = base_url is not None and None in _typed
+    if is_waiting and _is_users(environ, endpoint, base_url):
         _typed[base_url] = _typed.pop(None)
     name = endpoint.key_env or ENV_NAME
     others = [(key.source, address) for address, key in _typed.items()]
@@ -290,7 +288,7 @@ def find_key(
         return _noted(found, base_url)
     if found is None and is_withheld and (is_set or variable_of(name) != ENV_NAME):
         raise _withheld(base_url, endpoint.name, variable_of(name))
-    if found is None and None in _typed and base_url is not None:
+    if found is None and is_waiting and None in _typed:
         raise _withheld(base_url, endpoint.name)
     if found is None and variable_of(name) != ENV_NAME and not elsewhere:
         raise MissingKeyError(
@@ -311,11 +309,18 @@ def _is_withheld(environ: Mapping[str, str], endpoint: Endpoint, name: str) -> b
     return not (endpoint.takes_env_key or is_bound)
 
 
-def _is_named(environ: Mapping[str, str], base_url: str | None) -> bool:
-    """Say whether SVC_BASE_URL is this address."""
+def _is_users(
+    environ: Mapping[str, str], endpoint: Endpoint, base_url: str | None
+) -> bool:
+    """Say whether the user chose an address; what a folder's file says is no choice."""
+    of_file = read_env_file().address(environ) if endpoint.name == SERVICE.name else ""
+    is_own = endpoint.is_users and not _is_at(of_file, base_url)
+    return is_own or _is_at(_named_address(environ, ENV_NAME), base_url)
+
+
+def _is_at(text: str, base_url: str | None) -> bool:
     with suppress(SettingsError):
-        named = _named_address(environ, ENV_NAME)
-        return bool(named) and to_base_url(named, allow_http=True) == base_url
+        return bool(text) and to_base_url(text, allow_http=True) == base_url
     return False
 
 

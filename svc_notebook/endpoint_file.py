@@ -7,7 +7,8 @@ notebook's folder may be somebody else's, so its file
 - does not set `proxy`, `ca_file` or `allow_http`;
 - gives no other address to an endpoint of the user's file;
 - gets a variable's key only for an address of this machine, or where the user's file
-  names the same variable for the same address; SVC_API_KEY never.
+  names the same variable for the same address; SVC_API_KEY never;
+- gets no key that was typed without an address.
 
     [lab]                                   # svc.use(endpoint="lab")
     base_url = "http://127.0.0.1:8000/v1"
@@ -116,17 +117,17 @@ def _check_addresses(
 def _limited(each: Endpoint, own: Mapping[str, Endpoint]) -> Endpoint:
     """Return an endpoint of the folder with what the user's file allows it."""
     known = own.get(each.name, SERVICE)
-    is_known = any(
+    is_service = each.name == SERVICE.name and each.key_env in {None, _SERVICE_KEY}
+    is_users = is_service or any(
         (other.base_url, other.key_env) == (each.base_url, each.key_env)
         for other in own.values()
     )
-    is_service = each.name == SERVICE.name and each.key_env in {None, _SERVICE_KEY}
     is_here = is_loopback(urlsplit(each.base_url or "").hostname or "")
     return replace(
         each,
         **{name: getattr(known, name) for name in _CONNECTION},
-        takes_env_key=is_known
-        or is_service
+        is_users=is_users,
+        takes_env_key=is_users
         or (is_here and each.key_env not in {None, _SERVICE_KEY}),
     )
 

@@ -146,8 +146,10 @@ class Endpoint:
         stream_usage: Whether a stream is asked to report its tokens.
         ca_file: A file with the certificates to trust; None for the usual ones.
         proxy: The proxy's address; None for the one that the environment names.
-        takes_env_key: Whether a variable's key may go there; not if only the file in
-            the notebook's folder says so.
+        is_users: Whether a key that was typed without an address may go there; not if
+            only the file in the notebook's folder describes it.
+        takes_env_key: Whether a variable's key may go there; of a folder's file only
+            its own variable's, to this machine.
     """
 
     name: str = "service"
@@ -163,6 +165,7 @@ class Endpoint:
     stream_usage: bool = False
     ca_file: str | None = None
     proxy: str | None = None
+    is_users: bool = True
     takes_env_key: bool = True
 
     def known_models(self) -> tuple[Model, ...]:

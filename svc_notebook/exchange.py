@@ -97,8 +97,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         exchange_id: Our own id, unique, sortable by time.
         endpoint: The base address.
         is_emulated: Whether the emulator answered.
-        emulator_note: What its script says of the answer, such as "written by hand";
-            None if nothing.
+        emulator_note: "made up" if the emulator wrote the answer, else what its script
+            says of it, such as "written by hand"; None if nothing.
         is_reused: Whether the answer was read from the ledger.
         is_streamed: Whether a stream was asked for.
         request: What was sent.

@@ -532,7 +532,7 @@ def cost_of(prices: Prices | None) -> "Cost":
 
 
 _REACHED_BY = (
-    *("base_url", "key_env", "needs_key", "takes_env_key"),
+    *("base_url", "key_env", "needs_key", "is_users", "takes_env_key"),
     *("allow_http", "ca_file", "proxy"),
 )
 _OF_ENDPOINT = "endpoint "  # what set a model that goes with an endpoint

@@ -68,6 +68,29 @@ def test_help_names_the_commands() -> None:
     assert "Start with: svc-notebook demo" in got.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        *("demo", "emulate", "lab"),
+        *("ledger", "ledger path", "ledger size", "ledger forget"),
+    ],
+)
+def test_each_help_fits_a_screen(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal of 24 lines and 80 columns shows all of it, and what it does."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    with pytest.raises(SystemExit):
+        main([*words.split(), "--help"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith(".") for line in lines)
+
+
 def test_the_service_is_not_asked_without_an_address(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -89,7 +89,7 @@ def compare(
 
 
 def _emulator_notes(df: pd.DataFrame) -> list[str]:
-    """Return what scripts of an emulator say of the replies, such as who wrote them."""
+    """Return what the emulator says of its replies, such as who wrote them."""
     if "emulator_note" not in df:
         return []
     return [f"emulator: {each}" for each in df["emulator_note"].dropna().unique()]

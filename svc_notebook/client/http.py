@@ -50,7 +50,7 @@ from .reply_reader import Head, HttpAnswer
 from .retry import FailedTry, retry_after_s
 
 IDLE_S = 15.0
-_EMULATOR_HEADER = "x-svc-emulator"  # holds the note of a scripted answer, else 1
+_EMULATOR_HEADER = "x-svc-emulator"  # holds what is said of an answer, else 1
 _NOTE_CHARS = 60
 
 _MAX_HEAD_BYTES = 100 * 1024

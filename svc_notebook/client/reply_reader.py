@@ -88,7 +88,7 @@ class Head:
     content_type: str = ""
     retry_after_s: float | None = None
     is_emulated: bool = False
-    emulator_note: str = ""  # what its script says of the answer
+    emulator_note: str = ""  # what it says of its answer
     location: str = ""  # where a redirect points to
 
     def not_documented(self, reason: str, body: bytes) -> DocumentError:

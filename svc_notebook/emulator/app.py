@@ -13,6 +13,7 @@ from .http_values import (
     DOCUMENTED,
     FORBIDDEN,
     LIMITS,
+    MADE_UP,
     UNAUTHORIZED,
     Keys,
     Quota,
@@ -34,7 +35,7 @@ This is an emulator of a chat completion service, running on this machine only.
 It answers POST /v1/chat/completions as the service's document says: it checks
 keys, parameters and limits, and writes whole and streamed replies. Its texts are
 ready-made sentences: no reply is a real answer, nothing leaves this machine, and
-nothing is paid for. Every response carries the header x-svc-emulator: 1.
+nothing is paid for. Every response carries the header x-svc-emulator.
 """
 PATH = "/v1/chat/completions"
 LIST_PATH = "/v1/models"  # not in the document
@@ -124,7 +125,8 @@ class Service:
             return play(entry, chat, head)
         if full is not None:  # no retry hint is shown (doc: Errors)
             raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
-        return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
+        reply = deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
+        return replace(reply, headers={**reply.headers, **dict([MADE_UP])})
 
     def _check_key(self, request: Request) -> None:
         keys, key = self._setup.keys, sent_key(request.headers)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-# On every response, so that a client can mark what it received as emulated. The note
-# of a scripted answer replaces the 1.
+# On every response, so that a client can mark what it received as emulated. What is
+# said of an answer replaces the 1: that it is made up, or the note of a script.
 MARK = ("x-svc-emulator", "1")
+MADE_UP = (MARK[0], "made up")
 UNAUTHORIZED = 401
 FORBIDDEN = 403
 

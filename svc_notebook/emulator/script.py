@@ -8,7 +8,8 @@ the texts of `body`, `events` and `raw`.
 
     when        which requests it answers; see below
     times       how often it answers: 1 if left out, null for always
-    note        said of the reply wherever it shows, such as "written by hand"
+    note        said of the reply wherever it shows, such as "written by hand"; without
+                a note the reply is marked as the emulator's, and not as made up
     text        the reply: a text, or a list of the pieces it is streamed in
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1

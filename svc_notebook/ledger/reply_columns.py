@@ -342,7 +342,7 @@ IDS = (
         "emulator_note",
         "string",
         "exchange.emulator_note",
-        "what its script says of the answer",
+        "what it says of its answer: made up, or its script's note",
     ),
     Column("is_reused", "boolean", "exchange.is_reused", "a recorded answer"),
     Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),

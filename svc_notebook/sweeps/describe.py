@@ -519,8 +519,6 @@ def _value(name: str, value: object) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-_LINE_CHARS = 90
-_LEAST_CHARS = 40
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 
 
@@ -535,7 +533,9 @@ class RunDescription:
 
     @property
     def text(self) -> str:
-        """Plain text, with the labels in one column."""
+        """Plain text as wide as frames are printed, with the labels in one column."""
+        import pandas as pd  # noqa: PLC0415 - where a run is shown
+
         title = f"Run {self.name}: " if self.name else "Run: "
         width = max((len(label) for label, _ in self.lines), default=0) + 4
         body = [
@@ -543,7 +543,7 @@ class RunDescription:
             for label, text in self.lines
             for line in wrap(
                 text,
-                max(_LINE_CHARS, width + _LEAST_CHARS),
+                max(pd.get_option("display.width") or 80, width + 40),
                 initial_indent=f"  {label}".ljust(width),
                 subsequent_indent=" " * width,
                 break_on_hyphens=False,

@@ -2,15 +2,18 @@
 
     python -m pytest -o "python_functions=draw_*" tests/browser/pictures.py
 
+Each is drawn in both themes; the site shows NAME-dark.png to readers of dark pages.
 Look at the pictures before you keep them.
 """
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from nbconvert import HTMLExporter
+from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from svc_notebook.emulator.server import Emulator
@@ -38,6 +41,8 @@ And what can wait until June? Answer in 20 words.""",
     "%svc history plan",
 )
 
+THEMES = pytest.mark.parametrize("theme", ["Light", "Dark"])
+"""Both themes of JupyterLab."""
 UNSELECTED = """
 .jp-Collapser, .jp-cell-toolbar { visibility: hidden !important }
 .jp-Cell { border-color: transparent !important }
@@ -101,28 +106,42 @@ def _settled(panel: Locator) -> None:
     panel.page.evaluate("() => document.fonts.ready.then(() => true)")
 
 
-def draw_lessons(browser: Browser, tmp_path: Path) -> None:
+def _keep(name: str, theme: str, picture: bytes) -> None:
+    """Write a picture with 256 colours, which is enough for text and much smaller."""
+    path = IMAGES / (f"{name}.png" if theme == "Light" else f"{name}-dark.png")
+    small = (
+        Image.open(BytesIO(picture))
+        .convert("RGB")
+        .quantize(256, dither=Image.Dither.NONE)
+    )
+    small.save(path, optimize=True)
+
+
+@THEMES
+def draw_lessons(browser: Browser, tmp_path: Path, theme: str) -> None:
     """The cells of each lesson that are tagged `picture`, as they were saved."""
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         page = browser.new_page(
             viewport={"width": 820, "height": 600}, device_scale_factor=1.5
         )
-        html, _ = HTMLExporter().from_filename(str(path))  # type: ignore[no-untyped-call]  # nbconvert has no types
+        html, _ = HTMLExporter(theme=theme.lower()).from_filename(str(path))  # type: ignore[no-untyped-call]  # nbconvert has no types
         (tmp_path / "lesson.html").write_text(html, encoding="utf-8")
         page.goto((tmp_path / "lesson.html").as_uri())
         page.add_style_tag(content=".jp-Cell:not(.celltag_picture) { display: none }")
         cells = page.locator(".celltag_picture")
         if cells.count():
             page.wait_for_timeout(500)  # fonts
-            _clip(page, cells.first, cells.last, IMAGES / f"{path.stem}.png")
+            _keep(path.stem, theme, _clip(page, cells.first, cells.last))
         page.close()
 
 
-def draw_versions(bench: Bench) -> None:
+@THEMES
+def draw_versions(bench: Bench, theme: str) -> None:
     """A cell of a conversation that was run again, and the history below it."""
     page = bench.page()
     page.set_viewport_size({"width": 900, "height": 1300})
-    notebook = _open(bench, page, "versions", *VERSIONS)
+    notebook = _open(bench, page, f"versions-{theme}", *VERSIONS)
+    _theme(page, f"JupyterLab {theme}")
     notebook.command("application:toggle-left-area")
     notebook.run(0)
     for cell, shown in ((1, "tokens"), (2, "tokens"), (1, "stale"), (3, "2 of 2")):
@@ -133,36 +152,39 @@ def draw_versions(bench: Bench) -> None:
     page.add_style_tag(content=UNSELECTED)
     page.wait_for_timeout(500)  # a spinner fades
     cells = notebook.cells
-    _clip(page, cells.nth(1), cells.nth(3), IMAGES / "magic-versions.png")
+    _keep("magic-versions", theme, _clip(page, cells.nth(1), cells.nth(3)))
+    _theme(page, "JupyterLab Light")
 
 
-def _clip(page: Page, first: Locator, last: Locator, path: Path) -> None:
+def _clip(page: Page, first: Locator, last: Locator) -> bytes:
     boxes = [each.bounding_box() for each in (first, last)]
     top, bottom = (box for box in boxes if box is not None)
     height = bottom["y"] + bottom["height"] - top["y"]
-    page.screenshot(
-        path=path,
+    return page.screenshot(
         full_page=True,
         clip={"x": top["x"], "y": top["y"], "width": top["width"], "height": height},
     )
 
 
-def draw_light(bench: Bench) -> None:
+@THEMES
+def draw_panel(bench: Bench, theme: str) -> None:
     """A notebook in JupyterLab with a panel in it."""
     page = bench.page()
     page.set_viewport_size({"width": 1000, "height": 680})
-    notebook = _open_panel(bench, page, "sales")
+    notebook = _open_panel(bench, page, "sales" if theme == "Light" else "sales-dark")
+    _theme(page, f"JupyterLab {theme}")
     panel = _panel(notebook)
     _say(panel, QUESTION, "total of a month")
     _settled(panel)
-    page.screenshot(path=IMAGES / "panel-light.png")
+    _keep("panel", theme, page.screenshot())
+    _theme(page, "JupyterLab Light")
 
 
-def draw_dark(bench: Bench) -> None:
-    """Choices side by side, and the settings, in the dark theme."""
+def draw_choices(bench: Bench) -> None:
+    """Choices side by side, and the settings; the dark theme is shown to everybody."""
     page = bench.page()
     page.set_viewport_size({"width": 1000, "height": 1300})
-    notebook = _open_panel(bench, page, "sales-dark")
+    notebook = _open_panel(bench, page, "sales-choices")
     _theme(page, "JupyterLab Dark")
     panel = _panel(notebook)
     panel.get_by_text("Settings").click()
@@ -172,18 +194,21 @@ def draw_dark(bench: Bench) -> None:
     _say(panel, "Suggest a title for the chart.", "in a hurry")
     panel.get_by_role("button", name="Pick").nth(1).click()
     _settled(panel)
-    panel.screenshot(path=IMAGES / "panel-dark.png")
+    _keep("panel-choices", "Light", panel.screenshot())
     _theme(page, "JupyterLab Light")
 
 
-def draw_narrow(bench: Bench) -> None:
+@THEMES
+def draw_narrow(bench: Bench, theme: str) -> None:
     """A panel on a narrow screen, while a reply comes."""
     page = bench.page()
     page.set_viewport_size({"width": 560, "height": 900})
-    notebook = _open_panel(bench, page, "sales-narrow")
+    notebook = _open_panel(bench, page, f"sales-narrow-{theme}")
+    _theme(page, f"JupyterLab {theme}")
     panel = _panel(notebook)
     _say(panel, QUESTION, "total of a month")
     _settled(panel)
     _say(panel, "What stands out?", "387 cups")
-    panel.screenshot(path=IMAGES / "panel-narrow.png")
+    _keep("panel-narrow", theme, panel.screenshot())
     panel.get_by_role("button", name="Stop (Esc)").click()
+    _theme(page, "JupyterLab Light")

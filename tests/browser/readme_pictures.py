@@ -26,6 +26,7 @@ from tests.browser.pictures import (
     IMAGES,
     NOTEBOOKS,
     QUESTION,
+    THEMES,
     UNSELECTED,
     _open,
     _theme,
@@ -48,8 +49,6 @@ CALM = """
 .jp-cell-toolbar, .jp-Notebook-footer { display: none !important }
 """
 SHORT = ".svc-panel.svc-tall .svc-body { height: 530px !important }"
-THEMES = pytest.mark.parametrize("theme", ["Light", "Dark"])
-"""Both themes of JupyterLab; GitHub shows the one that fits the reader's."""
 
 
 @pytest.fixture

@@ -157,6 +157,22 @@ def test_axe_finds_nothing(
     assert {at: each for at, each in found.items() if each} == {}
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_picture_follows_the_theme(
+    browser: Browser, site: Path, theme: Literal["light", "dark"]
+) -> None:
+    """Of a picture that was drawn in both themes, a page shows the fitting one."""
+    page = browser.new_page(color_scheme=theme)
+    page.goto((site / "quickstart.html").as_uri())
+
+    shown = page.locator("img[src*='quickstart']:visible")
+
+    expect(shown).to_have_count(1)
+    end = "quickstart-dark.png" if theme == "dark" else "quickstart.png"
+    assert (shown.get_attribute("src") or "").endswith(end)
+    page.close()
+
+
 def test_no_page_is_wider_than_a_phone(
     browser: Browser, site: Path, pages: dict[Path, Links]
 ) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.credentials import known_keys
+from svc_notebook.credentials import Key, known_keys, remember
 from svc_notebook.session import current, isolated
 from svc_notebook.settings import read_env_file
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
@@ -99,6 +99,23 @@ def test_another_address_in_the_file_is_said(write: Write, start: Start) -> None
         svc.complete("Hi", model=MODEL)
 
     assert two.requests[-1].status == 200
+
+
+def test_a_typed_key_does_not_wait_for_the_address_of_a_file(
+    write: Write, start: Start
+) -> None:
+    """The file's own key goes there; the typed one waits for the user's choice."""
+    other, mine = start(keys=[KEY]), start(keys=[OTHER_KEY])
+    write()
+    remember(Key(OTHER_KEY, source="a prompt"), None)
+    write(SVC_BASE_URL=other.base_url, SVC_API_KEY=KEY)
+
+    svc.complete("Hi", model=MODEL)
+    svc.use(base_url=mine.base_url)
+    svc.complete("Hi", model=MODEL)
+
+    assert [each.status for each in other.requests] == [200]
+    assert mine.requests[-1].status == 200
 
 
 @pytest.mark.parametrize("with_key", [True, False])

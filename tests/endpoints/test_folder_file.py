@@ -204,6 +204,29 @@ def test_a_typed_key_without_an_address_is_not_the_folders(
     assert (home.requests[-1].status, server.requests[-1].status) == (200, 200)
 
 
+def test_a_typed_key_is_not_the_folders_server_on_this_machine(
+    start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a shared machine it may be somebody else's, also with a variable of its own.
+
+    The key of that variable is sent there.
+    """
+    server = start(keys=[KEY])
+    monkeypatch.delenv("SVC_BASE_URL")
+    monkeypatch.delenv("SVC_API_KEY")
+    describe(f'[lab]\nbase_url = "{server.base_url}"\nkey_env = "LAB_API_KEY"\n')
+    remember(Key("sk-typed-for-the-service", source="a prompt"), None)
+
+    with pytest.raises(svc.errors.MissingKeyError, match="the key that you typed to"):
+        svc.use(endpoint="lab")
+    n_before = len(server.requests)
+    monkeypatch.setenv("LAB_API_KEY", KEY)
+    svc.use(endpoint="lab")
+    svc.complete("Hi", model=MODEL)
+
+    assert (n_before, server.requests[-1].status) == (0, 200)
+
+
 def test_a_typed_key_goes_to_the_address_that_both_name(
     start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

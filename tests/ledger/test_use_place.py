@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import svc_notebook as svc
@@ -90,12 +89,29 @@ def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.emulator_note == "written by hand · ก"
     notes = svc.replies_df()["emulator_note"]
-    assert notes.to_list() == [kept.emulator_note, pd.NA]
+    assert notes.to_list() == [kept.emulator_note, "made up"]
     assert "2 replies · emulator: written by hand · ก" in repr(
         svc.compare(svc.replies_df())
     )
     answers = Answers.from_file(tmp_path / "answers.jsonl")
-    assert [each.emulator_note for each in answers] == [kept.emulator_note, None]
+    assert [each.emulator_note for each in answers] == notes.to_list()
+
+
+def test_only_what_the_emulator_writes_is_made_up() -> None:
+    """A reply of a script without a note is marked as the emulator's, no more."""
+    script: list[dict[str, Any]] = [
+        {"text": "My own words."},
+        {"tool_calls": [{"name": "look"}]},
+    ]
+    svc.use(endpoint=svc.Emulator(script=script, tokens_per_s=None, first_token_s=0))
+
+    replies = [svc.complete("Hi") for _ in range(3)]
+
+    assert [each.final().marks for each in replies] == [
+        ("emulator",),
+        ("emulator",),
+        ("emulator: made up",),
+    ]
 
 
 def test_the_emulator_before_is_closed() -> None:

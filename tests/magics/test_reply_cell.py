@@ -223,7 +223,7 @@ def test_a_terminal_prints_json_once(
     """What cannot be taken back is not printed as it grows."""
     shown = replied(shell, emulator, monkeypatch, "-f json", '{"a":1}')
 
-    assert shown.startswith('{\n  "a": 1\n}\n[emulator: made up]')
+    assert shown.startswith('{\n  "a": 1\n}\n[emulator]')
 
 
 def test_a_terminal_prints_html_as_text(
@@ -232,7 +232,7 @@ def test_a_terminal_prints_html_as_text(
     """Where there are no frames the source is shown."""
     shown = replied(shell, emulator, monkeypatch, "-f html", "<b>Hi</b>")
 
-    assert shown.startswith("<b>Hi</b>\n[emulator: made up]")
+    assert shown.startswith("<b>Hi</b>\n[emulator]")
 
 
 def test_an_empty_reply_says_so(

@@ -90,7 +90,7 @@ def test_a_cell_gives_a_value(
     assert cell.value == eval(value, shell.names)  # noqa: S307 - written above
     assert shell.names["x"] is cell.value
     assert cell.shown.count(shown) == 1
-    assert "[emulator: made up] svc-v2-8b-instruct" in cell.shown
+    assert "[emulator] svc-v2-8b-instruct" in cell.shown
     prompt = emulator.requests[0].json["messages"][-1]["content"]
     assert prompt.startswith("Number 7.")
     assert len(emulator.requests[0].json["tools"]) == 1

@@ -146,7 +146,7 @@ def test_a_reply_is_printed_as_it_comes(begin: Callable[..., Terminal]) -> None:
     shown = terminal.until("In [2]:")
 
     assert shown.count("word29") == 1
-    assert "\n[emulator: made up] svc-v2-8b-instruct · " in shown
+    assert "\n[emulator] svc-v2-8b-instruct · " in shown
     assert "Out[" not in shown
 
 
@@ -192,7 +192,7 @@ def test_the_rest_of_a_cut_reply_is_printed(begin: Callable[..., Terminal]) -> N
     whole = terminal.run("print(_)", prompt=4)
 
     assert "`%svc continue` asks for the rest" in cut
-    assert "\no, three.\n[emulator: made up] svc-v2-8b-instruct · " in rest
+    assert "\no, three.\n[emulator] svc-v2-8b-instruct · " in rest
     assert "Out[" not in rest
     assert "one, two, three." in whole
 

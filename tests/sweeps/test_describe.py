@@ -1,5 +1,6 @@
 """A run in words: its plan, its progress, its outcome and its errors."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -250,20 +251,17 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
         "  temperature  `0`, `0.7`",
         (
             "  tokens       about 1,889 in prompts (estimated: 1,531 to 2,582), "
-            "0 to 30,000 in replies"
+            "0 to 30,000"
         ),
-        "               (by max_tokens)",
+        "               in replies (by max_tokens)",
         "  cost         0.001528 to 0.06258 USD, by your prices (mine, 2026-01-31)",
-        (
-            "  time         about 70 s until the last request is sent, because of the "
-            "per-minute limit"
-        ),
-        "               of svc-v2-8b-instruct",
+        "  time         about 70 s until the last request is sent, because of the",
+        "               per-minute limit of svc-v2-8b-instruct",
         (
             "  note         max_tokens is not set: the service's default of 150 "
-            "applies and cuts longer"
+            "applies and"
         ),
-        "               replies",
+        "               cuts longer replies",
         "  note         in replies_df(), text is var_text",
         ".run() sends what is missing",
     ]
@@ -298,13 +296,25 @@ def test_a_plan_names_columns_that_are_there_twice(session: Session) -> None:
     assert "1 (x, var_x, y), the second x as var_x" in str(run)
 
 
+def test_a_plan_is_as_wide_as_frames_are_printed(session: Session) -> None:
+    """Every line fits where pandas prints narrow frames, but has room for its words."""
+    run = plan(session, "Hi", model=[SMALL, LARGE], varied={"temperature": [0, 0.7]})
+
+    with pd.option_context("display.width", 60):
+        lines = str(run).splitlines()
+
+    assert max(map(len, lines)) <= 60
+    assert any(line.startswith(" " * 15) for line in lines)
+
+
 def test_html_has_every_line_of_the_text(session: Session) -> None:
     """The HTML has every line of the text, as a list."""
     run = plan(session, "Hi", model=[SMALL, LARGE], prices=PRICES, name="a<b>*c*")
 
     bundle = run._repr_mimebundle_()
 
-    labels = [line.split()[0] for line in bundle["text/plain"].splitlines()[1:-2]]
+    found = re.findall(r"^  (\w+) ", bundle["text/plain"], re.MULTILINE)
+    labels = list(dict.fromkeys(found))
     assert labels == ["prompt", "model", "tokens", "cost", "note"]
     assert all(f"<li>{label}: " in bundle["text/html"] for label in labels)
     assert "a<b>" not in bundle["text/html"]
