@@ -151,7 +151,7 @@ def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
     """Say where texts stay: in later turns, in copies, or in kernels."""
     if chosen.kind == "conversation":
         name = chosen.values[0]
-        return f" A kernel that has its turns sends them until `%svc reset {name}`."
+        return f" A kernel that has it open sends its turns until `%svc reset {name}`."
     if chosen.kind != "exchange":
         return ""
     sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"
