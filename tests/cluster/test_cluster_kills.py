@@ -54,8 +54,8 @@ def interrupt():
 threading.Thread(target=interrupt).start()
 try:
     run.run(on="ray", workers=1)
-except KeyboardInterrupt:
-    print("interrupted")
+except KeyboardInterrupt as stop:
+    print(stop)
 print(run.run(on="ray", workers=1).n_todo)
 """
 
@@ -138,6 +138,24 @@ def test_kills_of_workers_lose_no_finished_reply(
     assert sorted(_kept(session.settings.ledger)) == sorted(f"Say {n}" for n in rows)
     assert run.replies_df()["status"].tolist() == ["ok"] * N_TRIALS
     assert sum(_asked(emulator).values()) <= N_TRIALS + N_KILLS * IN_FLIGHT
+    assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_node_may_take_all_workers_with_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are, others are started, and the run goes on."""
+    monkeypatch.setattr("svc_notebook.sweeps.ray_cluster.MOST_LOST_IN_A_ROW", 2)
+    run = plan(session, "Say {{text}}", rows=[*"abcdefghij" * 10], model=MODEL)
+    run.in_flight = IN_FLIGHT
+
+    run.start(on="auto", workers=3).pause()
+    for pid in _actors():
+        os.kill(pid, signal.SIGKILL)
+    run.resume().wait()
+
+    assert run.replies_df()["status"].tolist() == ["ok"] * 100
     assert _wait_until_gone() == []
 
 
@@ -234,6 +252,7 @@ def test_a_run_goes_on_after_an_interrupt_of_the_start(
         cwd=Path(__file__).parents[2],
     )
 
-    assert ended.stdout.splitlines() == ["interrupted", "0"]
+    said = "(interrupted while the workers were starting - nothing more was sent)"
+    assert ended.stdout.splitlines() == [said, "0"]
     assert len(emulator.requests) == 2
     assert _wait_until_gone() == []
