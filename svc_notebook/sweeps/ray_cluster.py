@@ -47,6 +47,7 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
+BEAT_S = 1.0  # until it is seen that the connection is gone
 START_TRIES = 3  # of a cluster here, which gets 30 s of Ray
 _joined: dict[str, str] = {}  # our connections by Ray's job, and what `on` was
 _starting = Lock()  # two runs may want to start a cluster at once
@@ -127,31 +128,25 @@ def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN4
 
 def _problem_of(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
     """Connect to a cluster; return why that is not possible, "" if it is."""
-    is_there = False
+    connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
+    place, is_there = _host_and_port(on), on == "ray"
     for n_left in reversed(range(START_TRIES)):
         try:
-            if not is_there and (place := _host_and_port(on)):
+            if place:
                 _apart(partial(_reach, *place), CONNECT_S)
                 is_there = True
-            _init(ray, on)
+            if on == "ray":
+                _apart(partial(_start_here, ray, connect), stays=True)
+            else:  # one that is there, and busy, needs long to let us in
+                _apart(partial(connect, address=on), START_S if place else CONNECT_S)
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
             said = in_words(problem)
             # a busy machine takes more than Ray's 30 s; another version stays one
-            is_slow = (is_there or on == "ray") and "version" not in said.lower()
-            if not (is_slow and n_left):
+            if not n_left or not is_there or "version" in said.lower():
                 return (_NOT_STARTED if on == "ray" else _NOWHERE).format(on, said)
         else:
             break
     return ""
-
-
-def _init(ray: Any, on: str) -> None:  # noqa: ANN401 - the package
-    connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    if on == "ray":
-        _apart(partial(_start_here, ray, connect), stays=True)
-    else:  # one that is there, and busy, needs long to let us in
-        wait_s = START_S if _host_and_port(on) else CONNECT_S
-        _apart(partial(connect, address=on), wait_s)
 
 
 def _reach(host: str, port: int) -> None:
@@ -201,8 +196,7 @@ def unusable(said: Exception, key: Key) -> SvcError:
 def _actor_class() -> type:
     """Return the class of the actors.
 
-    Ray sends a class that is made here by value, so that a node without this package,
-    or with another version of it, can say so.
+    Ray sends one that is made here by value: any node can say its version.
     """
 
     class SvcWorker:
@@ -260,6 +254,7 @@ class _Link:
 
     number: int
     actor: Any
+    is_connected: Callable[[], bool]  # if not, Ray would start a cluster for a call
     open: dict[int, _Request] = field(default_factory=dict)
     outbox: list[Asked] = field(default_factory=list)
     posted_s: float = -inf
@@ -277,7 +272,8 @@ class _Link:
         batch, self.outbox = self.outbox, []
         self.posted_s = asyncio.get_running_loop().time()
         with suppress(Exception):  # that the worker is gone shows when it is read
-            self.actor.put.remote(encode(batch))
+            if self.is_connected():
+                self.actor.put.remote(encode(batch))
 
 
 class Cluster:
@@ -370,7 +366,7 @@ class Cluster:
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         actor = self._actor.options(max_concurrency=1000, **options).remote()
-        return _Link(next(self._worker_numbers), actor)
+        return _Link(next(self._worker_numbers), actor, self._ray.is_initialized)
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
         start = partial(link.actor.start.remote, self._given)
@@ -392,14 +388,22 @@ class Cluster:
 
     async def _read(self, link: _Link) -> None:
         """Read what a worker has ended, until it is gone."""
-        try:
-            while not self._is_closed:
-                for each in map(read_ended, await link.actor.take.remote()):
+        with suppress(Exception):  # whatever Ray says of it
+            while link.is_connected() and not self._is_closed:
+                for each in map(read_ended, await self._taken(link)):
                     self._n_lost = 0
                     self._end(link, each)
-        except Exception:  # noqa: BLE001 - whatever Ray says of it
-            if not self._is_closed:
-                self._lose(link)
+        if not self._is_closed:
+            self._lose(link)
+
+    async def _taken(self, link: _Link) -> list[bytes]:
+        """Wait for what a worker has ended, or for the end of the connection."""
+        taken = asyncio.ensure_future(link.actor.take.remote())
+        while link.is_connected():
+            if (await asyncio.wait([taken], timeout=BEAT_S))[0]:
+                return await taken  # type: ignore[no-any-return]  # of Ray
+        taken.cancel()  # Ray would leave it open
+        raise ConnectionError
 
     def _end(self, link: _Link, ended: Ended) -> None:
         """End a request; let another worker try if this one cannot connect."""
@@ -419,7 +423,7 @@ class Cluster:
         if link in self._links:
             self._links.remove(link)
         self._kill(link.actor)  # it may live, where it cannot be reached
-        if self._quota is not None:
+        if self._quota is not None and link.is_connected():
             with suppress(Exception):
                 self._quota.end.remote(link.number)
         self._n_lost += 1
@@ -489,11 +493,9 @@ _LOST = (
     f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
     "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."
 )
-_DISCONNECTED = (
-    "This kernel was disconnected from the Ray cluster. The replies so far are kept; "
-    "run(on=...) connects and sends what is missing."
+_GO_ON = (
+    "The replies so far are kept. run(on=...) sends what is missing, and retry(on=...) "
+    "also what was in flight, which may have been billed."
 )
-_LOST_ALL = (
-    "{} workers of the Ray cluster ended in a row, without a reply. "
-    "Look at Ray's logs. What came is kept; run(on=...) sends what is missing."
-)
+_DISCONNECTED = f"This kernel was disconnected from the Ray cluster. {_GO_ON}"
+_LOST_ALL = "{} workers ended in a row, without a reply. Look at Ray's logs. " + _GO_ON

@@ -10,10 +10,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
@@ -157,6 +159,34 @@ def test_a_node_may_take_all_workers_with_it(
 
     assert run.replies_df()["status"].tolist() == ["ok"] * 100
     assert _wait_until_gone() == []
+
+
+def test_a_run_that_is_disconnected_ends(
+    ray: Any,  # noqa: ANN401 - the package
+    address: str,
+    session: Session,
+) -> None:
+    """No other cluster is started or joined for it; what came is kept."""
+    rows = [str(number) for number in range(N_TRIALS)]
+    run = plan(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
+    run.in_flight = IN_FLIGHT
+    pause = threading.Event()
+
+    run.start(on="auto", workers=2)
+    while not session.ledger.count():
+        pause.wait(0.01)
+    ray.shutdown()
+    with pytest.raises(ConfigError, match=r"was disconnected.*retry\(on=...\) also"):
+        run.wait()
+    is_connected, left = ray.is_initialized(), _wait_until_gone()
+    n_ok, n_todo = len(_kept(session.settings.ledger)), run.n_todo
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    run.retry(on="auto", workers=1)
+
+    assert not is_connected
+    assert left == []
+    assert 0 < n_ok < N_TRIALS - n_todo <= n_ok + 2 * IN_FLIGHT
+    assert run.replies_df()["status"].tolist() == ["ok"] * N_TRIALS
 
 
 def test_kills_of_the_driver_lose_no_finished_reply(
