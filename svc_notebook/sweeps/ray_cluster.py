@@ -486,9 +486,7 @@ _UNUSABLE = (
     "The Ray cluster cannot run the workers: {}. Nothing more was sent. Look at `ray "
     "status` and at Ray's logs."
 )
-_NO_AUTH = (
-    " If the cluster has no token, start this kernel with RAY_AUTH_MODE=disabled."
-)
+_NO_AUTH = " If Ray has no token there, start this kernel with RAY_AUTH_MODE=disabled."
 _LOST = (
     f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
     "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."
