@@ -389,7 +389,10 @@ def to_path(name: str, path: object) -> str:
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():
         found = "empty" if is_path else type(path).__name__
-        raise ParameterError(f"{name} is {found}; give the path of a file.", param=name)
+        kind = "folder" if name == "folder" else "file"
+        raise ParameterError(
+            f"{name} is {found}; give the path of a {kind}.", param=name
+        )
     return str(path)
 
 

@@ -31,6 +31,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
+from svc_notebook.service.checks import check_int
 from svc_notebook.session import Session
 
 from .describe import Speed, duration, forecast
@@ -54,6 +55,7 @@ BEAT_S = 0.5
 ANNOUNCED_S = 60.0
 
 INTERRUPTED = "(interrupted - what arrived is kept)"
+NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
 
 Tick = Callable[[], None]
 
@@ -204,9 +206,22 @@ def place_of(on: object, workers: object, *, is_shown: bool = False) -> dict[str
     """Check where a run is to be sent from; return it as `SendOptions` has it."""
     if on is workers is None:
         return {}
+    if on is None:
+        raise ParameterError(
+            "workers is for a run on a cluster; give on='ray', too.", param="workers"
+        )
     from .ray_cluster import checked_place  # noqa: PLC0415 - where a cluster is used
 
-    return checked_place(on, workers, is_shown=is_shown)
+    place = checked_place(on)
+    if is_shown:
+        raise ParameterError(
+            "show is called with pieces of replies, which workers of a cluster do not "
+            "send. Leave out show or on.",
+            param="show",
+        )
+    if workers is not None:
+        check_int("workers", workers, minimum=1, otherwise="or None to choose")
+    return {"on": place, "n_workers": workers}
 
 
 class Execution:
@@ -489,15 +504,20 @@ class Execution:
         """Start workers on a cluster; None if this process sends the requests."""
         if options.on is None:
             return None
-        from .ray_cluster import join  # noqa: PLC0415 - where a cluster is used
+        from .ray_cluster import Cluster  # noqa: PLC0415 - where a cluster is used
 
-        return join(
+        cluster = Cluster(
             options.on,
             settings=self._session.settings,
             key=self._session.key(),
             models=self._plan.grid.n_by_model,
             n_workers=options.n_workers,
         )
+        try:
+            cluster.start()
+        except KeyboardInterrupt:
+            raise Interrupted(message=NOT_SENT) from None
+        return cluster
 
     def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
         """Return what asks in rounds, if tools are run."""

@@ -37,7 +37,6 @@ from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, 
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.service.checks import check_int
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
@@ -48,36 +47,23 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
+BEAT_S = 1.0  # until it is seen that the connection is gone
 START_TRIES = 3  # of a cluster here, which gets 30 s of Ray
+_joined: dict[str, str] = {}  # our connections by Ray's job, and what `on` was
 _starting = Lock()  # two runs may want to start a cluster at once
 
 
-# Where it is
-
-
-def checked_place(on: object, workers: object, *, is_shown: bool) -> dict[str, Any]:
-    """Check where a run is to be sent from; return it as `SendOptions` has it."""
-    if on is None:
-        raise ParameterError(
-            "workers is for a run on a cluster; give on='ray', too.", param="workers"
-        )
+def checked_place(on: object) -> str:
+    """Return where a cluster is, as the user says; refuse what is none."""
     address = on.strip() if isinstance(on, str) else ""
-    if not (address in {"ray", "auto"} or _host_and_port(address)):
-        raise ParameterError(
-            f"on must be 'ray' (a cluster on this machine), 'auto' (the one that this "
-            f"machine is in) or an address such as 'ray://HOST:10001'; got {on!r}. "
-            "None sends from this process.",
-            param="on",
-        )
-    if is_shown:
-        raise ParameterError(
-            "show is called with pieces of replies, which workers of a cluster do not "
-            "send. Leave out show or on.",
-            param="show",
-        )
-    if workers is not None:
-        check_int("workers", workers, minimum=1, otherwise="or None to choose")
-    return {"on": address, "n_workers": workers}
+    if address in {"ray", "auto"} or _host_and_port(address):
+        return address
+    raise ParameterError(
+        f"on must be 'ray' (a cluster on this machine), 'auto' (the one that this "
+        f"machine is in) or an address such as 'ray://HOST:10001'; got {on!r}. "
+        "None sends from this process.",
+        param="on",
+    )
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
@@ -97,11 +83,17 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
             f"on={on!r} needs Ray, which is not installed. Install it with: "
             "python -m pip install 'svc-notebook[cluster]'"
         ) from None
-    if not ray.is_initialized() and (said := _problem_of(ray, on)):
+    is_new = not ray.is_initialized()
+    if is_new and (problem := _problem_of(ray, on)):
+        raise ConfigError(problem)
+    job = ray.get_runtime_context().get_job_id()
+    if is_new:
+        _joined[job] = on
+    elif _host_and_port(on) and (before := _joined.get(job, on)) != on:
         raise ConfigError(
-            f"There is no Ray cluster at {on!r}: {said}. Nothing was sent. Start one "
-            "with `ray start --head`, correct the address, or use on='ray' for a "
-            "cluster on this machine."
+            f"on={before!r} has connected this kernel to another Ray cluster than "
+            f"{on!r}. Nothing was sent. Disconnect it with `import ray; "
+            "ray.shutdown()`, or use on='auto' for the cluster that is connected."
         )
     return ray
 
@@ -121,41 +113,45 @@ def _apart(work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False)
             found.set_exception(problem)
 
     Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
-    return found.result(None if wait_s == inf else wait_s)
+    try:
+        return found.result(None if wait_s == inf else wait_s)
+    except TimeoutError:  # Ray tries for much longer by itself
+        raise TimeoutError(f"no answer within {wait_s:.0f} s") from None
 
 
 def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN401 - the package
     with _starting, without_keys():  # all that Ray starts would have them
         if not ray.is_initialized():
-            os.environ.setdefault(
-                "RAY_USAGE_STATS_ENABLED", "0"
-            )  # its makers need none
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             connect(include_dashboard=False)
 
 
-def _problem_of(ray: Any, on: str, *, n_tries: int = START_TRIES) -> str:  # noqa: ANN401 - the package
+def _problem_of(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
     """Connect to a cluster; return why that is not possible, "" if it is."""
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    try:
-        if on == "ray":
-            _apart(partial(_start_here, ray, connect), stays=True)
-            return ""
-        if place := _host_and_port(on):
-            _apart(partial(_reach, *place), CONNECT_S)
-        # it is there; a busy one needs long to let us in
-        _apart(partial(connect, address=on), START_S if place else CONNECT_S)
-    except TimeoutError:  # Ray tries for much longer by itself
-        return f"no answer within {CONNECT_S:.0f} s"
-    except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
-        if on == "ray" and n_tries > 1:  # a busy machine took more than Ray's 30 s
-            return _problem_of(ray, on, n_tries=n_tries - 1)
-        return first_line(problem)
+    place, is_there = _host_and_port(on), on == "ray"
+    for n_left in reversed(range(START_TRIES)):
+        try:
+            if place:
+                _apart(partial(_reach, *place), CONNECT_S)
+                is_there = True
+            if on == "ray":
+                _apart(partial(_start_here, ray, connect), stays=True)
+            else:  # one that is there, and busy, needs long to let us in
+                _apart(partial(connect, address=on), START_S if place else CONNECT_S)
+        except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
+            said = in_words(problem)
+            # a busy machine takes more than Ray's 30 s; another version stays one
+            if not n_left or not is_there or "version" in said.lower():
+                return (_NOT_STARTED if on == "ray" else _NOWHERE).format(on, said)
+        else:
+            break
     return ""
 
 
 def _reach(host: str, port: int) -> None:
     """Raise an error if nothing that speaks Ray's protocol is at an address."""
-    socket.create_connection((host, port), timeout=CONNECT_S).close()
+    socket.create_connection((host, port), timeout=2 * CONNECT_S).close()
     if os.environ.get("RAY_USE_TLS", "0") == "0":
         grpc = import_module("grpc")
         channel = grpc.insecure_channel(f"{host}:{port}")
@@ -163,10 +159,13 @@ def _reach(host: str, port: int) -> None:
         channel.close()
 
 
-def first_line(problem: Exception) -> str:
-    """Return the first line of what an error says."""
-    lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    return lines[0][:300].rstrip(".")
+def in_words(problem: Exception) -> str:
+    """Return what an error says in a line, without a traceback."""
+    first, *rest = str(problem).strip().splitlines() or [""]
+    if first.endswith(":"):  # what it is comes below
+        below = rest[-1:] if "Traceback" in str(problem) else rest
+        first = " ".join([first, *below])
+    return " ".join(first.split())[:300].rstrip(".:") or type(problem).__name__
 
 
 def check_version(found: str) -> None:
@@ -181,15 +180,14 @@ def check_version(found: str) -> None:
     )
 
 
-def unusable(problem: Exception, key: Key) -> ConfigError:
+def unusable(said: Exception, key: Key) -> SvcError:
     """Return the error for a cluster that cannot run the workers."""
+    if isinstance(said, SvcError):
+        return said
     # Ray says "died" of all actors if only one side wants its token
     has_token = os.environ.get("RAY_AUTH_MODE") == "token"
-    return ConfigError(
-        "The Ray cluster cannot run the workers: "
-        f"{key.redact(first_line(problem))}. Nothing more was sent. Look at `ray "
-        "status` and at Ray's logs." + _NO_AUTH * has_token
-    )
+    why = key.redact(in_words(said))
+    return ConfigError(_UNUSABLE.format(why) + _NO_AUTH * has_token)
 
 
 # What a node runs
@@ -198,8 +196,7 @@ def unusable(problem: Exception, key: Key) -> ConfigError:
 def _actor_class() -> type:
     """Return the class of the actors.
 
-    Ray sends a class that is made here by value, so that a node without this package,
-    or with another version of it, can say so.
+    Ray sends one that is made here by value: any node can say its version.
     """
 
     class SvcWorker:
@@ -257,6 +254,7 @@ class _Link:
 
     number: int
     actor: Any
+    is_connected: Callable[[], bool]  # if not, Ray would start a cluster for a call
     open: dict[int, _Request] = field(default_factory=dict)
     outbox: list[Asked] = field(default_factory=list)
     posted_s: float = -inf
@@ -274,7 +272,8 @@ class _Link:
         batch, self.outbox = self.outbox, []
         self.posted_s = asyncio.get_running_loop().time()
         with suppress(Exception):  # that the worker is gone shows when it is read
-            self.actor.put.remote(encode(batch))
+            if self.is_connected():
+                self.actor.put.remote(encode(batch))
 
 
 class Cluster:
@@ -282,23 +281,24 @@ class Cluster:
 
     def __init__(
         self,
-        ray: Any,  # noqa: ANN401 - the package
+        on: str,
         *,
         settings: Settings,
         key: Key,
-        limits: Mapping[str, Limit],
+        models: Iterable[str],
         n_workers: int | None = None,
     ) -> None:
-        self._ray = ray
+        self._on = on
         self._key = key
         # no path of this machine, and nothing of how it was set, goes elsewhere
         plain = replace(settings, ledger=MEMORY, prices=None, answers=None, sources={})
         self._given = pickle.dumps((plain, key.source))
-        n_cpus = int(ray.cluster_resources().get("CPU", 1))
-        self.n_workers = n_workers or min(max(n_cpus, 1), MOST_WORKERS)
+        known = ((model, settings.endpoint.limit_of(model)) for model in models)
+        self._limits = {
+            model: each for model, each in known if each and each.is_windowed
+        }
+        self.n_workers = n_workers or 0
         self._quota: Any = None
-        self._limits = limits
-        self._actor = ray.remote(_actor_class())
         self._numbers, self._worker_numbers = count(), count()
         self._links: list[_Link] = []
         self._is_closed = self._is_reading = False
@@ -308,22 +308,31 @@ class Cluster:
         self._problem: SvcError | None = None
 
     def start(self) -> None:
-        """Start the workers, and wait until they run; a ConfigError says why not."""
+        """Start or join the cluster, and the workers; a ConfigError says why not."""
+        self._ray = connected(self._on)
+        try:
+            self._start_workers()
+        except BaseException as said:  # also an interrupt: it took long
+            self.close()
+            if not isinstance(said, Exception):
+                raise
+            problem = unusable(said, self._key)
+        else:
+            return
+        raise problem.with_traceback(None)  # without Ray's frames, which have the key
+
+    def _start_workers(self) -> None:
+        n_cpus = int(self._ray.cluster_resources().get("CPU", 1))
+        self.n_workers = self.n_workers or min(max(n_cpus, 1), MOST_WORKERS)
+        self._actor = self._ray.remote(_actor_class())
         if self._limits:
             quota = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
             self._quota = quota.remote(self._limits)
         get = partial(self._ray.get, timeout=START_S)
-        try:
-            self._links = [self._new_link() for _ in range(self.n_workers)]
-            for found in get([link.actor.version.remote() for link in self._links]):
-                check_version(found)  # before the key leaves this process
-            get([self._start_of(link) for link in self._links])
-        except Exception as said:  # noqa: BLE001 - whatever Ray says; it took long
-            is_ours = isinstance(said, SvcError)
-            problem = said if is_ours else unusable(said, self._key)
-        else:
-            return
-        raise problem.with_traceback(None)  # without Ray's frames, which have the key
+        self._links = [self._new_link() for _ in range(self.n_workers)]
+        for found in get([link.actor.version.remote() for link in self._links]):
+            check_version(found)  # before the key leaves this process
+        get([self._start_of(link) for link in self._links])
 
     async def ask(
         self, request: CompletionRequest, policy: Policy
@@ -357,7 +366,7 @@ class Cluster:
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         actor = self._actor.options(max_concurrency=1000, **options).remote()
-        return _Link(next(self._worker_numbers), actor)
+        return _Link(next(self._worker_numbers), actor, self._ray.is_initialized)
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
         start = partial(link.actor.start.remote, self._given)
@@ -379,14 +388,22 @@ class Cluster:
 
     async def _read(self, link: _Link) -> None:
         """Read what a worker has ended, until it is gone."""
-        try:
-            while not self._is_closed:
-                for each in map(read_ended, await link.actor.take.remote()):
+        with suppress(Exception):  # whatever Ray says of it
+            while link.is_connected() and not self._is_closed:
+                for each in map(read_ended, await self._taken(link)):
                     self._n_lost = 0
                     self._end(link, each)
-        except Exception:  # noqa: BLE001 - whatever Ray says of it
-            if not self._is_closed:
-                self._lose(link)
+        if not self._is_closed:
+            self._lose(link)
+
+    async def _taken(self, link: _Link) -> list[bytes]:
+        """Wait for what a worker has ended, or for the end of the connection."""
+        taken = asyncio.ensure_future(link.actor.take.remote())
+        while link.is_connected():
+            if (await asyncio.wait([taken], timeout=BEAT_S))[0]:
+                return await taken  # type: ignore[no-any-return]  # of Ray
+        taken.cancel()  # Ray would leave it open
+        raise ConnectionError
 
     def _end(self, link: _Link, ended: Ended) -> None:
         """End a request; let another worker try if this one cannot connect."""
@@ -398,9 +415,7 @@ class Cluster:
             request.is_moved = True
             self._give(request, but=link)
             return
-        error = None
-        if ended.error is not None:
-            error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
+        error = pickle.loads(ended.error) if ended.error else None  # noqa: S301 - ours
         request.ended.set_result((ended.exchange, error))
 
     def _lose(self, link: _Link) -> None:
@@ -408,13 +423,14 @@ class Cluster:
         if link in self._links:
             self._links.remove(link)
         self._kill(link.actor)  # it may live, where it cannot be reached
-        if self._quota is not None:
+        if self._quota is not None and link.is_connected():
             with suppress(Exception):
                 self._quota.end.remote(link.number)
         self._n_lost += 1
-        if self._n_lost >= MOST_LOST_IN_A_ROW:
+        # all of them may be on a node that dies
+        if self._n_lost >= max(MOST_LOST_IN_A_ROW, 2 * self.n_workers):
             self._homeless.extend(link.open.values())
-            self._fail(_LOST_ALL)
+            self._fail(_LOST_ALL.format(self._n_lost))
             return
         for request in link.open.values():
             request.n_losses += 1
@@ -433,11 +449,10 @@ class Cluster:
             link = self._new_link()
             check_version(await link.actor.version.remote())
             await self._start_of(link)
-        except ConfigError as problem:
-            self._fail(str(problem))
-        except Exception as problem:  # noqa: BLE001 - whatever Ray says
-            if link is None:
-                self._fail(str(unusable(problem, self._key)))
+        except Exception as said:  # noqa: BLE001 - whatever Ray says
+            problem = unusable(said, self._key)
+            if link is None or problem is said:
+                self._fail(str(problem))
             else:
                 self._lose(link)
         else:
@@ -458,44 +473,27 @@ class Cluster:
                 request.ended.set_result((None, ConfigError(why)))
 
 
-_NO_AUTH = (
-    " If the cluster has no token, start this kernel with RAY_AUTH_MODE=disabled."
+_NOWHERE = (
+    "There is no Ray cluster at {!r} that this kernel can use: {}. Nothing was sent. "
+    "Check the address, the versions of Ray and Python there, and Ray's token, if it "
+    "has one. `ray start --head` starts a cluster; so does on='ray' on this machine."
 )
+_NOT_STARTED = (
+    "on={!r} cannot start a Ray cluster on this machine: {}. Nothing was sent. Try "
+    "again when the machine has less to do, or send from this process, without on."
+)
+_UNUSABLE = (
+    "The Ray cluster cannot run the workers: {}. Nothing more was sent. Look at `ray "
+    "status` and at Ray's logs."
+)
+_NO_AUTH = " If Ray has no token there, start this kernel with RAY_AUTH_MODE=disabled."
 _LOST = (
     f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
     "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."
 )
-_DISCONNECTED = (
-    "This kernel was disconnected from the Ray cluster. The replies so far are kept; "
-    "run(on=...) connects and sends what is missing."
+_GO_ON = (
+    "The replies so far are kept. run(on=...) sends what is missing, and retry(on=...) "
+    "also what was in flight, which may have been billed."
 )
-_LOST_ALL = (
-    f"{MOST_LOST_IN_A_ROW} workers of the Ray cluster ended in a row, without a reply. "
-    "Look at Ray's logs. What came is kept; run(on=...) sends what is missing."
-)
-
-
-def join(
-    on: str,
-    *,
-    settings: Settings,
-    key: Key,
-    models: Iterable[str],
-    n_workers: int | None = None,
-) -> Cluster:
-    """Start or join a cluster, and workers for one run; a ConfigError says why not."""
-    ray = connected(on)
-    known = ((model, settings.endpoint.limit_of(model)) for model in models)
-    cluster = Cluster(
-        ray,
-        settings=settings,
-        key=key,
-        limits={model: each for model, each in known if each and each.is_windowed},
-        n_workers=n_workers,
-    )
-    try:
-        cluster.start()
-    except BaseException:
-        cluster.close()
-        raise
-    return cluster
+_DISCONNECTED = f"This kernel was disconnected from the Ray cluster. {_GO_ON}"
+_LOST_ALL = "{} workers ended in a row, without a reply. Look at Ray's logs. " + _GO_ON

@@ -3,7 +3,6 @@
 Only one part is in memory at a time, so a million replies can be written.
 """
 
-import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from svc_notebook.settings import to_path
 
 from .grid import Grid
 from .resume import as_ended, counts_more, key_of, trial_batches
+from .row_files import SUFFIX
 from .run_view import RunView
 from .source import HashedNumbers
 
@@ -33,9 +33,10 @@ def write_parts(
 ) -> Path:
     """Write the frame of replies in parts: see `Run.write_parquet`."""
     import_extra("pyarrow", "Parquet files")
-    place = Path(os.path.expanduser(to_path("folder", folder)))  # noqa: PTH111 - no error without a home
-    before = _own_files(place)
+    place = Path(to_path("folder", folder))
+    place, before = _own_files(place)
     _check_not_rows(view, place)
+    _check_run(view, place, before)
     seqs = array("q") if view.ledger is None else _seqs(view, view.ledger)
     dtypes: dict[str, object] = {}
     written: list[tuple[Path, list[str]]] = []
@@ -58,24 +59,51 @@ def write_parts(
     return place
 
 
-def _own_files(place: Path) -> set[Path]:
-    """Make the folder if need be; return our files in it, and refuse others."""
+def _own_files(place: Path) -> tuple[Path, set[Path]]:
+    """Make the folder if need be; return it and our files in it, and refuse others."""
     try:
+        place = place.expanduser()
         place.mkdir(parents=True, exist_ok=True)
         found = set(place.iterdir())
-    except OSError as problem:
+    except (OSError, RuntimeError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
         raise ParameterError(
-            f"{str(place)!r} cannot be used: {problem.strerror}. Name a folder that "
+            f"{str(place)!r} cannot be used: {reason.rstrip('.')}. Name a folder that "
             "you can write to.",
             param="folder",
         ) from None
     if others := sorted(each.name for each in found if not _OWN.fullmatch(each.name)):
-        raise ParameterError(
-            f"{str(place)!r} has other files, such as {others[0]!r}. Nothing was "
-            "written. Name a new folder, or one that has only the parts of this run.",
-            param="folder",
-        )
-    return found
+        raise _other_files(place, others[0])
+    return place, found
+
+
+def _other_files(place: Path, name: str) -> ParameterError:
+    return ParameterError(
+        f"{str(place)!r} has other files, such as {name!r}. Nothing was written. Name "
+        "a new folder, or one that has only the parts of this run.",
+        param="folder",
+    )
+
+
+def _check_run(view: RunView, place: Path, before: set[Path]) -> None:
+    """Refuse parts of another run: the new ones would replace them."""
+    for path in sorted(before):
+        if path.suffix != SUFFIX:  # of a write that was killed
+            continue
+        try:
+            columns = import_extra("pyarrow.parquet", "Parquet files").read_table(
+                path, columns=["run"]
+            )
+            names = columns.column("run").unique().to_pylist()
+        except (OSError, ValueError, KeyError):  # pyarrow's are these, too
+            raise _other_files(place, path.name) from None
+        if others := [name for name in names if name != view.plan.run_id]:
+            raise ParameterError(
+                f"{str(place)!r} has the replies of another run, {others[0]!r}. "
+                "Nothing was written. Name another folder, or delete these parts if "
+                "you do not need them.",
+                param="folder",
+            )
 
 
 def _check_not_rows(view: RunView, place: Path) -> None:

@@ -270,6 +270,9 @@ class RowFiles:
             batch = next(reader.batches)
             reader.next += 1
             return batch.cast(self._plain_schema)
+        except FileNotFoundError:
+            name = self._places[block.file].name
+            raise _changed(f"{name} was moved or deleted since it was read") from None
         except (OSError, ValueError, StopIteration) as problem:
             raise _unreadable(self._places[block.file], problem) from None
 
@@ -328,6 +331,26 @@ def is_place(rows: object) -> bool:
     if isinstance(rows, os.PathLike) or text.lower().endswith(SUFFIX):
         return True
     return text.strip() != "" and os.path.isdir(os.path.expanduser(text))  # noqa: PTH111, PTH112 - a text of any length, without an error
+
+
+def refuse_places(rows: Sequence[object]) -> None:
+    """Refuse a list of the paths of files: its texts would be taken as prompts."""
+    if (
+        rows
+        and all(_is_named(each) for each in rows)
+        and any(os.path.isfile(os.path.expanduser(str(each))) for each in rows)  # noqa: PTH111, PTH113 - no error for a name that is too long
+    ):
+        raise ParameterError(
+            "rows is a list of Parquet files. Give one path: a folder that has them, "
+            "or a pattern such as 'folder/*.parquet'. To send the paths themselves, "
+            "give [{'text': path}, ...]. Nothing was sent.",
+            param="rows",
+        )
+
+
+def _is_named(place: object) -> bool:
+    is_path = isinstance(place, (str, os.PathLike))
+    return is_path and str(place).lower().endswith(SUFFIX)
 
 
 def check_same(kept: FoundFiles, now: FoundFiles) -> None:

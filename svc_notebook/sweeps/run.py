@@ -315,7 +315,8 @@ class Run:
         Each part appears when it is complete, and replaces an older one.
 
         Args:
-            folder: Made if it is missing; one that has other files is refused.
+            folder: Made if it is missing. One that has other files, or parts of
+                another run, is refused.
 
         Returns:
             The folder, which `svc.read_parquet` reads as one frame.

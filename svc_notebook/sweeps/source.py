@@ -24,7 +24,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
 from svc_notebook.template import fill, names_in, wrong_marks
 
-from .row_files import FileColumn, RowFiles, is_place
+from .row_files import FileColumn, RowFiles, is_place, refuse_places
 
 _LEAST_SLOTS = 64
 _MASK = 2**64 - 1
@@ -224,7 +224,10 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
         return _of_files(rows, called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise _refused(f"{called} is {type(rows).__name__}", called)
-    return _of_list(list(rows), called)
+    rows = list(rows)
+    if called == "rows":
+        refuse_places(rows)
+    return _of_list(rows, called)
 
 
 def typed(

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from socket import create_server
 from typing import Any
@@ -13,7 +15,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
-from svc_notebook.sweeps.ray_cluster import check_version
+from svc_notebook.sweeps.ray_cluster import check_version, connected, in_words
+from tests.cluster.conftest import WHY_SKIPPED
 
 _CONNECTS = """
 import sys
@@ -68,6 +71,104 @@ def test_without_ray_the_command_that_installs_it_is_named(
     assert run.run().n_todo == 0
 
 
+class _Ray:
+    """Ray as far as it is used to connect; each problem fails one try."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = [*problems]
+        self.n_tries = 0
+        self.is_up = False
+
+    def is_initialized(self) -> bool:
+        return self.is_up
+
+    def init(self, **_: object) -> None:
+        self.n_tries += 1
+        if self.problems:
+            raise RuntimeError(self.problems.pop(0))
+        self.is_up = True
+
+    def get_runtime_context(self) -> "_Ray":
+        return self
+
+    def get_job_id(self) -> str:
+        return f"job of {id(self)}"
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """Return an address where something speaks the protocol of Ray."""
+    grpc = pytest.importorskip("grpc", reason=WHY_SKIPPED)
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("is_here", [True, False], ids=["ray", "address"])
+def test_a_start_that_took_too_long_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, place: str, *, is_here: bool
+) -> None:
+    """Ray gives itself 30 s, which a busy machine exceeds; three tries are made."""
+    on, slow = "ray" if is_here else place, "The node timed out during startup."
+    once, never = _Ray(slow, slow), _Ray(slow, slow, slow)
+
+    monkeypatch.setitem(sys.modules, "ray", once)
+    assert connected(on) is once
+    monkeypatch.setitem(sys.modules, "ray", never)
+    with pytest.raises(ConfigError, match=r": The node timed out during startup\. No"):
+        connected(on)
+
+    assert (once.n_tries, never.n_tries) == (3, 3)
+
+
+def test_other_versions_of_ray_and_python_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray lists them over several lines, and would say so again."""
+    found = _Ray(
+        "Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n"
+        "    Python: 3.12.1\nThis process on node 10.0.0.1 was started with:\n"
+        "    Ray: 2.60.0\n    Python: 3.11.7\n"
+    )
+    monkeypatch.setitem(sys.modules, "ray", found)
+
+    with pytest.raises(ConfigError) as caught:
+        connected("auto")
+
+    said = str(caught.value)
+    assert "started with: Ray: 2.9.0 Python: 3.12.1 This process" in said
+    assert (
+        "Ray: 2.60.0 Python: 3.11.7. Nothing was sent. Check the address, the" in said
+    )
+    assert found.n_tries == 1
+
+
+def test_a_reason_of_the_server_is_named() -> None:
+    """Ray puts it below a first line that says nothing, sometimes in a traceback."""
+    began = "Initialization failure from server:\n"
+
+    said = in_words(Exception(f"{began}Starting the server failed.\nSee x.err.\n"))
+    traced = in_words(Exception(f"{began}Traceback (most recent):\n  x\nKeyError: 1"))
+
+    assert said.endswith("server: Starting the server failed. See x.err")
+    assert traced.endswith("server: KeyError: 1")
+
+
+def test_a_kernel_is_in_one_cluster(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Another address would be ignored, so it is refused with the next step."""
+    found = _Ray()
+    monkeypatch.setitem(sys.modules, "ray", found)
+    connected(place)
+
+    assert [connected(on) for on in (place, "auto", "ray")] == [found] * 3
+    with pytest.raises(ConfigError, match=r"another Ray cluster .*ray.shutdown\(\)"):
+        connected("ray://127.0.0.1:10001")
+
+
 @pytest.mark.parametrize("is_silent", [False, True], ids=["nobody", "silent"])
 @pytest.mark.usefixtures("address")
 def test_an_address_without_a_cluster_is_named(*, is_silent: bool) -> None:
@@ -87,7 +188,7 @@ def test_an_address_without_a_cluster_is_named(*, is_silent: bool) -> None:
 
     assert f"There is no Ray cluster at 'ray://127.0.0.1:{port}'" in said.stdout
     assert ("no answer within 10 s" in said.stdout) == is_silent
-    assert "on='ray' for a cluster on this machine" in said.stdout
+    assert "so does on='ray' on this machine" in said.stdout
 
 
 def test_nodes_without_the_package_are_refused() -> None:

@@ -10,10 +10,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
@@ -54,8 +56,8 @@ def interrupt():
 threading.Thread(target=interrupt).start()
 try:
     run.run(on="ray", workers=1)
-except KeyboardInterrupt:
-    print("interrupted")
+except KeyboardInterrupt as stop:
+    print(stop)
 print(run.run(on="ray", workers=1).n_todo)
 """
 
@@ -139,6 +141,52 @@ def test_kills_of_workers_lose_no_finished_reply(
     assert run.replies_df()["status"].tolist() == ["ok"] * N_TRIALS
     assert sum(_asked(emulator).values()) <= N_TRIALS + N_KILLS * IN_FLIGHT
     assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_node_may_take_all_workers_with_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are, others are started, and the run goes on."""
+    monkeypatch.setattr("svc_notebook.sweeps.ray_cluster.MOST_LOST_IN_A_ROW", 2)
+    run = plan(session, "Say {{text}}", rows=[*"abcdefghij" * 10], model=MODEL)
+    run.in_flight = IN_FLIGHT
+
+    run.start(on="auto", workers=3).pause()
+    for pid in _actors():
+        os.kill(pid, signal.SIGKILL)
+    run.resume().wait()
+
+    assert run.replies_df()["status"].tolist() == ["ok"] * 100
+    assert _wait_until_gone() == []
+
+
+def test_a_run_that_is_disconnected_ends(
+    ray: Any,  # noqa: ANN401 - the package
+    address: str,
+    session: Session,
+) -> None:
+    """No other cluster is started or joined for it; what came is kept."""
+    rows = [str(number) for number in range(N_TRIALS)]
+    run = plan(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
+    run.in_flight = IN_FLIGHT
+    pause = threading.Event()
+
+    run.start(on="auto", workers=2)
+    while not session.ledger.count():
+        pause.wait(0.01)
+    ray.shutdown()
+    with pytest.raises(ConfigError, match=r"was disconnected.*retry\(on=...\) also"):
+        run.wait()
+    is_connected, left = ray.is_initialized(), _wait_until_gone()
+    n_ok, n_todo = len(_kept(session.settings.ledger)), run.n_todo
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    run.retry(on="auto", workers=1)
+
+    assert not is_connected
+    assert left == []
+    assert 0 < n_ok < N_TRIALS - n_todo <= n_ok + 2 * IN_FLIGHT
+    assert run.replies_df()["status"].tolist() == ["ok"] * N_TRIALS
 
 
 def test_kills_of_the_driver_lose_no_finished_reply(
@@ -234,6 +282,7 @@ def test_a_run_goes_on_after_an_interrupt_of_the_start(
         cwd=Path(__file__).parents[2],
     )
 
-    assert ended.stdout.splitlines() == ["interrupted", "0"]
+    said = "(interrupted while the workers were starting - nothing more was sent)"
+    assert ended.stdout.splitlines() == [said, "0"]
     assert len(emulator.requests) == 2
     assert _wait_until_gone() == []

@@ -156,6 +156,25 @@ def test_a_file_that_changes_under_a_run_stops_it(
     assert len(emulator.requests) == 0
 
 
+def test_a_file_that_goes_under_a_run_stops_it(
+    folder: Path, session: Session, emulator: Emulator
+) -> None:
+    """The message says that it is gone; put back, the run goes on."""
+    run = _sweep(session, folder)
+    (folder / "part-2.parquet").rename(folder / "elsewhere")
+    run.grid.source.files._kept.clear()  # type: ignore[union-attr]  # noqa: SLF001 - blocks that were read
+    said = "part-2.parquet was moved or deleted since it was read.*Restore the files"
+
+    with pytest.raises(ParameterError, match=said):
+        run.run()
+    n_sent = len(emulator.requests)
+    (folder / "elsewhere").rename(folder / "part-2.parquet")
+
+    assert n_sent < N_ROWS
+    assert run.run().n_todo == 0
+    assert len(emulator.requests) == N_ROWS
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -177,6 +196,20 @@ def test_a_wrong_place_is_refused(
 
     with pytest.raises(ParameterError, match=said):
         _sweep(session, tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_list_of_files_is_refused(
+    folder: Path, session: Session, kind: Callable[[Path], object]
+) -> None:
+    """Their names would be sent as prompts; names of no files are prompts."""
+    files = [kind(each) for each in folder.iterdir()]
+
+    with pytest.raises(ParameterError, match=r"Give one path: .*\[{'text': path}, "):
+        _sweep(session, files)
+
+    assert len(_sweep(session, ["a.parquet", "b.parquet"])) == 2
+    assert len(_sweep(session, [{"text": str(each)} for each in files])) == 2
 
 
 def test_a_text_is_not_taken_for_a_place(session: Session) -> None:
@@ -270,6 +303,53 @@ def test_a_folder_with_other_files_is_refused(session: Session, tmp_path: Path) 
         run.write_parquet(tmp_path / "notes.txt")
 
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_parts_of_another_run_are_refused(
+    folder: Path, session: Session, tmp_path: Path
+) -> None:
+    """They stay as they are, and so does a file that is no part of a run."""
+    place = tmp_path / "replies"
+    _sweep(session, folder, name="first").run().write_parquet(place)
+    kept = {each: each.read_bytes() for each in place.iterdir()}
+    run = _sweep(session, ["a"], name="second").run()
+
+    with pytest.raises(ParameterError, match=r"the replies of another run, 'first'"):
+        run.write_parquet(place)
+    for data in (b"mine", (folder / "part-1.parquet").read_bytes()):
+        (tmp_path / "own").mkdir(exist_ok=True)
+        (tmp_path / "own" / "replies-00000.parquet").write_bytes(data)
+        with pytest.raises(ParameterError, match="has other files, such as 'replies"):
+            run.write_parquet(tmp_path / "own")
+        assert [each.read_bytes() for each in (tmp_path / "own").iterdir()] == [data]
+
+    assert {each: each.read_bytes() for each in place.iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("", "folder is empty; give the path of a folder"),
+        (5, "folder is int; give the path of a folder"),
+        ("~nobody-here/x", r"'~nobody-here/x' cannot be used: [^.]*\. Name a folder"),
+        ("a\0b", r"cannot be used: embedded null byte\. Name a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_is_refused(
+    session: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Any,  # noqa: ANN401 - whatever a user may give
+    said: str,
+) -> None:
+    """The message speaks of a folder, and none is made under a name that was wrong."""
+    monkeypatch.chdir(tmp_path)
+    run = _sweep(session, ["a"])
+
+    with pytest.raises(ParameterError, match=said):
+        run.write_parquet(folder)
+
+    assert [each for each in tmp_path.iterdir() if each.name[0] == "~"] == []
 
 
 def test_a_file_without_rows_is_an_empty_plan(session: Session, tmp_path: Path) -> None:
