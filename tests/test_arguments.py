@@ -29,6 +29,7 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SVC_API_KEY", "sk-test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "call"),
     [

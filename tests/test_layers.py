@@ -29,6 +29,7 @@ def _loaded_after(program: str) -> list[str]:
     return loaded
 
 
+@pytest.mark.slow
 def test_every_import_runs_downwards() -> None:
     """The contracts in pyproject.toml hold."""
     command = str(Path(sys.executable).with_name("lint-imports"))
@@ -40,6 +41,7 @@ def test_every_import_runs_downwards() -> None:
     assert ended.returncode == 0, ended.stdout[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -59,6 +61,7 @@ def test_nothing_heavy_is_loaded_before_it_is_used(program: str) -> None:
     assert _loaded_after(program) == []
 
 
+@pytest.mark.slow
 def test_a_sweep_loads_pandas_only_for_a_frame(emulator: Emulator) -> None:
     """Planning a sweep and sending it takes no pandas; a frame of it does."""
     program = (
@@ -72,6 +75,7 @@ def test_a_sweep_loads_pandas_only_for_a_frame(emulator: Emulator) -> None:
     assert "pandas" in _loaded_after(f"{program}run.replies_df()")
 
 
+@pytest.mark.slow
 def test_plain_python_needs_no_notebook() -> None:
     """Importing the package outside a notebook loads no IPython."""
     program = "import svc_notebook, sys; assert 'IPython' not in sys.modules"

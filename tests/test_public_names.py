@@ -84,6 +84,7 @@ def test_the_help_of_the_package_names_everything() -> None:
     assert len(shown.splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_what_a_question_mark_shows_fits_a_screen() -> None:
     """A `?` prints at most 55 lines, and `svc.sweep?` 66: it lists all parameters."""
     shell: Any = InteractiveShell.instance()

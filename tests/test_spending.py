@@ -40,6 +40,7 @@ def _n_asked() -> int:
     return len(svc.replies_df())
 
 
+@pytest.mark.slow
 def test_refuses_once_the_limit_is_reached() -> None:
     """The reply that reaches the limit comes; the next request is not sent."""
     svc.use(max_tokens_total=1)
@@ -64,6 +65,7 @@ def test_counts_what_was_reported() -> None:
     assert str(current().spending) == f"{used.total_tokens} of 100,000 tokens"
 
 
+@pytest.mark.slow
 def test_setting_it_again_counts_from_0() -> None:
     """A new limit lets requests through again."""
     svc.use(max_tokens_total=1)
@@ -75,6 +77,7 @@ def test_setting_it_again_counts_from_0() -> None:
     assert _n_asked() == 2
 
 
+@pytest.mark.slow
 def test_infinity_removes_it() -> None:
     """Without a limit nothing is refused, and nothing is said."""
     svc.use(max_tokens_total=1)
@@ -86,6 +89,7 @@ def test_infinity_removes_it() -> None:
     assert "spent" not in describe(current())
 
 
+@pytest.mark.slow
 def test_holds_for_streams() -> None:
     """A stream is refused at the call; its estimated tokens count."""
     svc.use(max_tokens_total=1)
@@ -96,6 +100,7 @@ def test_holds_for_streams() -> None:
         svc.stream("Say hello again.")
 
 
+@pytest.mark.slow
 def test_holds_for_clients() -> None:
     """A client that was made before the limit keeps it, too."""
 
@@ -111,6 +116,7 @@ def test_holds_for_clients() -> None:
     assert _n_asked() == 1
 
 
+@pytest.mark.slow
 def test_stops_a_sweep_that_goes_on_later() -> None:
     """The trials that were not sent are sent after the limit is set again."""
     run = svc.sweep("Say {{text}}.", rows=["a", "b", "c", "d"])
@@ -126,6 +132,7 @@ def test_stops_a_sweep_that_goes_on_later() -> None:
     assert run.run().replies_df()["status"].tolist() == ["ok"] * 4
 
 
+@pytest.mark.slow
 def test_counts_what_is_in_flight() -> None:
     """Requests that are sent at once count before their replies come."""
     run = svc.sweep(
@@ -151,6 +158,7 @@ def test_holds_for_frames() -> None:
     assert _n_asked() >= 1
 
 
+@pytest.mark.slow
 def test_an_answer_from_the_ledger_costs_nothing() -> None:
     """Re-use goes on after the limit is reached."""
     rows = ["a"]

@@ -30,6 +30,7 @@ def test_what_is_put_in_is_not_looked_at_again() -> None:
     assert fill(r"{{a}} \{{a}}", lambda _: "{{a}}") == "{{a}} {{a}}"
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_all_other_text_goes_byte_for_byte(text: str) -> None:
     """Without marks a text is unchanged, braces and dollars included."""

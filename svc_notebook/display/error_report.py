@@ -191,14 +191,26 @@ def versions(modules: Iterable[str]) -> str:
     """Write the versions of Python and of the packages that own these modules."""
     from importlib.metadata import (  # noqa: PLC0415 - rare, and slow to load
         PackageNotFoundError,
+        distribution,
         packages_distributions,
-        version,
     )
 
-    owners = packages_distributions()
-    packages = {owner for each in modules for owner in owners.get(each, ())[:1]}
-    found = [f"Python {platform.python_version()}"]
-    for package in sorted(packages):
-        with suppress(PackageNotFoundError):
-            found.append(f"{package} {version(package)}")
-    return ", ".join(found)
+    packages, others = set(), []
+    for name in set(modules) - sys.stdlib_module_names:
+        try:
+            packages.add(distribution(name))
+        except (PackageNotFoundError, ValueError):  # it may have another name
+            others.append(name)
+    if any(map(_is_installed, others)):  # half a second: it reads all lists of files
+        owners = packages_distributions()
+        for owner in {each for name in others for each in owners.get(name, ())[:1]}:
+            with suppress(PackageNotFoundError):
+                packages.add(distribution(owner))
+    found = sorted({f"{each.name} {each.version}" for each in packages})
+    return ", ".join([f"Python {platform.python_version()}", *found])
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a loaded module is of a package, rather than of the user's folder."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return not _INSTALLED.isdisjoint(Path(file).parts)

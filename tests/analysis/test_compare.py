@@ -57,6 +57,7 @@ def test_prompts_in_one_field_are_told_apart() -> None:
     assert [each.label for each in table.rows[0][1][0]] == ["prompt a", "prompt b"]
 
 
+@pytest.mark.slow
 def test_everything_can_be_in_one_column() -> None:
     """With no columns, each row has one field with all its replies."""
     table = compare(_warm(), columns=())
@@ -67,6 +68,7 @@ def test_everything_can_be_in_one_column() -> None:
     )
 
 
+@pytest.mark.slow
 def test_equal_repeats_are_counted_once() -> None:
     """Equal texts are one entry with its number, others say which repeat they are."""
     frame = replies(
@@ -128,6 +130,7 @@ def test_markdown_is_rendered_or_raw() -> None:
     assert "**bold** &lt;b&gt;" in raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"markdown": False}, {"diff": True}])
 def test_hostile_texts_stay_texts(how: dict[str, Any]) -> None:
     """Replies, prompts, labels, errors and names of columns are escaped everywhere."""
@@ -150,6 +153,7 @@ def test_hostile_texts_stay_texts(how: dict[str, Any]) -> None:
         assert "\u202e" not in html
 
 
+@pytest.mark.slow
 def test_a_long_text_is_folded() -> None:
     """Of a long text the beginning is shown; the rest unfolds, without a script."""
     words = " ".join(f"word{number}" for number in range(300))
@@ -165,6 +169,7 @@ def test_a_long_text_is_folded() -> None:
     assert _drawn(compare(replies([{"text": fence}]))).count("<pre") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diff", [False, True])
 def test_ten_thousand_replies_stay_small(diff: bool) -> None:
     """10 000 long replies are under 2 MB, with a note of what was left out."""
@@ -255,6 +260,7 @@ def test_rows_of_a_template_are_named_by_what_fills_it() -> None:
     assert [key for key, _ in table.rows] == [("0", "tea"), ("1", "sea")]
 
 
+@pytest.mark.slow
 def test_a_reply_is_found_by_its_conditions() -> None:
     """Conditions that name one exchange find it; otherwise what varies is listed."""
     frame = _warm().assign(exchange_id=[f"id-{number}" for number in range(8)])

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from svc_notebook.analysis.contrast import contrast_df, how_many
 from svc_notebook.errors import ConfigError, ParameterError
@@ -60,6 +59,7 @@ def test_a_few_prompts_do_not_claim_to_find_the_impossible() -> None:
     assert "100)" in said
 
 
+@pytest.mark.slow
 def test_one_factor_is_compared_at_a_time() -> None:
     """Two factors, or none, are refused instead of the first being taken."""
     for names in (["model", "temperature"], []):
@@ -83,6 +83,7 @@ def test_replies_that_stand_twice_in_a_frame_are_said(
     )
 
 
+@pytest.mark.slow
 def test_values_are_written_as_they_were_asked() -> None:
     """A temperature of 0 is no 0.0, and a missing answer was never to be sent."""
     frame = _graded({0.0: [1.0, 2.0, 4.0], 0.7: [3.0, 5.0, 5.0]}, factor="temperature")
@@ -97,6 +98,7 @@ LOW, HIGH = [2.0, 3.5, 3.0, 4.0, 2.5, 3.0], [2.5, 4.5, 3.0, 5.0, 3.0, 3.5]
 
 def test_pairs_are_compared_by_students_t() -> None:
     """Difference, interval and p are those of SciPy's paired test."""
+    stats = pytest.importorskip("scipy.stats")  # 2 s: not for all who collect
     expected = stats.ttest_rel(HIGH, LOW)
     ends = expected.confidence_interval()
 
@@ -144,6 +146,7 @@ def test_the_cheaper_one_may_be_better() -> None:
     assert says.endswith("8b costs 86 % less.")
 
 
+@pytest.mark.slow
 def test_all_pairs_are_corrected_alike() -> None:
     """Three models are three rows; each p is three times that of its pair alone."""
     grades = {SMALL: LOW, LARGE: HIGH, "o": [2.0, 5.0, 3.5, 4.0, 4.0, 3.0]}
@@ -180,6 +183,7 @@ def test_only_prompts_with_both_count() -> None:
     assert found["mean_against"] == pytest.approx(np.mean(LOW[1:]))
 
 
+@pytest.mark.slow
 def test_other_factors_are_kept_equal() -> None:
     """What one model was asked at one temperature only is not compared with another."""
     cold = _graded({SMALL: LOW, LARGE: HIGH}, temperature=0.0)
@@ -190,6 +194,7 @@ def test_other_factors_are_kept_equal() -> None:
     assert found["difference"] == pytest.approx(np.mean(HIGH) - np.mean(LOW))
 
 
+@pytest.mark.slow
 def test_factors_that_never_vary_alone_are_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -325,6 +330,7 @@ def test_a_pilot_says_how_many_prompts() -> None:
     assert repr(small).startswith("To find a difference of 10 points in right between")
 
 
+@pytest.mark.slow
 def test_repeats_save_prompts_where_replies_vary() -> None:
     """With repeats in the pilot each number of repeats has its number of prompts."""
     rng = np.random.default_rng(1)
@@ -343,6 +349,7 @@ def test_repeats_save_prompts_where_replies_vary() -> None:
     assert options[10] < options[1] / 4
 
 
+@pytest.mark.slow
 def test_planning_needs_scipy_and_a_sound_pilot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -364,6 +371,7 @@ def test_planning_needs_scipy_and_a_sound_pilot(
         how_many(0.1, pilot, None, None)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     grades=st.lists(

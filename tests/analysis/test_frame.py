@@ -108,6 +108,7 @@ def test_prompts_are_rows_or_texts() -> None:
     assert unit(_swept().drop(columns="row")) == ["prompt"]
 
 
+@pytest.mark.slow
 def test_two_runs_over_the_same_rows_are_paired_by_the_text() -> None:
     """Rows of several runs are paired by text, or by run and row if texts vary."""
     runs = [_swept(run=run) for run in ("a", "b")]

@@ -43,6 +43,7 @@ def _spec(chart: Plot) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_each_group_is_a_point_and_each_reply_a_dot() -> None:
     """Means of the groups are drawn before the replies, whose text is a value."""
     spec = _spec(plot(_frame(), "right", by=["model", "temperature"]))
@@ -58,6 +59,7 @@ def test_each_group_is_a_point_and_each_reply_a_dot() -> None:
     assert (len(dots), dots[0]["reply"]) == (16, f"0 {SMALL}")
 
 
+@pytest.mark.slow
 def test_a_chart_is_a_vega_lite_5_spec_without_addresses() -> None:
     """JupyterLab's own renderer draws it: no HTML, no script, nothing to load.
 
@@ -72,6 +74,7 @@ def test_a_chart_is_a_vega_lite_5_spec_without_addresses() -> None:
     assert "http" not in json.dumps({**data[MIME], "$schema": ""})
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_numbers() -> None:
     """In plain text each group is a line."""
     lines = str(plot(_frame(), "right", by="model")).splitlines()
@@ -83,6 +86,7 @@ def test_a_terminal_gets_the_numbers() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_score_is_drawn_against_its_price() -> None:
     """Groups have two means, and the front is marked."""
     spec = _spec(plot(_frame(), "right", against="latency_s"))
@@ -105,6 +109,7 @@ def test_the_front_is_what_no_group_beats() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("against", [None, "latency_s"])
 def test_hostile_texts_are_values_only(against: str | None) -> None:
     """Names of columns, labels and replies are in no field, key or expression."""
@@ -126,6 +131,7 @@ def test_hostile_texts_are_values_only(against: str | None) -> None:
         assert "\\u202e" not in encodings
 
 
+@pytest.mark.slow
 def test_long_labels_stay_apart() -> None:
     """Labels that are equal where they are cut get numbers."""
     long = "A long introduction that all prompts have in common, and then "
@@ -142,6 +148,7 @@ def test_long_labels_stay_apart() -> None:
     assert labels[2].endswith("... (3)")
 
 
+@pytest.mark.slow
 def test_many_replies_are_thinned_out() -> None:
     """A chart has some hundred dots at most, and means of all replies."""
     frame = pd.concat([_frame()] * 200)
@@ -152,6 +159,7 @@ def test_many_replies_are_thinned_out() -> None:
     assert "n = 1,600" in str(chart)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -167,6 +175,7 @@ def test_what_cannot_be_drawn_is_refused(how: dict[str, Any], said: str) -> None
         plot(_frame(), **how)
 
 
+@pytest.mark.slow
 def test_a_frame_of_usage_makes_a_bar_of_each_row() -> None:
     """Sums are drawn from zero, and what is not known is said."""
     usage = pd.DataFrame(
@@ -202,6 +211,7 @@ def test_without_altair_the_command_is_named(monkeypatch: pytest.MonkeyPatch) ->
         plot(_frame(), "right")
 
 
+@pytest.mark.slow
 def test_a_picture_needs_one_more_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

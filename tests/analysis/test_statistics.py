@@ -237,6 +237,7 @@ def test_without_scipy_there_are_no_quantiles(monkeypatch: pytest.MonkeyPatch) -
         need_scipy("Sample sizes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_repeats", [1, 3, 10])
 def test_what_was_planted_is_held(n_repeats: int) -> None:
     """Of 2000 studies 93 to 99 of 100 intervals of rates and differences hold it."""
@@ -251,6 +252,7 @@ def test_what_was_planted_is_held(n_repeats: int) -> None:
     assert max(held) <= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_repeats", [3, 10])
 def test_few_prompts_with_repeats_are_not_held_always(n_repeats: int) -> None:
     """Rates near 1 of 10 prompts are held by at most 99 of 100 intervals."""
@@ -259,6 +261,7 @@ def test_few_prompts_with_repeats_are_not_held_always(n_repeats: int) -> None:
     assert 0.96 <= share(COVERED["0.95 against 0.9"], 10, n_repeats, 4000) <= 0.99
 
 
+@pytest.mark.slow
 def test_one_reply_of_ten_prompts_cannot_be_held_less_often() -> None:
     """No interval of a fair test misses rates near 1 more often than 3 of 1000."""
     from tests.benchmarks.coverage_bench import least_held  # noqa: PLC0415

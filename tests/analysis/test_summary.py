@@ -95,6 +95,7 @@ def test_failures_refusals_and_cuts_are_rates() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_other_columns_can_be_measured() -> None:
     """`on` takes any column of numbers, and then only that."""
     found = summary_df(_studied(), on="latency_s")
@@ -122,6 +123,7 @@ def test_repeats_are_compared_within_one_condition() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_longer_texts_have_no_alpha() -> None:
     """Agreement beyond chance is for labels; texts have shares only."""
     frame = _studied().assign(text="It depends. " * 10)
@@ -138,6 +140,7 @@ def test_a_column_that_does_not_exist_has_near_names() -> None:
         summary_df(_studied(), by="langs")
 
 
+@pytest.mark.slow
 def test_two_prompts_have_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer than 3 prompts have numbers without intervals, and a line says why."""
     found = summary_df(_studied(n_prompts=2))
@@ -162,6 +165,7 @@ def test_without_scipy_all_but_intervals_is_there(
     )
 
 
+@pytest.mark.slow
 def test_failures_that_depend_on_a_column_are_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -216,6 +220,7 @@ def test_missing_scores_that_depend_on_a_model_are_said() -> None:
     assert f"model={LARGE}, 4 of 8 prompts have a reply that has no right" in line
 
 
+@pytest.mark.slow
 def test_hostile_labels_cannot_steer_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -229,6 +234,7 @@ def test_hostile_labels_cannot_steer_the_terminal(
     assert "\x1b" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_no_replies_have_the_same_columns() -> None:
     """A frame without rows gives no rows, with the dtypes of others."""
     frame = _studied()
@@ -239,6 +245,7 @@ def test_no_replies_have_the_same_columns() -> None:
     assert none.dtypes.to_dict().items() <= some.dtypes.to_dict().items()
 
 
+@pytest.mark.slow
 def test_a_comparison_of_texts_says_what_is_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -252,6 +259,7 @@ def test_a_comparison_of_texts_says_what_is_missing(
     assert "4 of 8 prompts have a reply that failed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_column_has_a_meaning() -> None:
     """`svc.describe` knows what summaries and contrasts consist of."""
     summary = summary_df(_studied())[[column.name for column in SUMMARY]]
@@ -277,6 +285,7 @@ def _sorted(frame: pd.DataFrame) -> Any:  # noqa: ANN401 - nested lists
     return frame.sort_values("model").reset_index(drop=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), order=st.randoms(use_true_random=False))
 def test_the_order_of_rows_makes_no_difference(seed: int, order: Any) -> None:  # noqa: ANN401 - of hypothesis
@@ -291,6 +300,7 @@ def test_the_order_of_rows_makes_no_difference(seed: int, order: Any) -> None:  
     pd.testing.assert_frame_equal(_sorted(shuffled), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), shift=st.integers(1, 10**6))
 def test_what_prompts_are_called_makes_no_difference(seed: int, shift: int) -> None:

@@ -96,6 +96,7 @@ class Server:
         heappush(self._ends, (at_s, self._n, sent_s, is_reply))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_s", [evenly, unevenly])
 @pytest.mark.parametrize("slots", [1, 4, 20, 64, 200])
 def test_a_server_with_slots_gets_what_it_can_do(
@@ -111,6 +112,7 @@ def test_a_server_with_slots_gets_what_it_can_do(
     assert server.state.level <= max(2 * slots, 2 * FIRST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_s", [evenly, unevenly])
 @pytest.mark.parametrize("most", [1, 4, 20, 50, 200])
 def test_a_server_that_refuses_gets_what_it_takes(
@@ -135,6 +137,7 @@ def test_a_slow_server_is_filled_within_a_few_replies() -> None:
     assert server.rate(20.0) >= 0.8 * 64 / 5.0
 
 
+@pytest.mark.slow
 def test_a_server_that_becomes_slower_is_asked_less() -> None:
     """When it has a tenth of its slots left, the queue before it gets shorter."""
     server = Server(slots=200, takes_s=unevenly)
@@ -149,6 +152,7 @@ def test_a_server_that_becomes_slower_is_asked_less() -> None:
     assert server.rate(30.0) >= 0.7 * 20 / 0.1
 
 
+@pytest.mark.slow
 def test_a_server_that_recovers_is_asked_more() -> None:
     """After half a minute of refusals, the level is back within half a minute."""
     server = Server(most=60)
@@ -164,6 +168,7 @@ def test_a_server_that_recovers_is_asked_more() -> None:
     assert server.rate(60.0) >= 0.7 * 60 / 0.1
 
 
+@pytest.mark.slow
 def test_one_slow_reply_does_not_lower_the_level_for_long() -> None:
     """A reply of 30 s among those of 100 ms costs at most a probe."""
 
@@ -228,6 +233,7 @@ def test_what_was_found_before_is_the_beginning() -> None:
     assert Concurrency.at(64).found == 64
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.integers(1, 40),
@@ -257,6 +263,7 @@ def test_the_level_keeps_its_bounds(most: int, steps: list[tuple[str, float]]) -
         assert what in {"answered", "refused"} or state.level == before
 
 
+@pytest.mark.slow
 @given(st.integers(2, 200), st.floats(0.01, 10))
 def test_a_refusal_lowers_the_level(level: int, now_s: float) -> None:
     """With several requests in flight, fewer are allowed after it."""

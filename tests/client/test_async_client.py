@@ -72,6 +72,7 @@ def test_one_client_on_several_loops(emulator: Emulator) -> None:
     assert all(texts)
 
 
+@pytest.mark.slow
 def test_many_at_once(emulator: Emulator) -> None:
     """Sixty requests at once are answered, each with its own reply."""
 
@@ -101,6 +102,7 @@ def test_dropped_stream_is_closed(serve: Serve) -> None:
     assert server.is_left.wait(60)
 
 
+@pytest.mark.slow
 def test_a_request_cancelled_while_it_connects_takes_no_place(serve: Serve) -> None:
     """A request that was stopped before it was sent does not count for the limit."""
     server = serve(["silence"])  # never ends the TLS handshake
@@ -169,6 +171,7 @@ def test_a_refused_model_stays_closed(serve: Serve, virtual: Any) -> None:  # no
     assert client.due(MODEL).wait_s == pytest.approx(9.0, abs=0.5)
 
 
+@pytest.mark.slow
 def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa: ANN401
     """Thirty failing calls make at most ninety requests."""
     server = serve([b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", "keep"])
@@ -359,6 +362,7 @@ def ask_all(server: Counter, n_requests: int, *, n_stopped: int = 0) -> RateLimi
     return limits
 
 
+@pytest.mark.slow
 def test_requests_at_once_find_what_the_server_takes() -> None:
     """Of 200 requests all are answered, by a server that takes 12 at once."""
     server = Counter(most=12)
@@ -370,6 +374,7 @@ def test_requests_at_once_find_what_the_server_takes() -> None:
     assert 6 <= (limits.of(MODEL).in_flight or 0) <= 15
 
 
+@pytest.mark.slow
 def test_requests_that_are_stopped_while_they_wait_hold_nobody_up() -> None:
     """Those behind them are answered, and their places are free again."""
     server = Counter(most=1000)

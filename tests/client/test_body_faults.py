@@ -38,6 +38,7 @@ def whole(text: str = "Hello.") -> bytes:
     return json.dumps(body).encode()
 
 
+@pytest.mark.slow
 def test_slow_whole_reply(serve: Serve, client_of: ClientOf) -> None:
     """A reply in one piece has one deadline for all of it."""
     server = serve([http(whole())[:-3], "silence"])
@@ -251,6 +252,7 @@ def test_body_that_cannot_be_opened(
         client_of(server.base_url).complete("Hi")
 
 
+@pytest.mark.slow
 def test_large_reply(serve: Serve, client_of: ClientOf) -> None:
     """A reply of 20 MB is read."""
     server = serve([http(whole("x" * 20_000_000))])
@@ -268,6 +270,7 @@ def test_bomb(serve: Serve, client_of: ClientOf) -> None:
         client_of(server.base_url).complete("Hi")
 
 
+@pytest.mark.slow
 def test_trickle_ends(serve: Serve, client_of: ClientOf) -> None:
     """A body that never ends, a few bytes at a time, ends by its deadline."""
     server = serve([http(b"x" * 1000)[:-900], *([0.02, b"x"] * 50)])
@@ -278,6 +281,7 @@ def test_trickle_ends(serve: Serve, client_of: ClientOf) -> None:
     assert caught.value.deadline == "whole"
 
 
+@pytest.mark.slow
 def test_total_deadline(serve: Serve, client_of: ClientOf) -> None:
     """The last deadline ends whatever the others allow."""
     server = serve(["silence"])

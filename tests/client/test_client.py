@@ -248,6 +248,7 @@ def test_a_ready_request_is_sent_as_it_is(emulator: Emulator, client: Client) ->
             client.complete(first.request, **given)
 
 
+@pytest.mark.slow
 def test_works_inside_a_running_loop(client: Client) -> None:
     """The plain verbs work where an event loop is running, as in a notebook."""
 
@@ -257,6 +258,7 @@ def test_works_inside_a_running_loop(client: Client) -> None:
     assert asyncio.run(cell())
 
 
+@pytest.mark.slow
 def test_works_from_sixteen_threads(emulator: Emulator, client: Client) -> None:
     """Sixteen threads share one client."""
     with ThreadPoolExecutor(16) as pool:
@@ -281,6 +283,7 @@ def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None
     assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
 
 
+@pytest.mark.slow
 def test_pieces_that_come_fast_are_handed_over_together(
     serve: Serve, client_of: ClientOf
 ) -> None:
@@ -356,6 +359,7 @@ def test_a_dropped_stream_is_stopped(serve: Serve, client_of: ClientOf) -> None:
     assert server.is_left.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently")
 @pytest.mark.parametrize("verb", ["stream", "complete"])
 def test_interrupt_closes_the_connection(
@@ -444,6 +448,7 @@ def test_two_threads_read_one_stream(serve: Serve, client_of: ClientOf) -> None:
     assert "".join(shown) == "somesome"
 
 
+@pytest.mark.slow
 def test_many_at_once_keep_a_limit_that_nobody_knows() -> None:
     """Those that wait for the second, and for their number, do not hang."""
     with (

@@ -52,6 +52,7 @@ def test_none_is_kept_after_the_end() -> None:
     assert asyncio.run(scene()) is False
 
 
+@pytest.mark.slow
 def test_a_hundred_at_once_use_their_connections_again(
     serve: Callable[..., Any],
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_flushed_event_is_out_at_once() -> None:
     assert (got, inflater.is_whole) == (b"data: a\n\n", False)
 
 
+@pytest.mark.slow
 def test_a_bomb_comes_in_bounded_pieces() -> None:
     """A small body that holds a huge one comes out piece by piece."""
     bomb = gzip.compress(b"\0" * 20_000_000)

@@ -187,6 +187,7 @@ def test_the_key_of_one_service_is_not_sent_to_another(
     assert client.complete("Hi").text
 
 
+@pytest.mark.slow
 def test_a_key_that_was_sent_stays_with_its_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_key_that_was_sent_stays_with_its_address(
         session.close()
 
 
+@pytest.mark.slow
 def test_an_emulators_own_key_is_for_any_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -167,6 +167,7 @@ def test_slots_that_nobody_needs_are_given_back(quota: Quota) -> None:
     assert len(quota.lease(2, MODEL, 5, [], [])[0]) == 5
 
 
+@pytest.mark.slow
 def test_a_quota_that_cannot_be_reached_is_asked_again() -> None:
     """Nothing is sent without a slot."""
     n_calls = 0

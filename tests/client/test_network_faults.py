@@ -288,6 +288,7 @@ def test_dead_proxy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pa55" not in str(got.value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
 def test_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     """An untrusted certificate is named, with SSL_CERT_FILE as the way on."""
@@ -371,6 +372,7 @@ def test_every_deadline_has_an_end_of_its_own() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["https://127.0.0.1:{}/v1", "https://svc.example/v1"])
 def test_a_handshake_that_never_ends(
     place: str, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch

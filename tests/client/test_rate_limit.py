@@ -177,6 +177,7 @@ def test_an_hour_is_waited_for_only_by_those_who_want_to(now: Now) -> None:
     assert limiter.try_pass(slot, patience_s=60.0).wait_s == 0.0
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.floats(0, 100), st.none() | st.floats(0, 1e4), st.integers(0, 3)),
@@ -535,6 +536,7 @@ STOPPED = -1
 KNOWN = Limit(per_second=3, per_minute=30, in_flight=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([None, NO_LIMIT, KNOWN]))
 def test_every_request_ends(seed: int, known: Limit | None) -> None:

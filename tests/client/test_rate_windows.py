@@ -97,6 +97,7 @@ def most_in(window_s: float, times: list[float]) -> int:
     return max(sum(at <= each < at + window_s for each in times) for at in times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [SMALL, LARGE])
 def test_no_window_overflows_and_no_time_is_lost(
     limit: tuple[int, int], now: Now
@@ -179,6 +180,7 @@ def test_the_reason_names_the_limit(now: Now) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_threads_never_share_a_slot(now: Now) -> None:
     """Sixteen threads at once get as many slots as they may, and no more."""
     windows = Windows(Limit(per_second=20, per_minute=150), clock=now)
@@ -218,6 +220,7 @@ def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
     assert let_out(two) == Waiting(0.0)
 
 
+@pytest.mark.slow
 def test_no_window_overflows_over_two_minutes(path: Path, now: Now) -> None:
     """Three kernels that always have more to send end near the optimum, together."""
     each = kernels(path, now, 3)

@@ -63,6 +63,7 @@ def shown(found: ReplyReader, pieces: list[bytes]) -> dict[int, str]:
     return texts
 
 
+@pytest.mark.slow
 def test_a_stream_does_not_depend_on_its_split() -> None:
     """Cut at any byte, a stream shows the same texts and gives the same whole."""
     ways = [[STREAM[:at], STREAM[at:]] for at in range(len(STREAM) + 1)]
@@ -76,6 +77,7 @@ def test_a_stream_does_not_depend_on_its_split() -> None:
         assert (found.body(), found.error, found.n_chunks) == (READ, None, 6)
 
 
+@pytest.mark.slow
 @given(st.integers(0, len(STREAM) - len(event("never shown")) - 1))
 def test_a_cut_stream_is_never_a_success(at: int) -> None:
     """Cut anywhere before both finish reasons, a stream is an error, and a prefix."""

@@ -106,6 +106,7 @@ def test_the_python_sends_the_same(
     assert first.request.is_fitted is again.request.is_fitted
 
 
+@pytest.mark.slow
 @each_way
 @each_request
 def test_the_shell_command_sends_the_same(

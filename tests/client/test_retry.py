@@ -134,6 +134,7 @@ def test_a_rate_limit(
     assert retry_wait_s(FailedTry(error=error), attempt=1, jitter=jitter) == wait_s
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([*PASSING, *LASTING, RateLimitError(status=429)]),
     st.integers(1, 50),
@@ -183,6 +184,7 @@ def test_retry_after(headers: dict[str, str], wait_s: float | None) -> None:
     assert retry_after_s(headers, now_at=NOW) == wait_s
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_retry_after_of_any_text(text: str) -> None:
     """Any header value is a finite wait or none."""

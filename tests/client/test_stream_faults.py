@@ -238,6 +238,7 @@ def test_cut_gzip_stream(serve: Serve, client_of: ClientOf) -> None:
     assert isinstance(error, StreamBrokenError)
 
 
+@pytest.mark.slow
 def test_silence_in_a_stream(serve: Serve, client_of: ClientOf) -> None:
     """Silence ends at the idle deadline, with what came, and is not retried."""
     server = serve([stream_head(), chunk("some"), "silence"])
@@ -251,6 +252,7 @@ def test_silence_in_a_stream(serve: Serve, client_of: ClientOf) -> None:
     assert server.is_left.wait(60)
 
 
+@pytest.mark.slow
 def test_no_headers(serve: Serve, client_of: ClientOf) -> None:
     """A service that does not begin to answer is given up after the deadline."""
     server = serve(["silence"])
@@ -274,6 +276,7 @@ def test_connection_is_used_again_after_a_stream(
     assert (got, server.n_connections) == ([("ok", None)] * 3, 1)
 
 
+@pytest.mark.slow
 def test_comments_are_silence(serve: Serve, client_of: ClientOf) -> None:
     """A stream of nothing but comments ends at the idle deadline."""
     server = serve([stream_head(), chunk("some"), *([0.05, b": ping\n\n"] * 200)])
@@ -283,6 +286,7 @@ def test_comments_are_silence(serve: Serve, client_of: ClientOf) -> None:
     assert (shown, type(error)) == ("some", TimedOutError)
 
 
+@pytest.mark.slow
 def test_two_megabytes_in_one_event(serve: Serve, client_of: ClientOf) -> None:
     """One event of 2 MB arrives whole."""
     server = serve([stream_head(), chunk("ก" * 700_000, "stop"), DONE])
@@ -290,6 +294,7 @@ def test_two_megabytes_in_one_event(serve: Serve, client_of: ClientOf) -> None:
     assert read(client_of(server.base_url)) == ("ก" * 700_000, None)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_deltas(serve: Serve, client_of: ClientOf) -> None:
     """20 000 deltas arrive whole."""
     body = b"".join(chunk(f"{at} ") for at in range(20_000))

@@ -17,9 +17,10 @@ from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import NoConnectionError, SettingsError
 from svc_notebook.settings import Settings
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="makes the certificate"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate"),
+]
 TEXT = "x" * 6_000_000  # more than the buffers on the way hold
 BODY = json.dumps(
     {"choices": [{"index": 0, "message": {"content": TEXT}, "finish_reason": "stop"}]}

@@ -85,6 +85,7 @@ def test_what_is_no_transport_is_refused(wrong: Any) -> None:  # noqa: ANN401 - 
         AsyncClient(base_url="https://svc.invalid/v1", api_key=KEY, transport=wrong)
 
 
+@pytest.mark.slow
 def test_logs_of_httpx_do_not_show_the_key(
     serve: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:

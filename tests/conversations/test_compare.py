@@ -81,6 +81,7 @@ def test_the_first_to_finish_is_used_without_a_score() -> None:
     assert plan.turns == ()
 
 
+@pytest.mark.slow
 def test_a_pick_scores_every_reply_and_a_second_one_replaces_it() -> None:
     """The frame of replies says which model won; the conversation goes on with it."""
     plan = compare()
@@ -94,6 +95,7 @@ def test_a_pick_scores_every_reply_and_a_second_one_replaces_it() -> None:
     assert [each.is_picked for each in to_columns(plan.turns[0])] == [False, True]
 
 
+@pytest.mark.slow
 def test_an_undone_pick_has_no_score_and_a_redone_one_has() -> None:
     """Deleting the turn, or clearing all, takes no score back."""
     plan = compare()
@@ -110,6 +112,7 @@ def test_an_undone_pick_has_no_score_and_a_redone_one_has() -> None:
     assert scores() == before
 
 
+@pytest.mark.slow
 def test_a_pick_comes_back_in_another_kernel() -> None:
     """With the columns, their labels, and what is sent."""
     live = compare()
@@ -138,6 +141,7 @@ def test_a_comparison_without_a_pick_comes_back_as_it_was() -> None:
     assert [each.label for each in to_columns(live.turns[0])] == [A, B]
 
 
+@pytest.mark.slow
 def test_a_picked_reply_that_was_continued_keeps_its_score() -> None:
     """Here and after a restart it is one reply; another pick replaces its score."""
     live = compare("Count")
@@ -155,6 +159,7 @@ def test_a_picked_reply_that_was_continued_keeps_its_score() -> None:
     assert frame["score_picked"].fillna(-1).tolist() == [1, 0, -1]
 
 
+@pytest.mark.slow
 def test_versions_can_be_compared_afterwards() -> None:
     """Whatever answers the same prompt; the same model twice is told apart."""
     plan = svc.conversation("plan")

@@ -74,6 +74,7 @@ def test_messages_may_be_messages() -> None:
     assert [turn.prompt.content for turn in plan.turns] == ["hot", "ใหญ่"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["frame", "jsonl", "parquet", "json", "text path"])
 def test_what_was_exported_is_taken(
     emulator: Emulator, tmp_path: Path, form: str
@@ -102,6 +103,7 @@ def test_what_was_exported_is_taken(
     ]
 
 
+@pytest.mark.slow
 def test_replies_are_turns_too(emulator: Emulator, tmp_path: Path) -> None:
     """Each good reply of a frame of replies is a prompt with its answer."""
     svc.complete("one", n=2)
@@ -131,6 +133,7 @@ def test_the_cell_can_be_run_again() -> None:
     assert plan.history == before
 
 
+@pytest.mark.slow
 def test_they_come_back_with_the_conversation(emulator: Emulator) -> None:
     """After a restart `restore` has given turns and asked ones, once each."""
     svc.conversation("plan", messages=SHOTS + CALLED).ask("wet")

@@ -192,6 +192,7 @@ def texts_of(turn: Turn) -> list[set[str]]:
     ]
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_whatever_happens_it_can_be_sent(steps: list[tuple[Any, ...]]) -> None:
     """After any steps each turn is a prompt, whole tool rounds and a reply."""
@@ -202,6 +203,7 @@ def test_whatever_happens_it_can_be_sent(steps: list[tuple[Any, ...]]) -> None:
         check_sendable(history)
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_no_version_and_no_choice_is_lost(steps: list[tuple[Any, ...]]) -> None:
     """Of a turn that is still there every version keeps its prompt and choices."""
@@ -223,6 +225,7 @@ def test_no_version_and_no_choice_is_lost(steps: list[tuple[Any, ...]]) -> None:
                 assert step[0] == "grow" or was.choices == now.choices
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -> None:
     """A stale turn is fresh again when it is asked again, and in no other way."""
@@ -237,6 +240,7 @@ def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -
         assert len(fresh) <= (step[0] == "again")
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
     """Undone one by one, a history is each of what it was, down to the first."""

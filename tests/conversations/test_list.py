@@ -52,6 +52,7 @@ def found(search: str) -> list[str]:
         return list(svc.conversations_df(search)["conversation"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three")
 def test_the_newest_comes_first_with_its_turns_models_and_prompt() -> None:
     """The conversations of all kernels that use the ledger."""
@@ -67,6 +68,7 @@ def test_the_newest_comes_first_with_its_turns_models_and_prompt() -> None:
     assert frame["asked_at"].is_monotonic_decreasing
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize(
     ("search", "names"),
@@ -102,6 +104,7 @@ def test_a_continuation_and_a_deleted_turn_are_not_counted() -> None:
     assert list(frame[["n_turns", "prompt"]].iloc[0]) == [1, "Count"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three")
 def test_a_damaged_exchange_hides_no_other(tmp_path: Path) -> None:
     """Its own conversation is listed, and says that it cannot be read."""

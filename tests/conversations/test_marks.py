@@ -52,6 +52,7 @@ def seen(plan: svc.Conversation) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 def test_marks_are_restored_in_another_kernel() -> None:
     """The other kernel sends what this one would send."""
     with kernel() as plan:
@@ -71,6 +72,7 @@ def test_marks_are_restored_in_another_kernel() -> None:
         assert [turn.is_pinned for turn in plan.turns] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_what_was_undone_stays_undone_and_what_came_back_is_back() -> None:
     """Undo is a change like others."""
     with kernel() as plan:
@@ -88,6 +90,7 @@ def test_what_was_undone_stays_undone_and_what_came_back_is_back() -> None:
         assert [turn.prompt.content for turn in plan.turns] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_what_was_redone_is_back() -> None:
     """An answer, a deletion and a pin, each undone and redone; a reset changes none."""
     with kernel() as plan:
@@ -123,6 +126,7 @@ def test_an_undone_continuation_leaves_the_text_before_it() -> None:
         assert plan.turns[0].version.text == "one, tw"
 
 
+@pytest.mark.slow
 def test_a_continued_reply_stays_deleted_in_every_later_kernel() -> None:
     """Also where the kernel that deleted it never saw its first part."""
     with kernel() as plan:
@@ -177,6 +181,7 @@ def test_a_reset_deletes_nothing() -> None:
         assert [turn.prompt.content for turn in plan.turns] == ["two"]
 
 
+@pytest.mark.slow
 def test_a_deleted_turn_of_a_copy_stays_deleted() -> None:
     """Turns that were copied are known by their place alone."""
     with kernel() as plan:

@@ -39,6 +39,7 @@ def prompts(name: str) -> list[str | None]:
         return [turn.prompt.content for turn in svc.conversation(name).restore().turns]
 
 
+@pytest.mark.slow
 def test_a_new_name_survives_a_restart() -> None:
     """Turns from before and after it, with their marks, are under the new name."""
     with kernel():
@@ -56,6 +57,7 @@ def test_a_new_name_survives_a_restart() -> None:
             svc.conversation("plan").restore()
 
 
+@pytest.mark.slow
 def test_frames_know_the_new_name_and_records_stay(tmp_path: Path) -> None:
     """What was paid for keeps its text and its checksum."""
     with kernel():
@@ -78,6 +80,7 @@ def _records(folder: Path) -> list[object]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.mark.slow
 def test_a_name_that_is_taken_is_refused() -> None:
     """Of this kernel or of another; nothing changes."""
     with kernel():
@@ -97,6 +100,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
     assert prompts("plan") == ["two", "three"]
 
 
+@pytest.mark.slow
 def test_a_reply_on_its_way_follows() -> None:
     """It was asked under the old name, and is kept under the new one."""
     with kernel():
@@ -145,6 +149,7 @@ def test_undo_keeps_the_new_name() -> None:
         assert (len(plan.turns), plan.history.name) == (1, "trip")
 
 
+@pytest.mark.slow
 def test_a_rest_is_asked_under_the_new_name() -> None:
     """The reply was cut before the conversation was renamed."""
     with kernel():
@@ -155,6 +160,7 @@ def test_a_rest_is_asked_under_the_new_name() -> None:
     assert prompts("trip") == ["Count"]
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_be_written_keeps_the_name(tmp_path: Path) -> None:
     """Nothing is renamed by half."""
     with kernel():

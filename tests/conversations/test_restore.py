@@ -11,6 +11,8 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import isolated
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.usefixtures("emulator")
 
 
@@ -57,6 +59,7 @@ def test_the_newest_turns_are_restored_and_older_ones_can_be_added() -> None:
     assert stale == [False, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_kernels")
 def test_what_the_ledger_has_is_listed() -> None:
     """A line a series: its number, the kernel, how many turns, the first prompt."""
@@ -72,6 +75,7 @@ def test_what_the_ledger_has_is_listed() -> None:
     assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_numbers_are_by_the_begin_and_stay() -> None:
     """What another kernel asks or fails to ask meanwhile changes no number."""
     with kernel() as first:
@@ -97,6 +101,7 @@ def test_numbers_are_by_the_begin_and_stay() -> None:
     assert (newest, picked) == (["four"], ["one", "one again"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_kernels")
 def test_added_turns_are_sent_and_can_be_asked_again(emulator: Emulator) -> None:
     """A turn of another kernel is a turn like others; undo takes them away again."""
@@ -117,6 +122,7 @@ def test_added_turns_are_sent_and_can_be_asked_again(emulator: Emulator) -> None
     assert n_versions == [2, 1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_kernels")
 def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
     """Turns that are asked after a restore come back with those before them."""
@@ -129,6 +135,7 @@ def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
         assert prompts(plan) == ["one", "two", "more"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_kernels")
 def test_turns_that_were_added_and_sent_come_back() -> None:
     """Another restart brings the newest series with those that its requests sent."""

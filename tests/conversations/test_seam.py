@@ -128,6 +128,7 @@ def test_a_new_code_block_begins_on_a_line() -> None:
 WORDS = st.lists(st.from_regex(r"[a-zก-ฮ]{3,9}", fullmatch=True), unique=True)
 
 
+@pytest.mark.slow
 @given(words=WORDS, data=st.data())
 def test_any_long_repetition_is_dropped(words: list[str], data: st.DataObject) -> None:
     """However much of the end the rest begins with, the text is there once."""
@@ -143,6 +144,7 @@ def test_any_long_repetition_is_dropped(words: list[str], data: st.DataObject) -
 TEXTS = st.text(st.sampled_from("ab กา\n`-,0่"), max_size=40)
 
 
+@pytest.mark.slow
 @given(old=TEXTS, new=TEXTS, data=st.data())
 def test_while_it_arrives_the_text_is_the_same(
     old: str, new: str, data: st.DataObject
@@ -158,6 +160,7 @@ def test_while_it_arrives_the_text_is_the_same(
     assert old + shown == joined(old, new)
 
 
+@pytest.mark.slow
 @given(old=TEXTS, new=TEXTS)
 def test_nothing_but_a_repetition_is_dropped(old: str, new: str) -> None:
     """The old text stays; of the new one only its beginning can be missing."""

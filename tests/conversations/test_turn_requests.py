@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,6 +212,7 @@ def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
     )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 100_000))
 def test_a_fitted_reply_leaves_the_prompt_its_room(prompt_tokens: int) -> None:
     """Prompt and fitted reply stay under 8192, or the reply has its floor."""
@@ -293,6 +295,7 @@ def test_a_tool_call_keeps_its_results() -> None:
     assert [message.role for message in left.messages] == ["user", "assistant", "user"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(2, 20_000), max_size=20), st.integers(0, 8000))
 def test_what_is_sent_is_the_newest_part(sizes: list[int], reply_tokens: int) -> None:
     """The turns sent are the newest ones, without a gap, whatever their sizes."""

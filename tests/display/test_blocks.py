@@ -39,6 +39,7 @@ def _fed(blocks: Blocks, pieces: list[str]) -> list[str]:
     return [block.markdown for block in taken]
 
 
+@pytest.mark.slow
 @given(_texts, _sizes)
 def test_finished_blocks_never_change(text: str, sizes: list[int]) -> None:
     """Blocks drawn one by one, split anywhere, are what the whole text draws."""
@@ -50,6 +51,7 @@ def test_finished_blocks_never_change(text: str, sizes: list[int]) -> None:
     assert "".join(drawn) + to_html(blocks.tail.markdown) == to_html(whole)
 
 
+@pytest.mark.slow
 @given(_texts, _sizes, st.integers(1, 60))
 def test_no_text_is_lost(text: str, sizes: list[int], max_tail_bytes: int) -> None:
     """Sources and tail together are the text, however short tails are kept."""
@@ -64,6 +66,7 @@ def test_no_text_is_lost(text: str, sizes: list[int], max_tail_bytes: int) -> No
     assert "".join(sources) + blocks.tail.source == whole
 
 
+@pytest.mark.slow
 @given(_texts, _sizes, st.integers(1, 60))
 def test_tails_stay_short(text: str, sizes: list[int], max_tail_bytes: int) -> None:
     """After taking, no tail is longer than its limit."""

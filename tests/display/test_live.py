@@ -231,6 +231,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(pieces=st.lists(_PIECES, max_size=40))
 def test_what_streamed_is_drawn_as_a_whole(pieces: list[str]) -> None:
     """The outputs together have the HTML of the text drawn at once."""

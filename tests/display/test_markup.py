@@ -134,6 +134,7 @@ _ATTACKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", _ATTACKS)
 @pytest.mark.parametrize("frame", ["{}", "> {}", "- a\n\n  {}", "**{}**", "# {}"])
 def test_attacks_are_inert(attack: str, frame: str) -> None:
@@ -154,6 +155,7 @@ _BITS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(_BITS | st.text(max_size=8), max_size=25).map("".join))
 def test_any_text_gives_only_allowed_html(markdown: str) -> None:
     """Whatever the text, tags are allowed, balanced, and carry allowed values."""
@@ -164,6 +166,7 @@ def test_any_text_gives_only_allowed_html(markdown: str) -> None:
     assert _inspected(html).faults == []
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_escaped_text_reads_as_written(text: str) -> None:
     """Text is read in HTML as it was written, its controls made visible."""
@@ -249,6 +252,7 @@ def test_code_of_unknown_language_is_plain(language: str) -> None:
     assert (">a &lt; b\n</code></pre>" in html, "<span" in html) == (True, False)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="def x=1\n\t'\"#:()", max_size=80))
 def test_colours_lose_no_character(code: str) -> None:
     """Coloured code reads exactly as plain code does."""

@@ -183,6 +183,7 @@ class _Seen(HTMLParser):
             self.frame = dict(attrs)
 
 
+@pytest.mark.slow
 @given(st.text() | st.text(alphabet="<>\"'&/=aif"))
 def test_no_text_gets_out_of_the_frame(source: str) -> None:
     """Whatever a reply says, the host finds a sandboxed frame and its source."""

@@ -41,6 +41,7 @@ def test_max_tokens_ends_the_text(max_tokens: int, finish_reason: str) -> None:
     )
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text("abก", min_size=1, max_size=3), max_size=12),
     st.lists(st.text("abก", min_size=1, max_size=4), max_size=4),
@@ -58,6 +59,7 @@ def test_stops_at_the_first_moment_a_sequence_is_whole(
     )
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_tokens_joined_are_the_text(text: str) -> None:
     """Nothing is lost when a text is cut into tokens."""

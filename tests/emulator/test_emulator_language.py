@@ -63,6 +63,7 @@ def test_prompts_are_answered_differently(make_chat: MakeChat) -> None:
     assert len({_choice(chat).text for chat in chats}) > 15
 
 
+@pytest.mark.slow
 def test_variety_grows_with_the_temperature(make_chat: MakeChat) -> None:
     """Texts share fewer of their word pairs the hotter it is."""
 
@@ -113,6 +114,7 @@ def test_penalties_make_a_text_repeat_less(
     assert penalised < 0.5 * plain
 
 
+@pytest.mark.slow
 def test_a_negative_penalty_makes_it_repeat_more(make_chat: MakeChat) -> None:
     """Below 0, words that appeared are preferred."""
     asked = {"model": "svc-v1.5-instruct", "temperature": 1}
@@ -268,6 +270,7 @@ def test_penalties_change_the_score_of_what_appeared(
     assert shares == pytest.approx(_softmax(score, 1.0, 0.0), abs=0.03)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=12),
     st.floats(0.01, 2.0),

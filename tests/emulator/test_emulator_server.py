@@ -143,6 +143,7 @@ def test_its_keys_can_be_asked_for() -> None:
     )
 
 
+@pytest.mark.slow
 def test_works_inside_a_running_loop() -> None:
     """Entered with `async with` and with `with`, a running loop does not mind."""
 
@@ -224,6 +225,7 @@ print("done")
     assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 
+@pytest.mark.slow
 def test_requests_can_be_read_back_without_keys(emulator: Emulator) -> None:
     """What was asked is kept; keys are not, wherever they were sent."""
     with _client(emulator) as client:
@@ -256,6 +258,7 @@ def test_requests_can_be_read_back_without_keys(emulator: Emulator) -> None:
         assert key not in repr(asked)
 
 
+@pytest.mark.slow
 def test_connections_are_counted_and_told_apart(emulator: Emulator) -> None:
     """A kept connection serves several requests; a closed one is gone."""
     for _ in range(2):
@@ -269,6 +272,7 @@ def test_connections_are_counted_and_told_apart(emulator: Emulator) -> None:
     assert ports[0] == ports[1] != ports[2] == ports[3]
 
 
+@pytest.mark.slow
 def test_idle_connections_are_closed_after_a_while() -> None:
     """How long they are kept can be set; the client sees the end."""
     with (
@@ -300,6 +304,7 @@ def test_a_client_that_leaves_is_noticed() -> None:
         assert asked.n_pieces < 20
 
 
+@pytest.mark.slow
 def test_waiting_for_idle_ends_in_time() -> None:
     """It says False while a request is running."""
     with Emulator(script=[{"end": "silent"}]) as emulator, _client(emulator) as client:
@@ -308,6 +313,7 @@ def test_waiting_for_idle_ends_in_time() -> None:
         assert emulator.wait_idle()
 
 
+@pytest.mark.slow
 def test_closing_cuts_streams_at_once() -> None:
     """A slow stream does not hold the close up; its client sees the cut."""
     emulator = Emulator(tokens_per_s=0.01, first_token_s=0).start()
@@ -325,6 +331,7 @@ def test_closing_cuts_streams_at_once() -> None:
             list(lines)
 
 
+@pytest.mark.slow
 def test_closing_ends_connections_that_are_just_accepted() -> None:
     """A server that closes while clients connect leaves no socket open."""
     for _ in range(20):
@@ -350,6 +357,7 @@ def _connect_until_refused(port: int, clients: list[socket.socket]) -> None:
             clients.append(socket.create_connection(("127.0.0.1", port)))
 
 
+@pytest.mark.slow
 def test_scripted_ends_reach_the_socket() -> None:
     """Cut, reset, no answer, raw bytes: the client sees each as what it is."""
     script: list[dict[str, object]] = [
@@ -382,6 +390,7 @@ def test_scripted_ends_reach_the_socket() -> None:
     assert ended == ["cut", "cut", "cut", "cut", "whole"]
 
 
+@pytest.mark.slow
 def test_a_script_file_is_played(tmp_path: Path) -> None:
     """A path stands for the entries in it."""
     path = tmp_path / "script.json"

@@ -113,6 +113,7 @@ def test_odd_bytes_are_answered_and_survived(
     assert _is_alive(emulator)
 
 
+@pytest.mark.slow
 def test_sixty_half_requests_delay_no_other(emulator: Emulator) -> None:
     """Clients that never finish their headers or bodies cost nothing."""
     wires = [_wire(emulator) for _ in range(60)]
@@ -125,6 +126,7 @@ def test_sixty_half_requests_delay_no_other(emulator: Emulator) -> None:
     assert _is_alive(emulator)
 
 
+@pytest.mark.slow
 def test_huge_bodies_are_refused_and_survived(emulator: Emulator) -> None:
     """30 MB are read to their end and refused."""
     with httpx.Client(trust_env=False, timeout=120) as client:
@@ -155,6 +157,7 @@ def test_a_body_that_says_it_is_endless_is_refused_at_once(emulator: Emulator) -
     assert b"The request body is too long." in received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [
@@ -174,6 +177,7 @@ def test_a_connection_without_a_whole_request_ends(sent: bytes) -> None:
         assert wire.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_a_request_that_trickles_in_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps no connection open past the time of a request."""
     monkeypatch.setattr(QuietProtocol, "request_timeout_s", 0.1)
@@ -194,6 +198,7 @@ def test_a_request_that_trickles_in_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not is_open
 
 
+@pytest.mark.slow
 def test_huge_headers_are_survived(emulator: Emulator) -> None:
     """A megabyte of header is cut off."""
     with _wire(emulator) as wire:
@@ -222,6 +227,7 @@ def test_slow_readers_delay_no_other() -> None:
         assert emulator.wait_idle()
 
 
+@pytest.mark.slow
 def test_clients_that_leave_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is written for a lost connection, which would warn in the user's log."""
     content = json.dumps(BODY | {"stream": True}).encode()
@@ -342,6 +348,7 @@ def test_no_value_draws_a_500(changed: dict[str, Any]) -> None:
     assert SERVICE.reply(request).status in (200, 400, 404)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.binary(max_size=40))
 def test_no_bytes_draw_a_500(body: bytes) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 openai = pytest.importorskip("openai")
 
 from svc_notebook.emulator.server import Emulator  # noqa: E402 - after the skip
@@ -39,6 +41,7 @@ def client(emulator: Emulator) -> Iterator[Any]:
         yield made
 
 
+@pytest.mark.slow
 def test_reads_a_whole_reply(client: Any) -> None:  # noqa: ANN401 - another's type
     """Content, finish reason and usage are where it looks for them."""
     reply = client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2)

@@ -64,6 +64,7 @@ def _asked(server: Emulator) -> list[Any]:
     return [each.json["model"] for each in server.requests if each.method == "POST"]
 
 
+@pytest.mark.slow
 def test_every_kind_answers_cells_panels_and_sweeps(
     lab: Emulator,
     open_page: OpenPage,  # noqa: F811 - the fixture
@@ -85,6 +86,7 @@ def test_every_kind_answers_cells_panels_and_sweeps(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 def test_a_list_of_models_is_offered_with_its_contexts(
     start: Start,
     describe: Describe,
@@ -153,6 +155,7 @@ def test_the_service_is_not_asked_for_models(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 def test_a_large_context_is_used(start: Start, describe: Describe) -> None:
     """More than the document's 8192 tokens are sent where the file says so."""
     server = start(contexts={MODEL: 32768})
@@ -259,6 +262,7 @@ def test_wrong_use_says_what_to_write(
     assert said in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_broken_file_stops_requests_but_not_the_emulator(describe: Describe) -> None:
     """The line is named wherever a request would go, except to the emulator."""
     describe("[lab\n")
@@ -384,6 +388,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON, st.sampled_from(["id", "data", "max_model_len", "meta"]))
 def test_any_answer_is_read_without_an_error(answer: object, name: str) -> None:
     """What is no list of models has no models, or those with a text as id."""
@@ -392,6 +397,7 @@ def test_any_answer_is_read_without_an_error(answer: object, name: str) -> None:
     assert all(each.id.strip() for each in found)
 
 
+@pytest.mark.slow
 def test_a_failing_cell_is_judged_by_the_models_context(
     start: Start,
     describe: Describe,

@@ -38,6 +38,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         yield write_lines
 
 
+@pytest.mark.slow
 def test_address_and_key_are_found_beside_the_notebook(
     write: Write,
     start: Start,
@@ -209,6 +210,7 @@ def test_a_key_of_a_file_is_hidden_like_others(write: Write) -> None:
     assert KEY not in repr(current().settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -229,6 +231,7 @@ def test_a_file_that_cannot_be_read_is_named_where_it_would_help(
     assert svc.complete("Hi", max_tokens=5).text
 
 
+@pytest.mark.slow
 def test_a_wrong_address_of_a_file_is_refused_by_name(write: Write) -> None:
     """The error says where the address is; the emulator works."""
     write(SVC_BASE_URL="HOST/v1", SVC_API_KEY=KEY)

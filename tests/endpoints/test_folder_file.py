@@ -118,6 +118,7 @@ def test_the_folder_takes_no_variable(
     assert KEY not in said
 
 
+@pytest.mark.slow
 def test_the_ways_that_the_message_names_work(
     describe: Describe, describe_own: Describe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

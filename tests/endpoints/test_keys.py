@@ -46,6 +46,7 @@ def test_code_names_the_key_of_its_own_server(
     assert header is None or f'"Authorization: {header}"' in reply.as_curl()
 
 
+@pytest.mark.slow
 def test_code_has_a_neutral_name_for_a_key_that_was_given(
     start: Start, describe: Describe
 ) -> None:
@@ -65,6 +66,7 @@ def test_code_has_a_neutral_name_for_a_key_that_was_given(
     assert "Authorization" not in keyless
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_file_redirects_nothing(
     start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_sweep_refuses_a_key_in_every_value(
     assert own_key not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_settings_and_dry_runs_show_no_key(
     own_key: str,
     shell: Shell,  # noqa: F811 - the fixture

@@ -85,6 +85,7 @@ def test_refusals_name_a_context(
     assert _learnt(refuse(refusal)) == (n_tokens or 8192)
 
 
+@pytest.mark.slow
 def test_large_numbers_are_read_whole(describe: Describe, refuse: Refuse) -> None:
     """Blanks, commas and other groups of digits are one number."""
     for written in ("131072", "131,072", "131 072", "131_072"):
@@ -181,6 +182,7 @@ def test_use_forgets_what_was_learnt(describe: Describe, refuse: Refuse) -> None
     assert (before, current().context_of("m")) == (2048, 8192)
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_among_the_models(
     start: Start,
     describe: Describe,
@@ -215,6 +217,7 @@ MESSAGES = st.text() | st.lists(st.sampled_from(_WORDS) | st.text(max_size=3)).m
 )
 
 
+@pytest.mark.slow
 @given(MESSAGES, st.integers(0, 200_000), st.sampled_from([None, "max_tokens", "seed"]))
 @example("context length is " + "9" * 5000, 9000, None)
 def test_any_refusal_is_read_without_an_error(

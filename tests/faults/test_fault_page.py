@@ -2,10 +2,13 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.faults.page import PATH, page
 from tests.faults.tables import CASES
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     """README.md of this folder is what `python -m tests.faults.page` writes."""
     assert PATH.read_text("utf-8") == page()

@@ -29,6 +29,7 @@ def call(server: RawServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port))
 
 
+@pytest.mark.slow
 def test_a_connection_left_open_is_seen(server: RawServer) -> None:
     """Who has its whole answer and does not leave is named, with what it did last."""
     with closing(call(server)) as left_open:
@@ -41,6 +42,7 @@ def test_a_connection_left_open_is_seen(server: RawServer) -> None:
     assert server.wait_until_left() == []
 
 
+@pytest.mark.slow
 def test_a_connection_kept_for_later_is_seen(server: RawServer) -> None:
     """Who keeps a connection that may be kept, and never leaves, is named, too."""
     server.then([GOOD, "keep"])

@@ -64,6 +64,7 @@ def served(case: Case) -> Iterator[RawServer]:
     server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "verb", "kind"), GAMES)
 def test_fault_ends_well(
     case: Case,

@@ -88,6 +88,7 @@ def _varied(make: MakeExchange, *, n_choices: int, seed: int) -> list[Exchange]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_choices", [1, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_of_a_run_are_read_as_those_of_the_ledger(
@@ -105,6 +106,7 @@ def test_rows_of_a_run_are_read_as_those_of_the_ledger(
     assert_frame_equal(frame, replies_frame(exchanges, prices=PRICES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [1, 7, 60])
 def test_of_a_trial_the_last_turn_stays(make: MakeExchange, n_rows: int) -> None:
     """What was asked again for a trial replaces all choices that came before."""
@@ -129,6 +131,7 @@ def test_of_a_trial_the_last_turn_stays(make: MakeExchange, n_rows: int) -> None
     assert_frame_equal(frame, replies_frame(after, prices=PRICES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_one_at_a_time_is_all_at_once(make: MakeExchange, seed: int) -> None:
     """What a row holds does not depend on the rows that are read with it."""

@@ -80,6 +80,7 @@ def test_other_text_is_left_alone(tmp_path: Path) -> None:
     assert _in_csv(tmp_path, PLAIN) == PLAIN
 
 
+@pytest.mark.slow
 @given(st.text(" \u200b\t", max_size=3), st.sampled_from("=+-@"), st.text(max_size=9))
 def test_no_sign_after_blanks_is_left_alone(
     tmp_path_factory: pytest.TempPathFactory, before: str, sign: str, after: str

@@ -97,6 +97,7 @@ def test_what_was_not_seen_keeps_its_wide_interval(
     assert tokens.low <= truth <= tokens.high
 
 
+@pytest.mark.slow
 def test_chunks_are_counted_where_each_has_one_token(make: MakeExchange) -> None:
     """If streams have as many chunks as whole replies have tokens, chunks count."""
     known = _reported(make, 40, "english", "code")

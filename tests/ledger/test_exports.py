@@ -68,6 +68,7 @@ def _cells(path: Path) -> Any:  # noqa: ANN401 - openpyxl has no types
     return openpyxl.load_workbook(path)["svc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 12])
 def test_parquet_comes_back_identical(
     make: MakeExchange, tmp_path: Path, n: int
@@ -80,6 +81,7 @@ def test_parquet_comes_back_identical(
     assert_frame_equal(got, frame)
 
 
+@pytest.mark.slow
 def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
     """A frame of sums comes back too."""
     columns = pick(REPLIES, ["model", "origin"])
@@ -107,6 +109,7 @@ def test_refuses_what_is_no_parquet(tmp_path: Path, content: bytes | None) -> No
         read_parquet(path)
 
 
+@pytest.mark.slow
 def test_no_cell_of_a_csv_is_a_formula(make: MakeExchange, tmp_path: Path) -> None:
     """In CSV every text that looks like a formula has a quote in front."""
     rows = _rows(export(_frame(make), tmp_path / "r.csv"))
@@ -121,6 +124,7 @@ def test_no_cell_of_a_csv_is_a_formula(make: MakeExchange, tmp_path: Path) -> No
     assert {row[rows[0].index("word")] for row in rows[1:]} == {"'=a", ""}
 
 
+@pytest.mark.slow
 def test_a_csv_is_opened_rightly(make: MakeExchange, tmp_path: Path) -> None:
     """It begins with the mark of UTF-8, its lines end as a spreadsheet's do."""
     content = export(_frame(make), tmp_path / "r.csv").read_bytes()
@@ -146,6 +150,7 @@ def test_numbers_of_a_csv_are_left_alone(tmp_path: Path) -> None:
     assert _rows(export(frame, tmp_path / "r.csv"))[1:] == [["-5", "-0.5"], ["", "1.0"]]
 
 
+@pytest.mark.slow
 def test_a_workbook_holds_texts_as_texts(make: MakeExchange, tmp_path: Path) -> None:
     """In Excel no cell is a formula, and every text is as it was."""
     sheet = _cells(export(_frame(make), tmp_path / "r.xlsx"))
@@ -159,6 +164,7 @@ def test_a_workbook_holds_texts_as_texts(make: MakeExchange, tmp_path: Path) -> 
     assert [cell.quotePrefix for cell in column[:5]] == [True] * 4 + [False]
 
 
+@pytest.mark.slow
 def test_a_workbook_has_instants_and_numbers(
     make: MakeExchange, tmp_path: Path
 ) -> None:
@@ -202,6 +208,7 @@ def test_warns_of_cells_that_are_cut(tmp_path: Path, ending: str) -> None:
         assert len(_cells(path)["A2"].value) == 32_767
 
 
+@pytest.mark.slow
 def test_json_lines_hold_everything_as_it_is(
     make: MakeExchange, tmp_path: Path
 ) -> None:
@@ -277,6 +284,7 @@ def test_an_index_called_as_a_column_is_refused(tmp_path: Path) -> None:
         export(frame, tmp_path / "d.csv")
 
 
+@pytest.mark.slow
 def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
     """A workbook is refused above 1,048,575 rows, with other formats to take."""
     frame = pd.DataFrame({"a": np.zeros(1_048_576, dtype="int8")})

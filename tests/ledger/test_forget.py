@@ -17,6 +17,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import current, isolated
 from svc_notebook.sweeps.run_lock import lock_run
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = [
     {"when": {"contains": word}, "text": f"{word}-answer"}
     for word in ("alpha", "beta", "gamma", "delta")

@@ -173,6 +173,7 @@ def test_an_older_file_takes_plans_of_runs(
     assert exchanges == _exchanges(make)
 
 
+@pytest.mark.slow
 def test_a_file_of_version_3_is_read_whole(tmp_path: Path, make: MakeExchange) -> None:
     """Exchanges, calls and scores are in today's columns, and more can be added."""
     path = tmp_path / "ledger.sqlite"
@@ -212,6 +213,7 @@ def test_requests_of_version_3_are_used_again(
 _WRITERS = [_write_version_1, _write_version_2, _write_version_3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", _WRITERS[:2])
 def test_an_older_file_takes_tool_calls(
     tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
@@ -328,6 +330,7 @@ def test_a_stop_while_migrating_loses_nothing(
     assert n_stops > len(MIGRATIONS)
 
 
+@pytest.mark.slow
 def test_an_older_file_that_is_damaged_is_left_as_it_is(
     tmp_path: Path, make: MakeExchange
 ) -> None:

@@ -37,6 +37,7 @@ def _fill(ledger: Ledger, make: MakeExchange) -> list[Exchange]:
     return asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -122,6 +123,7 @@ def test_is_the_same_without_pyarrow(
     assert_frame_equal(frame_of(asked), expected)
 
 
+@pytest.mark.slow
 @given(st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3))
 def test_instants_are_exact(instants: list[datetime]) -> None:
     """Every instant is in its column to the microsecond, whenever it is."""

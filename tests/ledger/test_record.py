@@ -94,6 +94,7 @@ def test_comes_back_equal(told: Exchange) -> None:
     assert repr(got) == repr(told)
 
 
+@pytest.mark.slow
 @given(instants, instants)
 def test_instants_sort_as_text(one: datetime, other: datetime) -> None:
     """The text of an instant sorts as the instant does."""
@@ -168,6 +169,7 @@ def test_keeps_a_reply_that_utf8_cannot_carry(make: MakeExchange) -> None:
     assert got.choices[0].text == "half ?"
 
 
+@pytest.mark.slow
 @given(exchanges)
 def test_an_outline_is_the_exchange_without_its_texts(told: Exchange) -> None:
     """Without texts an exchange has everything else, as it was."""

@@ -33,6 +33,7 @@ def replies(ledger: Ledger, make: MakeExchange) -> pd.DataFrame:
     return replies_df(ledger)
 
 
+@pytest.mark.slow
 def test_a_function_scores_each_good_reply(
     ledger: Ledger, replies: pd.DataFrame
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_function_scores_each_good_reply(
     pd.testing.assert_frame_equal(found, replies)
 
 
+@pytest.mark.slow
 def test_a_score_is_a_number_a_flag_a_label_or_a_dict(
     ledger: Ledger, replies: pd.DataFrame
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_score_is_a_number_a_flag_a_label_or_a_dict(
     assert str(found["score_share"].dtype) == "Float64"
 
 
+@pytest.mark.slow
 def test_what_a_function_raises_is_in_its_row(
     ledger: Ledger, replies: pd.DataFrame
 ) -> None:
@@ -217,6 +220,7 @@ def test_the_tab_key_offers_the_ready_made_scores() -> None:
     assert all(getattr(scores, name).__doc__ for name in dir(scores))
 
 
+@pytest.mark.slow
 def test_attacks_in_scores_stay_text(ledger: Ledger, replies: pd.DataFrame) -> None:
     """HTML in labels, names and errors is escaped in the frame's HTML."""
     attack = "<img src=x onerror=alert(1)>"

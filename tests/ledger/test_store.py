@@ -64,6 +64,7 @@ def test_reads_in_the_order_of_adding(
     assert got == ["x0003", "x0002", "x0001"]
 
 
+@pytest.mark.slow
 def test_reads_page_after_page(ledger: Ledger, make: MakeExchange) -> None:
     """More exchanges than a page holds are all read, also those of one instant."""
     numbers = range(2 * PAGE_ROWS + 1)
@@ -344,6 +345,7 @@ def _add_in_child(ledger: Ledger, exchange: Exchange) -> None:
     ledger.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the point
 def test_survives_a_fork(ledger: Ledger, make: MakeExchange) -> None:
     """A forked child adds through a connection of its own; its parent goes on."""

@@ -70,6 +70,7 @@ def holder(session: Session, path: Path) -> Holder:
     return Holder(path)
 
 
+@pytest.mark.slow
 def test_a_verb_returns_after_its_commit(session: Session, path: Path) -> None:
     """When a reply, a stream or a run has ended, its exchanges are in the file."""
     completion = session.client.complete("Hello")
@@ -187,6 +188,7 @@ def test_a_stream_flows(session: Session, holder: Holder, path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_event_loop_never_waits_for_the_file(session: Session) -> None:
     """Replies, streams, sweeps and look-ups use the file on other threads."""
     threads = set[str]()
@@ -297,6 +299,7 @@ def test_tool_calls_in_hand_are_listed(
     assert tool_calls_df(ledger)["call_id"].tolist() == ["c0", "c1"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_is_tried_again(session: Session, path: Path) -> None:
     """A reply that the file refuses is returned, said, and written with the next."""
     with sqlite3.connect(path) as spoiler:

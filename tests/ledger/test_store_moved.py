@@ -221,6 +221,7 @@ def test_a_backup_restored_after_a_kill_is_used_as_it_is(
     assert _ids(path) == [*(f"x{number:04}" for number in (*range(5), 98, 99))]
 
 
+@pytest.mark.slow
 def test_a_backup_copied_over_an_open_ledger_is_used_as_it_is(
     ledger: Ledger, path: Path, make: MakeExchange
 ) -> None:

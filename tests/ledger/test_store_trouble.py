@@ -423,6 +423,7 @@ def test_a_full_disk_while_the_wal_is_emptied_loses_nothing(
         assert list(ledger.read(scope="all")) == [make(n) for n in range(200)]
 
 
+@pytest.mark.slow
 def test_a_stop_while_it_is_made_does_no_harm(
     tmp_path: Path, make: MakeExchange
 ) -> None:

@@ -14,6 +14,7 @@ from svc_notebook.ledger.store import Ledger
 MakeExchange = Callable[..., Exchange]
 
 
+@pytest.mark.slow
 def test_usage_is_summed_up_by_a_template_column(
     ledger: Ledger, make: MakeExchange
 ) -> None:

@@ -249,6 +249,7 @@ def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
     assert frame["n_requests"].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_sums_over_all_without_groups(make: MakeExchange) -> None:
     """With nothing to group by there is one row, also for no exchanges."""
     assert _usage_df([make(0), make(1)], by=())["total_tokens"].tolist() == [24]

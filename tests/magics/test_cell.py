@@ -22,6 +22,7 @@ def body_of(cell: str) -> str:
     return received[0]
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_body_arrives_unchanged(body: str) -> None:
     """Any text that does not end in a line end arrives as it was typed."""

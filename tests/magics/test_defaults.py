@@ -49,6 +49,7 @@ def prices(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_another_ledger_is_in_force_at_once(shell: Shell, tmp_path: Path) -> None:
     """What is asked after the line is kept in the new ledger, and `use` says so."""
     place = tmp_path / "project" / "ledger.sqlite"
@@ -92,6 +93,7 @@ def test_what_cannot_be_used_is_refused(
     assert text is None or place.read_text() == text
 
 
+@pytest.mark.slow
 def test_prices_are_in_force_at_once(
     shell: Shell, prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +111,7 @@ def test_prices_are_in_force_at_once(
     assert "prices" not in shell.run("%svc use").shown
 
 
+@pytest.mark.slow
 def test_takes_back_to_what_the_environment_says(
     shell: Shell, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +161,7 @@ def test_usage_takes_one_word(shell: Shell) -> None:
     assert "write `%svc usage`, or" in shell.run("%svc usage all").shown
 
 
+@pytest.mark.slow
 def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
     """A reply of the service shows its cost, an estimate its interval."""
     shell.run(f"%config SvcMagics.prices = '{prices}'")

@@ -59,6 +59,7 @@ def _texts(path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["(doc:", "error's `partial`"])
 def test_messages_are_for_people(words: str) -> None:
     """No message cites the document, or sends its reader to an attribute."""

@@ -143,12 +143,14 @@ def test_the_rest_of_the_line_is_text(line: str, text: str) -> None:
     assert parse_options(line).text == text
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=st.characters(exclude_characters="\\")))
 def test_text_without_backslash_has_no_escapes(text: str) -> None:
     """Only a backslash begins an escape."""
     assert decode_escapes(text) == text
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_line_is_read_or_refused(line: str) -> None:
     """No line ends in anything but options or our error."""

@@ -155,6 +155,7 @@ def test_unknown_name_is_refused_with_near_ones() -> None:
     assert r"\{{artcle}}" in str(refused.value)
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_text_without_marks_is_unchanged(text: str) -> None:
     """Any text without a mark comes back as it is."""
@@ -162,6 +163,7 @@ def test_text_without_marks_is_unchanged(text: str) -> None:
         assert interpolate(text, {}) == Filled(text)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="{}nd.[]'0 ()+"))
 def test_any_prompt_is_filled_or_refused(text: str) -> None:
     """No prompt ends in anything but a text or our error."""

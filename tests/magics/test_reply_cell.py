@@ -193,6 +193,7 @@ def test_a_wrong_block_is_refused_with_what_there_is(
     assert "1 python x = 1 2 bash ls -l 3 py %%bash" in cell.shown
 
 
+@pytest.mark.slow
 def test_nothing_to_insert_is_said(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

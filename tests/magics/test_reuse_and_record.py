@@ -35,6 +35,7 @@ def run_all(shell: Shell) -> None:
         assert shell.run(code).error is None, code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["SVC_REUSE", "%config"])
 def test_run_all_pays_only_for_what_changed(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, way: str
@@ -58,6 +59,7 @@ def test_run_all_pays_only_for_what_changed(
     assert "[emulator: made up] [re-used 20" in shell.run("%%svc\nHello").shown
 
 
+@pytest.mark.slow
 def test_one_cell_or_one_call_can_ask_all_the_same(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -76,6 +78,7 @@ def test_one_cell_or_one_call_can_ask_all_the_same(
     assert "re-used" not in fresh.shown + grid.shown
 
 
+@pytest.mark.slow
 def test_a_conversation_in_python_always_asks(shell: Shell, emulator: Emulator) -> None:
     """Asking a turn again wants another answer; a panel and a client ask as well."""
     shell.run("%config SvcMagics.reuse = True")
@@ -109,6 +112,7 @@ def test_the_setting_is_shown_and_checked(
 TOOLS = "def clock() -> str:\n    'Tell the time.'\n    return 'nine o clock'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -150,6 +154,7 @@ def test_one_exchange_is_kept_out_of_the_ledger(
     assert newest.request.prompt == "After"
 
 
+@pytest.mark.slow
 def test_what_fails_is_kept_out_too(shell: Shell) -> None:
     """A cut reply under --strict, and a refused request, leave nothing behind."""
     shell.run("%%svc --no-record -m svc-unknown\nA secret")

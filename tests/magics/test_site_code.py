@@ -16,6 +16,7 @@ PAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs(
     name: str, shell: Shell, monkeypatch: pytest.MonkeyPatch

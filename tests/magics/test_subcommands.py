@@ -156,6 +156,7 @@ def frame(shell: Shell, line: str) -> pd.DataFrame:
     return value
 
 
+@pytest.mark.slow
 def test_models_tell_the_room_left(shell: Shell) -> None:
     """What was asked is missing from the minute's room; no limit has no room."""
     shell.run("%%svc -m svc-v2-70b-instruct\nHello")
@@ -187,6 +188,7 @@ def test_models_are_listed_before_a_service_is_chosen(
     assert frame(shell, "%svc models")["left_minute"].isna().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["%svc models", "%svc usage emulated"])
 def test_listings_are_narrow_and_whole(shell: Shell, line: str) -> None:
     """A sentence, then all columns within a terminal; what is unknown is blank."""
@@ -203,6 +205,7 @@ def test_listings_are_narrow_and_whole(shell: Shell, line: str) -> None:
         assert "..." not in text
 
 
+@pytest.mark.slow
 def test_a_listing_is_a_frame_with_every_column(shell: Shell) -> None:
     """What is computed from it is an ordinary frame, and it can be copied."""
     shell.run("%%svc\nHello")
@@ -214,6 +217,7 @@ def test_a_listing_is_a_frame_with_every_column(shell: Shell) -> None:
     assert repr(pickle.loads(pickle.dumps(usage))) == repr(usage)  # noqa: S301 - ours
 
 
+@pytest.mark.slow
 def test_an_empty_listing_is_its_sentence(shell: Shell) -> None:
     """Before the first request no table is drawn."""
     assert repr(frame(shell, "%svc usage")) == "This kernel sent 0 requests."
@@ -259,6 +263,7 @@ def test_last_shows_the_newest_reply(shell: Shell) -> None:
     assert shell.run("%svc last").value == asked
 
 
+@pytest.mark.slow
 def test_replies_are_those_of_this_kernel(shell: Shell) -> None:
     """One row a choice, oldest first, failures included."""
     shell.run("%%svc -n 2\nHello")
@@ -270,6 +275,7 @@ def test_replies_are_those_of_this_kernel(shell: Shell) -> None:
     assert replies["status"].tolist() == ["ok", "ok", "error"]
 
 
+@pytest.mark.slow
 def test_settings_say_where_they_came_from(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +308,7 @@ def test_settings_tell_what_cannot_be_used(
     assert tuple(told) == ("auto", "default; SVC_DISPLAY cannot be used")
 
 
+@pytest.mark.slow
 def test_restore_says_what_it_looked_for(shell: Shell) -> None:
     """A name that the ledger does not have is named; one turn is one turn."""
     shell.run("%%svc -c plan\nHello")
@@ -361,6 +368,7 @@ def test_a_typed_key_stays_with_its_address(
         assert "%svc login" in refused.shown
 
 
+@pytest.mark.slow
 def test_a_key_is_typed_for_an_address_not_yet_in_use(shell: Shell) -> None:
     """`%svc use` of another address names the login for it; then it can be used."""
     with Emulator(tokens_per_s=None, first_token_s=0) as other:

@@ -67,6 +67,7 @@ def last() -> svc.Completion:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", ["Count", "Break"])
 def test_the_rest_is_offered_and_added(
     shell: Shell, emulator: Emulator, prompt: str
@@ -110,6 +111,7 @@ def test_tokens_and_seconds_add_up(shell: Shell) -> None:
     assert f"{used.prompt_tokens} → {used.completion_tokens} tokens" in repr(last())
 
 
+@pytest.mark.slow
 def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> None:
     """The history holds the whole text; later turns send it so."""
     shown = shell.run("%%svc -c plan\nCount").shown
@@ -139,6 +141,7 @@ def test_the_ledger_links_the_parts(shell: Shell) -> None:
     assert linked["continues"].isna().tolist() == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["%%svc\nCount", "%%svc -c plan\nCount"])
 def test_its_code_is_the_last_request(
     shell: Shell, emulator: Emulator, before: str
@@ -185,6 +188,7 @@ def test_options_may_follow_the_word(
     assert len(helped.splitlines()) < 4
 
 
+@pytest.mark.slow
 def test_max_tokens_and_other_options_can_be_given(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -206,6 +210,7 @@ def test_max_tokens_and_other_options_can_be_given(
     assert fitted.request.params["max_tokens"] > 5000  # type: ignore[attr-defined]  # a DryRun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "line", "why"),
     [
@@ -263,6 +268,7 @@ def test_the_picked_choice_of_a_turn_goes_on(shell: Shell, emulator: Emulator) -
     assert [m.content for m in turn.version.choices] == ["one,", "uno,two, thr"]
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_a_restart(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -300,6 +306,7 @@ def named_cells(
     return run
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_run_again_is_not_continued(
     emulator: Emulator, named_cells: Callable[[str, str], str]
 ) -> None:
@@ -319,6 +326,7 @@ def test_a_cell_that_was_run_again_is_not_continued(
     assert len(emulator.requests) == n_sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["continue", "-c rc continue"])
 def test_run_all_pays_for_no_rest_again(
     emulator: Emulator,

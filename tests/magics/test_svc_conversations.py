@@ -78,6 +78,7 @@ def test_a_cell_run_again_replaces_its_turn(
     assert "1 later turn is now stale" in shown
 
 
+@pytest.mark.slow
 def test_two_asks_of_one_execution_both_stay(named_cells: Named) -> None:
     """A loop that asks twice makes two turns, and so it does when run again."""
     code = "for n in (1, 2):\n    get_ipython().run_cell_magic('svc','-c plan', f'{n}')"
@@ -98,6 +99,7 @@ def test_without_cell_names_turns_are_appended(shell: Shell) -> None:
     assert len(svc.conversation("plan").turns) == 2
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_left_out_and_said(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_reply_that_broke_off_is_kept_and_marked(
         assert contents(emulator)[2] == "Second"
 
 
+@pytest.mark.slow
 def test_turns_are_pinned_hidden_and_chosen(
     shell: Shell, emulator: Emulator, named_cells: Named
 ) -> None:
@@ -188,6 +191,7 @@ def test_history_and_list_show_what_was_said(shell: Shell) -> None:
     assert "plan" in listed
 
 
+@pytest.mark.slow
 def test_restored_after_a_restart(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -221,6 +225,7 @@ def older_turns(
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_the_first_use_of_a_name_says_that_there_are_older_turns(shell: Shell) -> None:
     """The first cell names the command that shows them, a later one does not."""
@@ -231,6 +236,7 @@ def test_the_first_use_of_a_name_says_that_there_are_older_turns(shell: Shell) -
     assert "older" not in second
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_a_panel_says_that_there_are_older_turns() -> None:
     """Its notice names the command that shows them."""
@@ -240,6 +246,7 @@ def test_a_panel_says_that_there_are_older_turns() -> None:
     assert "The ledger has 2 older turns of plan" in notice
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
     shell: Shell,
@@ -262,6 +269,7 @@ def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
     assert "another kernel" not in whole
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 @pytest.mark.parametrize("number", ["x", "0", "2"])
 def test_a_number_that_restore_does_not_list_is_refused(
@@ -276,6 +284,7 @@ def test_a_number_that_restore_does_not_list_is_refused(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_a_restore_says_what_it_leaves_out(shell: Shell) -> None:
     """Only the newest series is restored; the others are listed."""
@@ -287,6 +296,7 @@ def test_a_restore_says_what_it_leaves_out(shell: Shell) -> None:
     assert said.startswith("Restored: plan (1 turn). The ledger also has:\n  1  ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_restore_of_a_misspelt_name_makes_no_conversation(shell: Shell) -> None:
     """The near name is said, and the list of conversations stays as it is."""
@@ -308,6 +318,7 @@ def test_a_panel_opens_on_the_conversation(shell: Shell) -> None:
     assert "First question" in cell.shown
 
 
+@pytest.mark.slow
 def test_a_system_message_holds_once_it_was_answered(
     shell: Shell, emulator: Emulator
 ) -> None:

@@ -1,6 +1,7 @@
 """`%svc fix` and `%svc explain`: what is sent about the user's last error, and when."""
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def sent(emulator: Emulator) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_the_first_fix_shows_what_it_would_send(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -58,6 +60,7 @@ def test_the_first_fix_shows_what_it_would_send(
     assert second.value.exchange.origin.kind == "magic"
 
 
+@pytest.mark.slow
 def test_a_preview_shows_wherever_the_line_is(shell: Shell, emulator: Emulator) -> None:
     """Not only as the value of its cell; then once. The next execution sends."""
     shell.run("1 / 0")
@@ -71,6 +74,7 @@ def test_a_preview_shows_wherever_the_line_is(shell: Shell, emulator: Emulator) 
     assert len(emulator.requests) == 1
 
 
+@pytest.mark.slow
 def test_one_execution_of_a_cell_does_not_show_and_send(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -83,6 +87,7 @@ def test_one_execution_of_a_cell_does_not_show_and_send(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["%svc --dry-run fix", "%svc --dry-run hi"])
 def test_a_preview_is_drawn_once(shell: Shell, line: str) -> None:
     """As the value of its cell and in front of another; `-o` keeps it."""
@@ -105,6 +110,7 @@ def test_a_grid_is_previewed_wherever_the_line_is(shell: Shell) -> None:
     assert cell.shown.count("requests") == 1
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_not_an_error_to_correct(shell: Shell) -> None:
     """What the user stopped is not broken."""
     shell.run("1 / 0")
@@ -113,6 +119,7 @@ def test_an_interrupt_is_not_an_error_to_correct(shell: Shell) -> None:
     assert "ZeroDivisionError" in prompt(shell)
 
 
+@pytest.mark.slow
 def test_the_error_comes_with_cell_traceback_and_versions(shell: Shell) -> None:
     """The cell whole; of the libraries the ends, and the versions; no colours."""
     number = shell.ipython.execution_count
@@ -130,6 +137,7 @@ def test_the_error_comes_with_cell_traceback_and_versions(shell: Shell) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["", "-m svc-v2-70b-instruct", "-c bug"])
 def test_send_sends_at_once(shell: Shell, emulator: Emulator, flag: str) -> None:
     """`--send` needs no look before; options of any question may follow."""
@@ -146,6 +154,7 @@ def test_send_sends_at_once(shell: Shell, emulator: Emulator, flag: str) -> None
     assert [each.name for each in current().conversations] == ["bug"] * ("-c" in flag)
 
 
+@pytest.mark.slow
 def test_another_error_than_the_one_shown_is_shown_first(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -166,6 +175,7 @@ def test_another_error_than_the_one_shown_is_shown_first(
     assert "KeyError: 'key'" in sent(emulator)
 
 
+@pytest.mark.slow
 def test_an_error_of_ours_is_not_the_users(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +224,7 @@ def test_an_error_without_frames(shell: Shell, cell: str, said: str) -> None:
     assert "ipython-input" not in text
 
 
+@pytest.mark.slow
 def test_the_cell_of_a_function_comes_too(shell: Shell) -> None:
     """The cell that was run, and the one where the error arose."""
     shell.run("def half(x):\n    return x / 0")
@@ -227,6 +238,7 @@ def test_the_cell_of_a_function_comes_too(shell: Shell) -> None:
     assert f"Cell In[{number - 1}], line 2, in half" in text
 
 
+@pytest.mark.slow
 def test_a_chain_of_errors_stays(shell: Shell) -> None:
     """What an error was raised from, and in which order."""
     shell.run(
@@ -239,6 +251,7 @@ def test_a_chain_of_errors_stays(shell: Shell) -> None:
     assert "The above exception was the direct cause" in text
 
 
+@pytest.mark.slow
 def test_paths_and_keys_stay_here(
     shell: Shell,
     emulator: Emulator,
@@ -262,6 +275,7 @@ def test_paths_and_keys_stay_here(
     assert sys.prefix not in text
 
 
+@pytest.mark.slow
 def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
     """The request fits; begin and end of traceback and of a cell of functions."""
     lines = "\n".join(f"x{n} = 'some words {n}'" for n in range(4000))
@@ -278,6 +292,7 @@ def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
     assert text.count("a end") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_lines", "fitting"), [(450, {"explain"}), (2000, set())])
 def test_the_failing_cell_is_whole_or_refused(
     shell: Shell, emulator: Emulator, n_lines: int, fitting: set[str]
@@ -326,6 +341,15 @@ def test_an_interrupt_before_the_request_is_one_line(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
+def test_a_package_has_its_own_name(shell: Shell) -> None:
+    """A version is named for the package, where a module is called otherwise."""
+    shell.run("import yaml\nyaml.safe_load('[')")
+
+    assert f", PyYAML {version('PyYAML')}" in prompt(shell)
+
+
+@pytest.mark.slow
 def test_deep_recursion_is_cut(shell: Shell) -> None:
     """Of very many frames a part is sent, with the end."""
     shell.run(
@@ -341,6 +365,7 @@ def test_deep_recursion_is_cut(shell: Shell) -> None:
     assert len(text) < 8000
 
 
+@pytest.mark.slow
 def test_marks_in_the_code_are_sent_as_they_are(shell: Shell) -> None:
     """Double braces of the cell are no marks to fill in."""
     shell.run("x = 'a {{nope}}'\n1 / 0")
@@ -369,6 +394,7 @@ def test_slips_send_nothing(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 def test_the_corrected_code_goes_to_the_next_cell(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from svc_notebook.emulator.server import Emulator
 from tests.magics.conftest import Shell
 
 
+@pytest.mark.slow
 def test_a_cell_sends_them(shell: Shell, emulator: Emulator) -> None:
     """`--extra` takes a JSON object; a frame has a column for each field."""
     shell.run("""%%svc -t 0 --extra '{"seed": 1, "guided": {"a": [1]}}'\nHello""")
@@ -21,6 +22,7 @@ def test_a_cell_sends_them(shell: Shell, emulator: Emulator) -> None:
     assert svc.usage_df(by="extra_seed", include_emulated=True)["n_requests"].sum() == 1
 
 
+@pytest.mark.slow
 def test_a_list_asks_for_each(shell: Shell, emulator: Emulator) -> None:
     """Several objects are a grid, side by side, with a seed in each heading."""
     shown = shell.run(
@@ -31,6 +33,7 @@ def test_a_list_asks_for_each(shell: Shell, emulator: Emulator) -> None:
     assert "extra seed=1 · temperature 0" in shown
 
 
+@pytest.mark.slow
 def test_a_default_goes_with_every_cell(shell: Shell, emulator: Emulator) -> None:
     """`%config` sets it, a line replaces it, and an empty object sends none."""
     shell.run("%config SvcMagics.extra = dict(seed=1)")
@@ -69,6 +72,7 @@ def test_a_default_that_is_refused(
     assert "sent: max_tokens" in shell.run("%svc --dry-run Hello").shown
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_reply_has_them_too(shell: Shell, emulator: Emulator) -> None:
     """Continuing sends the fields again, unless the line has others."""
     shell.run("""%%svc --max-tokens 5 --extra '{"seed": 1}'\nHello""")
@@ -78,6 +82,7 @@ def test_the_rest_of_a_reply_has_them_too(shell: Shell, emulator: Emulator) -> N
     assert [each.json["seed"] for each in emulator.requests] == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_conversation_has_them(shell: Shell, emulator: Emulator) -> None:
     """They belong to one request, not to the conversation."""
     shell.run("""%%svc -c plan --extra '{"seed": 1}'\nHello""")

@@ -19,6 +19,7 @@ def emulated(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
     ["%%svc\n{{KEY}} hello", "%%svc --with KEY\nhello", "%%svc --dry-run\n{{KEY}} hi"],

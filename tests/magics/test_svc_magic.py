@@ -95,6 +95,7 @@ def test_a_refusal_is_a_short_box_and_the_cell_fails(
     assert len(cell.shown) <= 600
 
 
+@pytest.mark.slow
 def test_the_full_traceback_is_there_on_demand(shell: Shell) -> None:
     """A trait brings the traceback back."""
     shell.run("%config SvcMagics.show_traceback = True")
@@ -145,6 +146,7 @@ def test_a_frame_goes_in_as_a_compact_table(shell: Shell, emulator: Emulator) ->
     assert len(content) < 6000
 
 
+@pytest.mark.slow
 def test_context_is_added_by_name(shell: Shell, emulator: Emulator) -> None:
     """`--with` adds what it names below the prompt, and nothing else."""
     shell.run("secret = 'never sent'")
@@ -213,6 +215,7 @@ def test_advice_is_given_once(shell: Shell) -> None:
     assert "advises" not in second.shown
 
 
+@pytest.mark.slow
 def test_defaults_are_traits(shell: Shell, emulator: Emulator) -> None:
     """What `%config` sets applies where the line does not say."""
     shell.run("%config SvcMagics.temperature = 0.1")
@@ -242,6 +245,7 @@ def test_the_model_can_be_chosen(shell: Shell, emulator: Emulator) -> None:
     assert (first, second) == ("svc-v1.5-instruct", "svc-v1.5-instruct")
 
 
+@pytest.mark.slow
 def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
     """What is in use, the models and the usage are told, never a key."""
     shell.run("%%svc --no-stream\nHello")
@@ -304,6 +308,7 @@ def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
     assert "Explain {{name}}" in shown
 
 
+@pytest.mark.slow
 def test_several_values_are_asked_side_by_side(
     shell: Shell, emulator: Emulator
 ) -> None:

@@ -48,6 +48,7 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
+@pytest.mark.slow
 def test_it_is_apart_from_the_text(shell: Shell) -> None:
     """Both names, in a stream and not: the text has none of it, the reply has it."""
     for options in ("", "", "--no-stream"):

@@ -94,6 +94,7 @@ def test_slips_cost_nothing(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["", "--dry-run", "-t 0,1", "--no-stream"])
 def test_marks_that_go_as_typed_are_said_above_the_reply(
     shell: Shell, option: str
@@ -208,6 +209,7 @@ def test_a_function_sees_the_notebooks_variables(
     assert sent(emulator)["messages"][0]["content"] == "Where is Trat?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slip",
     [
@@ -235,6 +237,7 @@ def test_err_is_the_users_own_error(
     assert "svc_notebook" not in content
 
 
+@pytest.mark.slow
 def test_err_is_the_newest_of_the_users_errors(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -361,6 +364,7 @@ def test_a_completion_is_a_value_that_travels(shell: Shell) -> None:
     assert f"{completion:>3}" == str(completion)
 
 
+@pytest.mark.slow
 def test_a_wide_frame_and_a_long_cell_stay_within_the_cap(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -392,6 +396,7 @@ def test_an_object_that_cannot_be_written_is_refused_by_name(
     assert len(emulator.requests) == n_before
 
 
+@pytest.mark.slow
 def test_the_key_is_never_put_in(shell: Shell, emulator: Emulator) -> None:
     """A variable that holds the API key goes in without it."""
     shell.run("import os\nenviron = dict(os.environ)")
@@ -404,6 +409,7 @@ def test_the_key_is_never_put_in(shell: Shell, emulator: Emulator) -> None:
     assert not any(emulator.api_key in text for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -448,6 +454,7 @@ def test_what_has_a_meaning_for_one_answer_is_refused_for_several(
     assert len(emulator.requests) == n_before
 
 
+@pytest.mark.slow
 def test_strict_holds_for_several_answers(shell: Shell) -> None:
     """A cut reply among several is a failure too."""
     cell = shell.run("%%svc -t 0,1 --strict --max-tokens 3\nHello")
@@ -456,6 +463,7 @@ def test_strict_holds_for_several_answers(shell: Shell) -> None:
     assert "2 of the replies were cut" in cell.shown
 
 
+@pytest.mark.slow
 def test_several_in_one_piece_have_reported_usage(
     shell: Shell, emulator: Emulator
 ) -> None:

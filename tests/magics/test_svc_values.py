@@ -106,6 +106,7 @@ def test_without_a_name_the_value_is_the_cells(shell: Shell, serve: Serve) -> No
     assert shell.run("got.number").value == 7
 
 
+@pytest.mark.slow
 def test_corrections_are_counted(shell: Shell, serve: Serve) -> None:
     """What does not fit goes back; each try is an exchange."""
     emulator = serve(

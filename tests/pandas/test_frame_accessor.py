@@ -42,6 +42,7 @@ def _frame(texts: list[str], index: list[int]) -> Any:  # noqa: ANN401 - df.svc 
     return pd.DataFrame({"text": texts, "n": range(len(texts))}, index=index)
 
 
+@pytest.mark.slow
 def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
     """Replies have the index of their rows, also with duplicates."""
     frame = _frame(["one", "two", "one"], [7, 7, 3])
@@ -108,6 +109,7 @@ def test_advises_what_a_series_can_do(gap: object) -> None:
         series.svc.complete("{{value}}")
 
 
+@pytest.mark.slow
 def test_expands_to_a_frame() -> None:
     """With expand the outcome of each row comes too."""
     frame = _frame(["one", "bad"], [1, 0])
@@ -130,6 +132,7 @@ def test_a_warning_that_is_an_error_loses_no_reply(
     assert "1 of 2 rows have no reply" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
     """The same call sends nothing again; retry sends what failed, but no 400."""
     frame = _frame(["one", "secret", "bad"], [0, 1, 2])
@@ -145,6 +148,7 @@ def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
     assert found.notna().tolist() == [True, True, False]
 
 
+@pytest.mark.slow
 def test_a_named_run_goes_on_with_fewer_rows(emulator: Emulator) -> None:
     """Rows that have their reply may be left out, and all of them may."""
     frame = _frame(["one", "secret", "three"], [0, 1, 2])

@@ -65,6 +65,7 @@ def prompts(emulator: Emulator) -> list[str]:
     return [each["content"] for each in messages if each["role"] == "user"]
 
 
+@pytest.mark.slow
 def test_names_come_with_their_kind_and_size(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:
@@ -106,6 +107,7 @@ def test_names_that_cannot_be_typed_are_not_offered(
     assert page.view["notice"] == ""
 
 
+@pytest.mark.slow
 def test_a_huge_text_keeps_its_ends(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_chosen_name_has_its_size_in_tokens(
     assert "no such variable" in gone["problem"]
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_what_with_sends(
     open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
 ) -> None:
@@ -228,6 +231,7 @@ def test_a_value_is_read_when_it_is_sent(
     assert prompts(emulator) == ["Which?\n\nn:\n```\n2\n```"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "name", "words"),
     [
@@ -269,6 +273,7 @@ def test_what_cannot_be_sent_is_refused_in_words(
     assert page.ask("Hello")["attached"] == []
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_refused_with_its_sizes(
     open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
 ) -> None:
@@ -325,6 +330,7 @@ def test_transcripts_fold_it_and_exports_have_it(
     assert copied.turns[0].version.items == plan.turns[0].version.items
 
 
+@pytest.mark.slow
 def test_it_comes_back_from_the_ledger(
     open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
 ) -> None:
@@ -348,6 +354,7 @@ def test_it_comes_back_from_the_ledger(
     assert page.view["turns"][1]["attached"] == before[1]["attached"]
 
 
+@pytest.mark.slow
 def test_an_edit_keeps_adds_and_removes(
     open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
 ) -> None:

@@ -125,6 +125,7 @@ def test_reasoning_is_folded_above_the_reply(open_page: OpenPage) -> None:
     assert [each["text"] for each in page.all("status")] == ["reasoning", ""]
 
 
+@pytest.mark.slow
 def test_while_it_comes_the_picture_holds_what_has_come(open_page: OpenPage) -> None:
     """A page that is reloaded gets the reply so far, and nothing twice."""
     page = open_page()
@@ -140,6 +141,7 @@ def test_while_it_comes_the_picture_holds_what_has_come(open_page: OpenPage) -> 
     page.wait_idle()
 
 
+@pytest.mark.slow
 def test_stop_closes_the_connection_and_keeps_the_text(
     open_page: OpenPage, emulator: Emulator
 ) -> None:
@@ -399,6 +401,7 @@ def test_a_closed_panel_hears_of_nothing_more(open_page: OpenPage) -> None:
     assert page.view["turns"] == []
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     """The meter warns before, the notice tells after."""
     page = open_page()

@@ -117,6 +117,7 @@ def played(
     return ["".join(shown[choice]) for choice in sorted(shown)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1), st.sampled_from([0.001, 0.02, 0.3]))
 def test_however_it_comes_the_page_shows_the_same(
     sizes: list[int], gap_s: float
@@ -149,6 +150,7 @@ def test_at_most_twenty_messages_a_second() -> None:
     assert n_messages <= seconds_s / GAP_S + 3
 
 
+@pytest.mark.slow
 def test_bytes_grow_with_the_reply() -> None:
     """An 18 kB reply costs at most 20 times its bytes, the envelopes counted."""
     line = "Some words that make a line of ordinary text, and a *few* more. "
@@ -184,6 +186,7 @@ def test_choices_that_have_not_begun_are_empty() -> None:
     assert [bool(each["tail"]) for each in renderer.drawn] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
     """What is sent for one after 200 turns is at most a tenth more than after 5."""
     page = open_page(model="svc-instruct")  # without a documented limit

@@ -66,6 +66,7 @@ def scores() -> dict[str, int]:
     return dict(zip(frame["model"], frame["score_picked"], strict=True))
 
 
+@pytest.mark.slow
 def test_two_models_answer_side_by_side(page: Page, emulator: Emulator) -> None:
     """Each reply is an exchange of the panel's, and grows in its column."""
     turn = page.ask("Hello there")
@@ -82,6 +83,7 @@ def test_two_models_answer_side_by_side(page: Page, emulator: Emulator) -> None:
     assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
 
 
+@pytest.mark.slow
 def test_the_pick_wins_in_the_frame_and_feeds_later_turns(
     page: Page, emulator: Emulator
 ) -> None:
@@ -99,6 +101,7 @@ def test_the_pick_wins_in_the_frame_and_feeds_later_turns(
     assert sent[1]["content"] == turn["choices"][1]["text"]
 
 
+@pytest.mark.slow
 def test_without_a_pick_the_first_that_finished_is_used(page: Page) -> None:
     """The panel says so, and nothing is scored; a pick is still possible."""
     turn = page.ask("The race")
@@ -115,6 +118,7 @@ def test_without_a_pick_the_first_that_finished_is_used(page: Page) -> None:
     assert turn["id"] == first["id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["Hello", "The race", "Must fail"])
 def test_a_blind_comparison_names_nothing_until_the_pick(page: Page, text: str) -> None:
     """Neither a message, a view, the transcript nor an error has a model's name."""
@@ -132,6 +136,7 @@ def test_a_blind_comparison_names_nothing_until_the_pick(page: Page, text: str) 
     assert {*columns(page)} == {A, B}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_blind", [True, False])
 def test_a_column_says_what_it_waits_for(page: Page, is_blind: bool) -> None:
     """Why and how long, unless it is blind: limits are a model's."""
@@ -154,6 +159,7 @@ def test_a_blind_order_is_the_kernels() -> None:
     assert [each.model for each in settings] == [C, B, A]
 
 
+@pytest.mark.slow
 def test_one_that_fails_leaves_the_others(page: Page) -> None:
     """It says why in its column; the other one can be picked, this one cannot."""
     turn = page.ask("Must fail")
@@ -184,6 +190,7 @@ def wait_for_both(emulator: Emulator) -> None:
         Event().wait(0.01)
 
 
+@pytest.mark.slow
 def test_stop_stops_all_and_keeps_what_came(page: Page, emulator: Emulator) -> None:
     """A reply without text says so in its column."""
     page.say("send", text="Please halt")
@@ -212,6 +219,7 @@ def test_temperatures_are_compared(page: Page, emulator: Emulator) -> None:
     assert page.view["compare"]["cost"] == "Each message asks 3 times."
 
 
+@pytest.mark.slow
 def test_asking_again_compares_again_or_not(page: Page) -> None:
     """As the panel says then; arrows go from the comparison to the single reply."""
     turn = page.ask("Hello there")
@@ -229,6 +237,7 @@ def test_asking_again_compares_again_or_not(page: Page) -> None:
     assert back["prompt"] == "Hello there"
 
 
+@pytest.mark.slow
 def test_a_cut_reply_that_was_picked_is_continued_by_its_model(
     page: Page, emulator: Emulator
 ) -> None:
@@ -244,6 +253,7 @@ def test_a_cut_reply_that_was_picked_is_continued_by_its_model(
     assert scores() == {A: 1, B: 0}
 
 
+@pytest.mark.slow
 def test_undo_hide_and_delete_are_for_the_whole_turn(page: Page) -> None:
     """A comparison is one step; a pick is another."""
     turn = page.ask("Hello there")
@@ -336,6 +346,7 @@ def test_switched_off_and_on_it_compares_the_same(page: Page) -> None:
     assert page.view["compare"]["values"] == [A, B]
 
 
+@pytest.mark.slow
 def test_streaming_side_by_side_is_cheap(page: Page) -> None:
     """At most 20 bytes come for each byte of the replies."""
     turn = page.ask("Please stream")
@@ -346,6 +357,7 @@ def test_streaming_side_by_side_is_cheap(page: Page) -> None:
     assert n_bytes / n_replies < 20
 
 
+@pytest.mark.slow
 def test_what_is_said_has_a_type(page: Page, emulator: Emulator) -> None:
     """A live comparison and one that has ended have the fields of the types."""
     page.say("send", text="Please halt")

@@ -60,6 +60,7 @@ def prompts(page: Page) -> list[str]:
     return [turn["prompt"] for turn in page.view["turns"]]
 
 
+@pytest.mark.slow
 def test_the_list_is_found_and_opened(kept: OpenPage) -> None:
     """The panel goes on with the turns of an earlier kernel, and its settings stay."""
     page = kept("plan", temperature=0.3)
@@ -93,6 +94,7 @@ def test_the_conversation_that_was_left_draws_no_more(kept: OpenPage) -> None:
     assert prompts(page) == ["Is it blue?", "Seen"]
 
 
+@pytest.mark.slow
 def test_while_a_reply_comes_another_is_refused_in_words(kept: OpenPage) -> None:
     """The reply goes on where it began; the list can be looked at."""
     page = kept()
@@ -110,6 +112,7 @@ def test_while_a_reply_comes_another_is_refused_in_words(kept: OpenPage) -> None
     assert prompts(page) == ["slow"]
 
 
+@pytest.mark.slow
 def test_what_is_gone_or_cannot_be_read_is_said(kept: OpenPage, tmp_path: Path) -> None:
     """The panel stays on its conversation, and the name stays free."""
     page = kept()

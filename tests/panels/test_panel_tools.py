@@ -73,6 +73,7 @@ def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
     assert svc.tool_calls_df()["name"].tolist() == ["weather"]
 
 
+@pytest.mark.slow
 def test_a_turn_with_tools_is_restored_as_it_was(open_page: OpenPage) -> None:
     """The ledger's exchanges alone give the rounds and the answer."""
     page = open_page(tools=[weather])
@@ -129,6 +130,7 @@ def test_arguments_can_be_changed(open_page: OpenPage) -> None:
     assert "paid 7" in got["turns"][0]["tool_runs"][0]["html"]
 
 
+@pytest.mark.slow
 def test_always_is_remembered(open_page: OpenPage) -> None:
     """The second call runs without a question, until the session forgets it."""
     page = open_page(tools=[pay])
@@ -145,6 +147,7 @@ def test_always_is_remembered(open_page: OpenPage) -> None:
     assert question["name"] == "pay"
 
 
+@pytest.mark.slow
 def test_a_stop_ends_a_question(open_page: OpenPage) -> None:
     """Nothing runs, and the history can be sent."""
     page = open_page(tools=[pay])
@@ -191,6 +194,7 @@ def test_an_async_tool_is_run(open_page: OpenPage) -> None:
     assert (step["is_error"], "crawled" in step["html"]) == (False, True)
 
 
+@pytest.mark.slow
 def test_an_async_tool_is_stopped(open_page: OpenPage) -> None:
     """It is cancelled where it waits."""
     begun, was_cancelled = Event(), Event()
@@ -255,6 +259,7 @@ def test_every_call_can_be_asked_for(open_page: OpenPage) -> None:
     assert "sunny in Oslo" in page.view["turns"][0]["tool_runs"][0]["html"]
 
 
+@pytest.mark.slow
 def test_no_call_need_be_asked_for(open_page: OpenPage) -> None:
     """confirm=False runs what would have asked; a function decides in its place."""
     free = open_page(tools=[pay], confirm=False).ask("pay 5")

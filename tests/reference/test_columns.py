@@ -41,6 +41,7 @@ def _frames() -> dict[str, pd.DataFrame]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_columns_have_the_dtypes_that_are_said() -> None:
     """Each frame has the columns of its table, with their dtypes."""
@@ -60,6 +61,7 @@ def test_columns_have_the_dtypes_that_are_said() -> None:
             assert found.keys() <= said.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_describe_knows_every_frame() -> None:
     """No column of the package is taken for one of the user's."""

@@ -81,6 +81,7 @@ def _asked(df: pd.DataFrame) -> dict[str, object]:
     return {"run": run, "replies": replies, "a": a, "b": b}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("example", _examples(), ids=lambda each: each.name)
 def test_an_example_runs_as_written(example: DocTest) -> None:

@@ -25,6 +25,7 @@ def _errors() -> list[type[BaseException]]:
     return [each for each in found if issubclass(each, BaseException)]
 
 
+@pytest.mark.slow
 def test_every_public_name_has_a_section(pages: dict[str, str]) -> None:
     """Functions, classes and scores are on the pages of Python."""
     whole = "\n".join(pages.values())
@@ -108,6 +109,7 @@ def test_every_command_of_the_terminal_is_there(pages: dict[str, str]) -> None:
     assert "| `--before DAY` |" in pages["command"]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_placed_has_a_page(
     reference: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def test_pages_do_not_show_where_they_were_made(pages: dict[str, str]) -> None:
     assert str(Path(svc.__file__).parents[1]) not in whole
 
 
+@pytest.mark.slow
 def test_writing_again_changes_nothing(reference: ModuleType, tmp_path: Path) -> None:
     """Sphinx then reads only what is new; a page that is no longer made goes."""
     reference.write(tmp_path)

@@ -1,5 +1,6 @@
 """Chunks put together: choices apart, calls never glued."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,6 +119,7 @@ def test_a_call_is_the_documents() -> None:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.text(max_size=3))))
 def test_any_interleaving_keeps_choices_apart(pieces: list[tuple[int, str]]) -> None:
     """Whatever the order, each choice has its own text, by index."""

@@ -161,6 +161,7 @@ def test_what_are_no_tools(value: Any) -> None:  # noqa: ANN401 - anything
     assert caught.value.param == "tools"
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([*PARAM_NAMES, "tools", "x"]),
     st.none() | st.text() | st.integers() | st.floats() | st.lists(st.text()),

@@ -12,12 +12,9 @@ from svc_notebook.settings import Settings
 
 
 @pytest.fixture(autouse=True)
-def _short_drain(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _short_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait only a moment for requests in flight when a run is stopped."""
-    if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr("svc_notebook.sweeps.execution.DRAIN_S", 0.2)
+    monkeypatch.setattr("svc_notebook.sweeps.execution.DRAIN_S", 0.2)
 
 
 OpenSession = Callable[[Emulator], Session]

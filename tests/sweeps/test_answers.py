@@ -49,6 +49,7 @@ def _swept(session: Session, answer: Any = None, **how: Any) -> Any:  # noqa: AN
     return plan(session, "Label: {{mail}}", rows=ROWS, answer=answer, **how)
 
 
+@pytest.mark.slow
 def test_a_sweep_reads_answers(session: Session) -> None:
     """The answer has its own columns, and the column of the rows gives way to it."""
     run = _swept(session, Mail)
@@ -64,6 +65,7 @@ def test_a_sweep_reads_answers(session: Session) -> None:
     assert list(frame)[here : here + 5] == names
 
 
+@pytest.mark.slow
 def test_the_plan_has_the_columns_of_answers(session: Session) -> None:
     """A plan, and a run of which nothing was sent, have the same columns and dtypes."""
     run = _swept(session, Verdict)
@@ -126,6 +128,7 @@ def test_old_replies_are_read_again(session: Session) -> None:
     assert run.read(None).replies_df()["answer_ok"].isna().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [(Mail, ["spam", "ham"]), (re.compile("S|7"), ["S", "7"]), (int, [pd.NA, 7])],
@@ -209,6 +212,7 @@ def test_usage_is_not_grouped_by_answers(session: Session) -> None:
         run.usage_df(by="answer", include_emulated=True)
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_by_its_answers(session: Session) -> None:
     """A score stays with the replies, in the frames of the run and of the ledger."""
     run = _swept(session, Mail)

@@ -15,6 +15,7 @@ from svc_notebook.sweeps.plan import plan
 ROWS = pd.DataFrame({"word": ["a", "b"], "extra_info": [1, 2]})
 
 
+@pytest.mark.slow
 def test_each_is_a_condition(session: Session, emulator: Emulator) -> None:
     """A list is a dimension; frames and summaries go by the fields that were sent."""
     run = plan(

@@ -37,6 +37,7 @@ ROWS = pd.DataFrame(
 )
 
 
+@pytest.mark.slow
 def test_tools_that_vary_are_a_column(session: Session) -> None:
     """It has the names that were offered, and is missing where none were."""
     run = plan(session, "a", model=MODEL, varied={"tools": [[tea, milk], [tea], None]})
@@ -54,6 +55,7 @@ def test_one_value_of_tools_is_no_column(session: Session) -> None:
     assert "tools" not in plan(session, "a", varied={"tools": [tea]}).plan_df()
 
 
+@pytest.mark.slow
 def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
     """They have their own dtypes and their names of `replies_df`."""
     run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
@@ -92,6 +94,7 @@ def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> 
         run.usage_df(by="kinds")
 
 
+@pytest.mark.slow
 def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
     """By itself it goes by what was put into the prompt, whatever is named alike."""
     run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
@@ -103,6 +106,7 @@ def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
     assert by_name.row_names == ("var_var_text", "var_row")
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
     """A column of the rows that is called `model` does not stand for the models."""
     rows = pd.DataFrame({"word": ["a", "b"], "model": ["Ford", "Fiat"]})
@@ -118,6 +122,7 @@ def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
     assert run.reply(row=1, model=models[1]).request.model == models[1]
 
 
+@pytest.mark.slow
 def test_a_key_is_in_no_score_and_no_name(session: Session) -> None:
     """A score hides the key, and a run or label that is called by it is not sent."""
     key = os.environ["SVC_API_KEY"]
@@ -145,6 +150,7 @@ def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
     assert "score_right" not in again.plan_df()
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_what_was_called(session: Session) -> None:
     """Where a reply is a call its field has the tool's name and arguments."""
     run = plan(

@@ -41,6 +41,7 @@ def _asked(grid: Grid) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @given(axes, st.lists(st.sampled_from("pqr"), min_size=1, unique=True))
 def test_is_the_product_in_the_order_as_written(
     varied: dict[str, Any], prompts: list[str]
@@ -59,6 +60,7 @@ def test_is_the_product_in_the_order_as_written(
     assert _asked(grid) == expected
 
 
+@pytest.mark.slow
 @given(axes, st.integers(1, 4))
 def test_repeats_stand_side_by_side(varied: dict[str, Any], repeats: int) -> None:
     """Each combination comes so many times, with one request_key and numbers from 0."""
@@ -71,6 +73,7 @@ def test_repeats_stand_side_by_side(varied: dict[str, Any], repeats: int) -> Non
     ]
 
 
+@pytest.mark.slow
 @given(axes)
 def test_no_two_trials_have_the_same_key(varied: dict[str, Any]) -> None:
     """What tells trials apart is unique in a grid."""
@@ -79,6 +82,7 @@ def test_no_two_trials_have_the_same_key(varied: dict[str, Any]) -> None:
     assert len({trial.key for trial in grid}) == len(grid)
 
 
+@pytest.mark.slow
 @given(axes, st.randoms())
 def test_trial_ids_do_not_depend_on_the_grid(
     varied: dict[str, Any], random: Random
@@ -95,6 +99,7 @@ def test_trial_ids_do_not_depend_on_the_grid(
     }
 
 
+@pytest.mark.slow
 @given(axes, st.integers(1, 2), st.sampled_from([None, lambda c: c["row_id"] != 1]))
 def test_the_key_of_a_trial_is_known_without_its_request(
     varied: dict[str, Any], repeats: int, where: Where | None

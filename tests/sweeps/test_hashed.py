@@ -1,5 +1,6 @@
 """Numbers kept by hash are those of a dict."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from svc_notebook.sweeps.source import HashedNumbers
 KEYS = st.one_of(st.integers(0, 300), st.tuples(st.text(max_size=2), st.integers(0, 2)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(KEYS, st.integers(0, 2**32 - 2)), max_size=400))
 def test_keeps_the_newest_number_of_each_key(
     pairs: list[tuple[int | tuple[str, int], int]],

@@ -35,6 +35,7 @@ def texts(values: list[str | None], name: str) -> "pd.Series[Any]":
     return pd.Series(values, dtype="string", name=name)
 
 
+@pytest.mark.slow
 def test_labels_of_prompts_are_a_column_of_every_frame(session: Session) -> None:
     """Plan, replies, summary, usage and the ledger name each prompt by its label."""
     run = plan(session, STYLES, rows=ROWS, varied={"max_tokens": 3}).run()
@@ -120,6 +121,7 @@ def test_a_run_shows_labels_with_their_values(session: Session) -> None:
     assert run.grid.model_labels == {SMALL: "small"}
 
 
+@pytest.mark.slow
 def test_a_comparison_is_by_labels(session: Session) -> None:
     """They are the rows if there are no others, or else the columns."""
     alone = plan(session, STYLES | {"terse": "a", "polite": "b"}, model=[SMALL, LARGE])
@@ -131,6 +133,7 @@ def test_a_comparison_is_by_labels(session: Session) -> None:
     assert filled.compare().column_names == ("prompt_label",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompts", "labels"),
     [

@@ -33,6 +33,7 @@ SMALL = "svc-v2-8b-instruct"
 LARGE = "svc-v2-70b-instruct"
 
 
+@pytest.mark.slow
 def test_the_same_name_goes_on_after_a_restart(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
@@ -49,6 +50,7 @@ def test_the_same_name_goes_on_after_a_restart(
     assert len(emulator.requests) == 4
 
 
+@pytest.mark.slow
 def test_replies_of_another_kernel_are_counted_at_the_next_look(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
@@ -65,6 +67,7 @@ def test_replies_of_another_kernel_are_counted_at_the_next_look(
     assert "3 ok" in repr(here)
 
 
+@pytest.mark.slow
 def test_a_run_counts_its_own_requests_only(session: Session) -> None:
     """After a larger plan of the same name was sent, each still counts its own."""
     small = plan(session, "{{text}}", rows=list("abc"), name="n").run(first=1)
@@ -96,6 +99,7 @@ def test_a_plan_that_was_extended_sends_its_own_and_the_larger_stays(
     assert len(stored_run(session, "n")) == 5
 
 
+@pytest.mark.slow
 def test_a_larger_grid_extends_it(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
@@ -148,6 +152,7 @@ def test_another_grid_of_the_same_name_is_refused(
     assert len(emulator.requests) == n_before
 
 
+@pytest.mark.slow
 def test_a_run_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
     """After a mistyped model, or a wrong address, the name takes another plan."""
     with Emulator(tokens_per_s=None, first_token_s=0) as wrong:
@@ -179,6 +184,7 @@ def test_a_request_without_a_reply_binds_nothing(open_session: OpenSession) -> N
     assert fewer.usage_df(include_emulated=True)["n_requests"].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
     """A run with 10 MB of replies is found again in less than 5 MB of memory."""
     prompts = [str(number) for number in range(2000)]
@@ -429,6 +435,7 @@ def test_a_complete_run_needs_no_lock(
         assert smaller.run().n_todo == 0
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_run_again_joins_its_own_run(
     session: Session, emulator: Emulator
 ) -> None:
@@ -448,6 +455,7 @@ def test_a_cell_that_is_run_again_joins_its_own_run(
     assert len(emulator.requests) == 4
 
 
+@pytest.mark.slow
 def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) -> None:
     """A larger grid of a running run waits for it, and sends what is new."""
     with Emulator(tokens_per_s=None, first_token_s=0.1, limits=False) as emulator:
@@ -460,6 +468,7 @@ def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) 
         assert len(emulator.requests) == 3
 
 
+@pytest.mark.slow
 def test_another_grid_is_refused_after_the_first_one_replied(
     open_session: OpenSession,
 ) -> None:
@@ -477,6 +486,7 @@ def test_another_grid_is_refused_after_the_first_one_replied(
         assert len(emulator.requests) == 1
 
 
+@pytest.mark.slow
 def test_what_was_asked_since_the_plan_is_seen(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
@@ -494,6 +504,7 @@ def test_what_was_asked_since_the_plan_is_seen(
     assert len(emulator.requests) == 3
 
 
+@pytest.mark.slow
 def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
     """A run without a name is not locked, since no other kernel can send it."""
     run = plan(session, ["a", "slow"]).start()

@@ -175,6 +175,7 @@ def test_a_full_disk_is_said_and_the_run_resumes_whole(
     assert f"{N_CELLS} ok" in whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -269,6 +270,7 @@ def test_a_ledger_that_is_no_file_is_refused_at_the_start(
     assert len(emulator.requests) == 0
 
 
+@pytest.mark.slow
 def test_replies_that_could_not_be_kept_are_kept_later(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:

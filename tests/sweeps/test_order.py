@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from svc_notebook.sweeps.order import blocks, by_model, seed_of
 from svc_notebook.sweeps.plan import build_grid
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(1, 4), st.integers())
 def test_one_repeat_of_all_comes_before_the_next(
     n_combinations: int, repeats: int, seed: int

@@ -16,6 +16,7 @@ from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 MODEL = "svc-v1.5-instruct"  # 20 a second, 150 a minute
 
 
+@pytest.mark.slow
 def test_a_run_is_sent_within_the_user_s_own_limits() -> None:
     """In no second and no minute there are more, and the last goes when it may."""
     world = World()
@@ -31,6 +32,7 @@ def test_a_run_is_sent_within_the_user_s_own_limits() -> None:
     assert times_s[-1] == pytest.approx(last_sent_s(61, limit), abs=1.0)
 
 
+@pytest.mark.slow
 def test_limits_are_of_one_model_if_they_name_it() -> None:
     """Other models are asked as fast as their own limits allow."""
     world = World()
@@ -92,6 +94,7 @@ def test_refuses_limits_that_cannot_be_kept(
         plan(session, "Hi", model=MODEL, **given)
 
 
+@pytest.mark.slow
 def test_fit_gives_each_row_what_its_prompt_leaves(
     session: Session, emulator: Emulator
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_pilot_is_balanced_where_combinations_are_left_out() -> None:
     assert sorted(Counter(each for _, each in places).values()) == [10, 10]
 
 
+@pytest.mark.slow
 def test_the_rest_is_sent_after_a_pilot(session: Session, emulator: Emulator) -> None:
     """No request of it is sent again, and a larger pilot adds what it lacks."""
     run = plan(session, "{{text}}", rows=ROWS[:15], model=MODEL, repeats=2, seed=3)
@@ -104,6 +105,7 @@ def test_refuses_what_is_no_number_of_requests(session: Session, first: Any) -> 
         plan(session, "Hi").run(first=first)
 
 
+@pytest.mark.slow
 def test_a_pilot_of_few_requests_asks_for_no_consent(
     session: Session, emulator: Emulator
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_pilot_of_few_requests_asks_for_no_consent(
     assert len(emulator.requests) == 5
 
 
+@pytest.mark.slow
 def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     """Tokens and cost come from what was seen, and the run says so."""
     run = plan(session, "{{text}}", rows=ROWS, model=MODEL, prices=PRICES)
@@ -135,6 +138,7 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     assert "until the last reply" in words
 
 
+@pytest.mark.slow
 def test_a_model_without_replies_keeps_the_estimate_of_the_plan(
     session: Session,
 ) -> None:
@@ -157,6 +161,7 @@ def test_what_was_seen_is_exact_once_all_is() -> None:
     assert size.cost_low == size.cost_high == pytest.approx(32e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_seen", [3, 5, 10, 30])
 def test_intervals_hold_nine_times_in_ten(n_seen: int) -> None:
     """The true total of 200 values is inside, in simulated pilots."""

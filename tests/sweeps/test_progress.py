@@ -97,6 +97,7 @@ def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts == ["Progress of m", "Progress of o"]
 
 
+@pytest.mark.slow
 def test_two_threads_make_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """`start` draws on the user's thread while the run draws on its own."""
     shown: list[Any] = []

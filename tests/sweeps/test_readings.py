@@ -40,6 +40,7 @@ def _swept(session: Session) -> Any:  # noqa: ANN401 - a run
     return plan(session, "{{text}}", rows=ROWS, model=[SMALL, LARGE], repeats=2)
 
 
+@pytest.mark.slow
 def test_the_sources_columns_join_back(session: Session) -> None:
     """Every column of the rows is in the frame, in its place and with its kind."""
     frame = _swept(session).run().replies_df()
@@ -53,6 +54,7 @@ def test_the_sources_columns_join_back(session: Session) -> None:
     assert frame["at"].isna().tolist() == [False] * 4 + [True] * 4
 
 
+@pytest.mark.slow
 def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
     """Each group has its trials, failures, cut replies, tokens and latencies."""
     summary = _swept(session).run().summary_df()
@@ -66,6 +68,7 @@ def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
     assert summary["latency_p50_s"].notna().all()
 
 
+@pytest.mark.slow
 def test_the_summary_groups_by_columns_of_the_source(session: Session) -> None:
     """Columns of the rows can be grouped by; a mistyped one is named."""
     run = _swept(session).run()
@@ -82,6 +85,7 @@ def test_the_summary_groups_by_columns_of_the_source(session: Session) -> None:
         run.summary_df(by="lable")
 
 
+@pytest.mark.slow
 def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
     """Before anything is asked, sums are missing and dtypes are what they will be."""
     before = _swept(session).summary_df()
@@ -92,6 +96,7 @@ def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
     assert before["total_tokens"].isna().all()
 
 
+@pytest.mark.slow
 def test_replies_stand_side_by_side(session: Session) -> None:
     """Rows are what was put in, columns what varies; failures are said in place."""
     bundle = _swept(session).run().compare()._repr_mimebundle_()
@@ -106,6 +111,7 @@ def test_replies_stand_side_by_side(session: Session) -> None:
     assert any("[BadRequestError]" in line for line in plain)
 
 
+@pytest.mark.slow
 def test_repeats_stand_under_one_head(session: Session) -> None:
     """Equal replies of one field are counted instead of repeated."""
     plain = str(_swept(session).run().compare()).splitlines()
@@ -122,6 +128,7 @@ def test_repeats_stand_under_one_head(session: Session) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000
@@ -136,6 +143,7 @@ def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     assert len(html) < 10_000
 
 
+@pytest.mark.slow
 def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
     """Beyond so many rows and columns the rest is counted."""
     prompts = [str(number) for number in range(60)]
@@ -154,6 +162,7 @@ def test_refuses_unknown_names_in_a_comparison(session: Session) -> None:
         plan(session, "p").compare(columns="modle")
 
 
+@pytest.mark.slow
 def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> None:
     """It is JSON, holds the grid, seed, limits, versions and counts, and no key."""
     run = _swept(session).run()
@@ -175,6 +184,7 @@ def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> N
     assert emulator.api_key not in json.dumps(manifest)
 
 
+@pytest.mark.slow
 def test_the_manifest_says_who_answered_and_when(session: Session) -> None:
     """It marks the emulator and has the times of the first and the last exchange."""
     run = _swept(session)
@@ -190,6 +200,7 @@ def test_the_manifest_says_who_answered_and_when(session: Session) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_manifest_plans_the_run_again(session: Session) -> None:
     """From its JSON the same requests are planned, in the same order."""
     run = plan(
@@ -212,6 +223,7 @@ def test_a_manifest_plans_the_run_again(session: Session) -> None:
     assert (len(again), again.seed) == (12, 7)
 
 
+@pytest.mark.slow
 def test_rows_of_a_manifest_keep_their_dtypes(session: Session) -> None:
     """Dates, categories and numbers are what they were, also through JSON."""
     rows = pd.DataFrame(
@@ -299,6 +311,7 @@ def test_a_comparison_takes_the_names_of_the_source(session: Session) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_reply_is_returned_with_its_request(session: Session) -> None:
     """Conditions or an id find one reply, which writes its request as code."""
     run = _swept(session).run()
@@ -319,6 +332,7 @@ def test_a_failed_request_is_returned_with_its_reason(session: Session) -> None:
     assert "No b." in run.reply()._repr_mimebundle_()["text/html"]
 
 
+@pytest.mark.slow
 def test_several_replies_are_not_returned(session: Session) -> None:
     """The error says what still varies, or what to leave out."""
     run = _swept(session).run()
@@ -333,6 +347,7 @@ def test_several_replies_are_not_returned(session: Session) -> None:
         run.reply("an-id")
 
 
+@pytest.mark.slow
 def test_a_run_decides_as_its_frame_does(session: Session) -> None:
     """The methods of a run are the functions of its frame."""
     rows = pd.DataFrame({"text": list("acdef")})

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ sent = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(sent)
 def test_the_newest_good_exchange_stands_for_its_trial(
     asked: list[tuple[Trial, Status]],
@@ -55,6 +57,7 @@ def test_the_newest_good_exchange_stands_for_its_trial(
         assert found.get(trial.key) == (newest[-1] if newest else None)
 
 
+@pytest.mark.slow
 @given(sent)
 def test_a_good_answer_and_a_failure_are_settled(
     asked: list[tuple[Trial, Status]],

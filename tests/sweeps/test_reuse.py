@@ -14,6 +14,8 @@ from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.plan import plan
 
+pytestmark = pytest.mark.slow
+
 OpenSession = Callable[[Emulator], Session]
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits

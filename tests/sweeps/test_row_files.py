@@ -61,6 +61,7 @@ def test_rows_of_files_are_those_of_their_frame(folder: Path, session: Session) 
     assert "50 (text, label, is_short, at) in 2 Parquet files" in repr(files)
 
 
+@pytest.mark.slow
 def test_replies_have_the_columns_of_the_files(folder: Path, session: Session) -> None:
     """The frame of replies has their values, with dtypes that fit all rows."""
     run = _sweep(session, f"{folder}/*.parquet").run()
@@ -103,6 +104,7 @@ def test_an_index_and_categories_are_kept(tmp_path: Path, session: Session) -> N
     assert found["kind"].tolist() == ["x", "y"]
 
 
+@pytest.mark.slow
 def test_a_named_run_goes_on_after_a_restart(
     folder: Path, open_session: OpenSession
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_named_run_goes_on_after_a_restart(
         assert len(emulator.requests) == N_ROWS
 
 
+@pytest.mark.slow
 def test_changed_files_are_refused_when_a_run_goes_on(
     folder: Path, open_session: OpenSession, emulator: Emulator
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_file_that_changes_under_a_run_stops_it(
     assert len(emulator.requests) == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_goes_under_a_run_stops_it(
     folder: Path, session: Session, emulator: Emulator
 ) -> None:
@@ -226,6 +230,7 @@ def test_a_gap_in_a_column_of_the_prompt_is_refused(
         plan(session, "Say {{label}}", rows=folder, model=MODEL)
 
 
+@pytest.mark.slow
 def test_only_some_blocks_are_in_memory(tmp_path: Path, session: Session) -> None:
     """However many rows there are, a few blocks of them are kept, each read once."""
     n_rows = (N_BLOCKS + 3) * BLOCK_ROWS + 5
@@ -244,6 +249,7 @@ def test_only_some_blocks_are_in_memory(tmp_path: Path, session: Session) -> Non
     assert files.n_read == N_BLOCKS + 4
 
 
+@pytest.mark.slow
 def test_rows_are_sent_block_by_block(tmp_path: Path, session: Session) -> None:
     """They are shuffled within a block, so that each block is read once."""
     rows = pd.DataFrame({"text": [str(n) for n in range(2 * BLOCK_ROWS)]})
@@ -258,6 +264,7 @@ def test_rows_are_sent_block_by_block(tmp_path: Path, session: Session) -> None:
     assert sorted(second) == [*range(BLOCK_ROWS, 2 * BLOCK_ROWS)] != second
 
 
+@pytest.mark.slow
 def test_replies_are_written_in_parts(
     folder: Path, session: Session, tmp_path: Path
 ) -> None:
@@ -277,6 +284,7 @@ def test_replies_are_written_in_parts(
     assert read_parquet(place).equals(run.replies_df())
 
 
+@pytest.mark.slow
 def test_a_part_without_a_column_of_the_others_gets_it(
     session: Session, tmp_path: Path
 ) -> None:
@@ -305,6 +313,7 @@ def test_a_folder_with_other_files_is_refused(session: Session, tmp_path: Path) 
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow
 def test_parts_of_another_run_are_refused(
     folder: Path, session: Session, tmp_path: Path
 ) -> None:
@@ -352,6 +361,7 @@ def test_a_folder_that_cannot_be_is_refused(
     assert [each for each in tmp_path.iterdir() if each.name[0] == "~"] == []
 
 
+@pytest.mark.slow
 def test_a_file_without_rows_is_an_empty_plan(session: Session, tmp_path: Path) -> None:
     """Its frames and parts have all columns and no rows."""
     FRAME.iloc[:0].to_parquet(tmp_path / "rows.parquet")
@@ -365,6 +375,7 @@ def test_a_file_without_rows_is_an_empty_plan(session: Session, tmp_path: Path) 
     assert run.manifest["index"] == {}
 
 
+@pytest.mark.slow
 def test_texts_are_read_whatever_their_type_is(
     tmp_path: Path, session: Session
 ) -> None:
@@ -447,6 +458,7 @@ def test_a_long_text_is_not_taken_for_a_place(session: Session) -> None:
         _sweep(session, "a" * 5000)
 
 
+@pytest.mark.slow
 def test_replies_never_replace_the_rows(session: Session, tmp_path: Path) -> None:
     """The replies of one run may be the rows of another."""
     place = _sweep(session, ["a", "b"]).run().write_parquet(tmp_path / "replies")

@@ -31,6 +31,7 @@ def _scripted(*entries: dict[str, Any]) -> Emulator:
     )
 
 
+@pytest.mark.slow
 def test_two_models_at_two_temperatures(session: Session) -> None:
     """A grid of two by two gives four good rows in the order of the plan."""
     run = plan(
@@ -54,6 +55,7 @@ def test_two_models_at_two_temperatures(session: Session) -> None:
     assert frame["origin"].tolist() == ["sweep"] * 4
 
 
+@pytest.mark.slow
 def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> None:
     """Plan, replies and the ledger's frame share names, order and dtypes."""
     run = plan(session, ["a", "b"], varied={"n": [1, 2]})
@@ -113,6 +115,7 @@ def test_works_inside_a_running_loop(session: Session) -> None:
     assert asyncio.run(trial()) == ["ok"]
 
 
+@pytest.mark.slow
 def test_usage_counts_what_the_service_reported(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +132,7 @@ def test_usage_counts_what_the_service_reported(
     assert plan(Session(), "p").usage_df().empty
 
 
+@pytest.mark.slow
 def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     """In a cell a run shows its plan, and later its outcome."""
     run = plan(session, "p", name="tone", varied={"temperature": [0, 1]})
@@ -145,6 +149,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     assert repr(run) == after["text/plain"]
 
 
+@pytest.mark.slow
 def test_is_shown_when_its_ledger_cannot_be_read(
     session: Session, tmp_path: Path
 ) -> None:
@@ -187,6 +192,7 @@ def test_start_leaves_the_caller_free(session: Session) -> None:
     assert not run.is_running
 
 
+@pytest.mark.slow
 def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
     """While it runs, what has come is in the frame, and the rest says not_run."""
     run = plan(session, ["quick", "slow"]).start()
@@ -223,6 +229,7 @@ def test_start_twice_is_one_run(session: Session, emulator: Emulator) -> None:
     assert len(emulator.requests) == 2
 
 
+@pytest.mark.slow
 def test_what_ended_it_is_raised_where_it_is_waited_for(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +243,7 @@ def test_what_ended_it_is_raised_where_it_is_waited_for(
     assert isinstance(run.error, AuthError)
 
 
+@pytest.mark.slow
 def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
     """Paused, nothing is sent; resumed, the rest is."""
     prompts = [str(number) for number in range(100)]
@@ -253,6 +261,7 @@ def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
     assert len(emulator.requests) == 100
 
 
+@pytest.mark.slow
 def test_can_be_awaited(session: Session) -> None:
     """`await run` sends without blocking the event loop."""
     beats = 0

@@ -24,6 +24,8 @@ from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.plan import plan
 
+pytestmark = pytest.mark.slow
+
 OpenSession = Callable[[Emulator], Session]
 
 SMALL = "svc-v2-8b-instruct"

@@ -49,6 +49,7 @@ def test_a_refused_trial_is_asked_again() -> None:
     assert world.waits == [Waiting(7.0, "m refuses more requests for now (429)")]
 
 
+@pytest.mark.slow
 def test_a_model_that_another_request_closed_is_waited_for() -> None:
     """A 429 of anything else with this key pauses the model too, and that is said."""
     world = World()
@@ -90,6 +91,7 @@ def test_every_trial_ends_in_every_order(
     assert len(set(ended)) == len(ended)
 
 
+@pytest.mark.slow
 def test_a_million_trials_are_no_million_tasks() -> None:
     """Trials are made when there is room for them, and not before."""
     n_made = n_ended = most_ahead = 0
@@ -135,6 +137,7 @@ def test_a_slow_model_holds_up_no_other() -> None:
     assert max(quick) == pytest.approx(8.0)
 
 
+@pytest.mark.slow
 def test_a_refused_model_holds_up_no_other() -> None:
     """A 429 of one model pauses no other."""
 

@@ -13,6 +13,7 @@ from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 
+@pytest.mark.slow
 def test_keeps_so_many_in_flight_and_no_more() -> None:
     """Each model has at most so many requests in flight, and makes use of them."""
     world = World()
@@ -23,6 +24,7 @@ def test_keeps_so_many_in_flight_and_no_more() -> None:
     assert world.now_s == pytest.approx(8.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply_s", [0.005, 3.0])
 @pytest.mark.parametrize(("per_second", "per_minute"), [(20, 150), (5, 50)])
 def test_unknown_limits_are_found_and_kept(
@@ -52,6 +54,7 @@ def test_unknown_limits_are_found_and_kept(
     assert n_refused <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply_s", [0.005, 0.1, 3.0])
 def test_a_level_that_is_found_finds_limits_too(reply_s: float) -> None:
     """Where nothing is given, 300 requests end near the optimum, after few refusals."""
@@ -144,6 +147,7 @@ def test_ends_when_it_was_computed_to_end(model: str, n_trials: int) -> None:
     assert world.log[-1][0] == pytest.approx(last_sent_s(n_trials, limit), abs=0.01)
 
 
+@pytest.mark.slow
 def test_slow_replies_do_not_hold_the_limit_up() -> None:
     """With replies of 20 s a model is asked as fast as its limit allows."""
 
@@ -157,6 +161,7 @@ def test_slow_replies_do_not_hold_the_limit_up() -> None:
     assert world.log[-1][0] == pytest.approx(69.8, abs=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "in_flight", "ends_s"),
     [

@@ -18,6 +18,8 @@ from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import MAX_CARDS, run_side_by_side
 
+pytestmark = pytest.mark.slow
+
 MODELS = ["svc-instruct", "svc-v2.1-12b-instruct"]
 
 

@@ -24,6 +24,8 @@ from svc_notebook.sweeps.stored_runs import runs_df, stored_run, with_rows
 
 from .conftest import OpenSession
 
+pytestmark = pytest.mark.slow
+
 MODEL = "svc-v1.5-instruct"
 ROWS = pd.DataFrame(
     {

@@ -66,6 +66,7 @@ def sweep(
     return plan(session, prompt, model=MODEL, varied=varied, run_tools=True, **own)
 
 
+@pytest.mark.slow
 def test_the_last_reply_is_the_row(opened: Opened) -> None:
     """It says after how many requests and calls it came; the ledger has every round."""
     session, emulator = opened()
@@ -88,6 +89,7 @@ def test_the_last_reply_is_the_row(opened: Opened) -> None:
     assert run.usage_df(include_emulated=True)["n_requests"].tolist() == [12]
 
 
+@pytest.mark.slow
 def test_the_ledger_lists_the_calls_of_a_run(opened: Opened) -> None:
     """`tool_calls_df` finds them by the run's name."""
     session, _ = opened()
@@ -100,6 +102,7 @@ def test_the_ledger_lists_the_calls_of_a_run(opened: Opened) -> None:
     assert set(calls["origin"]) == {"sweep"}
 
 
+@pytest.mark.slow
 def test_tools_can_vary(opened: Opened) -> None:
     """Where none are offered, the first reply is the row."""
     session, _ = opened()
@@ -120,6 +123,7 @@ def test_tools_can_vary(opened: Opened) -> None:
     assert "wet" in found["text"]["other"]
 
 
+@pytest.mark.slow
 def test_answers_are_read_from_the_last_reply(opened: Opened) -> None:
     """`answer=` takes what needs no tool of its own, and refuses what does."""
     session, _ = opened(CALLING, {"text": "It has 31 degrees."})
@@ -137,6 +141,7 @@ def test_answers_are_read_from_the_last_reply(opened: Opened) -> None:
         sweep(session, answer=Weather)
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_is_told_to_the_model(opened: Opened) -> None:
     """The row is the reply to that."""
     session, _ = opened()
@@ -150,6 +155,7 @@ def test_a_tool_that_fails_is_told_to_the_model(opened: Opened) -> None:
     assert "no Oslo here" in run.replies_df()["text"][0]
 
 
+@pytest.mark.slow
 def test_rounds_that_are_used_up_are_a_failed_row(
     opened: Opened, open_session: OpenSession
 ) -> None:
@@ -168,6 +174,7 @@ def test_rounds_that_are_used_up_are_a_failed_row(
     assert len(emulator.requests) == 3
 
 
+@pytest.mark.slow
 def test_time_that_is_used_up_is_a_failed_row(opened: Opened) -> None:
     """`total_s` holds for the rounds of one reply; `retry` asks it again."""
     session, emulator = opened({**CALLING, "times": None})
@@ -196,6 +203,7 @@ def test_a_call_that_was_cut_is_a_failed_row(
     assert len(emulator.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_round_that_fails_is_a_failed_row(opened: Opened) -> None:
     """Retried, it begins with its first round, and both are counted."""
     fault = {"status": 400, "error": {"message": "no", "type": "invalid_request_error"}}
@@ -211,6 +219,7 @@ def test_a_round_that_fails_is_a_failed_row(opened: Opened) -> None:
     assert run.usage_df(include_emulated=True)["n_requests"].tolist() == [4]
 
 
+@pytest.mark.slow
 def test_a_refused_round_is_sent_again_not_its_trial(opened: Opened) -> None:
     """What was paid for before a 429 is not asked again."""
     refusal = {
@@ -226,6 +235,7 @@ def test_a_refused_round_is_sent_again_not_its_trial(opened: Opened) -> None:
     assert len(emulator.requests) == 3
 
 
+@pytest.mark.slow
 def test_rounds_that_were_stopped_begin_again(
     opened: Opened, open_session: OpenSession
 ) -> None:
@@ -271,6 +281,7 @@ def test_rounds_count_in_your_own_limits(opened: Opened) -> None:
     assert len(queue.own.sent_s()) == 2
 
 
+@pytest.mark.slow
 def test_many_replies_in_flight_run_tools_at_once(opened: Opened) -> None:
     """More than an event loop has threads, also where recorded answers are read."""
     session, emulator = opened()
@@ -290,6 +301,7 @@ def test_many_replies_in_flight_run_tools_at_once(opened: Opened) -> None:
     assert len(emulator.requests) == 2 * n_trials
 
 
+@pytest.mark.slow
 def test_a_function_decides_one_call_at_a_time(opened: Opened) -> None:
     """`confirm` is never called from two threads at once."""
     session, _ = opened()
@@ -336,6 +348,7 @@ def test_what_a_sweep_cannot_run_is_refused_in_the_plan(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 def test_tools_that_ask_run_where_you_allow_them(opened: Opened) -> None:
     """confirm=False runs every call."""
     session, _ = opened()
@@ -351,6 +364,7 @@ def test_limits_of_rounds_need_run_tools() -> None:
         svc.sweep("Go.", tools=[weather], max_rounds=3)
 
 
+@pytest.mark.slow
 def test_a_rebuilt_run_has_no_functions(
     opened: Opened, open_session: OpenSession
 ) -> None:
@@ -370,6 +384,7 @@ def test_a_rebuilt_run_has_no_functions(
     found.run()
 
 
+@pytest.mark.slow
 def test_a_pilot_counts_all_rounds(opened: Opened) -> None:
     """The tokens of a reply are those of its rounds together."""
     session, _ = opened()

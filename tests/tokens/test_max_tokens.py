@@ -77,6 +77,7 @@ def test_a_verb_asks_for_what_the_prompt_leaves(emulator: Emulator, verb: Verb) 
     assert long < short - 400
 
 
+@pytest.mark.slow
 @all_verbs
 @pytest.mark.parametrize(
     ("word", "number"), [("service", None), (None, None), (99, 99)]
@@ -90,6 +91,7 @@ def test_service_sends_none(
     assert sent(emulator) == number
 
 
+@pytest.mark.slow
 @all_verbs
 @pytest.mark.parametrize("value", [0, False, "fitt", 8193, 1.5, [[1]]])
 def test_what_is_not_allowed_is_refused(
@@ -153,6 +155,7 @@ def test_the_chunks_of_a_stream_tell_that_it_was_cut(
     assert pieces.completion.usage_source == "estimated"
 
 
+@pytest.mark.slow
 @many
 def test_many_requests_keep_the_services_default(
     emulator: Emulator, verb: Verb
@@ -182,6 +185,7 @@ def test_a_sweep_says_at_its_end_what_was_cut(
     assert not run.cut_note
 
 
+@pytest.mark.slow
 def test_fit_varies_in_a_sweep(emulator: Emulator) -> None:
     """`fit`, a number and none are three requests; the run of a name continues."""
     sizes = [None, "fit", 9]
@@ -205,6 +209,7 @@ def test_what_is_computed_identifies_nothing() -> None:
     assert request_key_of(fitted) == request_key_of(other) != request_key_of(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", ["service", "fit"])
 def test_recorded_answers_serve_fit(
     emulator: Emulator,

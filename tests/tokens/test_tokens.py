@@ -168,6 +168,7 @@ def test_a_message_and_its_calls_cost_something() -> None:
     assert estimate_prompt_tokens([]) == Tokens()
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_more_text_is_never_fewer_tokens(one: str, more: str) -> None:
     """Estimate and bound grow with the text, also with half a surrogate pair."""
@@ -175,6 +176,7 @@ def test_more_text_is_never_fewer_tokens(one: str, more: str) -> None:
     assert most_tokens(one + more) >= most_tokens(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['kind']}-{row['text']:.9}")
 def test_a_prompt_that_fits_is_not_refused(row: dict[str, Any]) -> None:
     """A prompt is sent if it fits in any of the vocabularies."""
@@ -220,6 +222,7 @@ def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
             client.complete("word " * 6000, max_tokens=2500)
 
 
+@pytest.mark.slow
 def test_a_warning_names_the_users_line_each_time() -> None:
     """Python's own filter shows the warning at each call, with the caller's file."""
     with (

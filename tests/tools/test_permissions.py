@@ -80,6 +80,7 @@ def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
     assert not emulator.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "said"), WRONG)
 @pytest.mark.parametrize("tools", [None, [pay]])
 def test_a_conversation_refuses_the_same(

@@ -133,6 +133,7 @@ def test_a_long_text_keeps_its_head_and_tail() -> None:
     assert n_cut_tokens == estimate_tokens(text).best - estimate_tokens(got).best
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300), st.integers(60, 200))
 def test_a_fitted_text_fits(text: str, max_tokens: int) -> None:
     """Whatever the script, the text is within its tokens, and whole if it can be."""

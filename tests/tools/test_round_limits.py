@@ -171,6 +171,7 @@ def test_an_interrupt_passes_and_leaves_a_history_to_send(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "said"),
     [(403, "without running a tool again"), (400, "has to be changed")],
@@ -252,6 +253,7 @@ def test_whole_calls_of_a_reply_that_was_cut_are_run(make_caller: MakeCaller) ->
     assert caller.run([ping]).text == "Done."
 
 
+@pytest.mark.slow
 def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
     """A result of 100 kB keeps its head and tail, and the cut is stated."""
 
@@ -272,6 +274,7 @@ def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
     assert caller.kept[0][1].n_cut_tokens > 10_000
 
 
+@pytest.mark.slow
 def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> None:
     """`fit` is computed again, so that results never push a request over the budget."""
 

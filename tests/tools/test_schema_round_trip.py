@@ -174,6 +174,7 @@ def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     assert run.sent_arguments == arguments
 
 
+@pytest.mark.slow
 @RANDOM
 @given(tools(), JSON)
 def test_what_the_definition_forbids_is_refused(

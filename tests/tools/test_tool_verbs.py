@@ -30,6 +30,7 @@ def stop(n: int) -> str:
     raise KeyboardInterrupt(n)
 
 
+@pytest.mark.slow
 def test_complete_runs_functions_and_returns_the_answer(
     serve: Serve,
 ) -> None:

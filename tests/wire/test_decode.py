@@ -241,6 +241,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON | st.binary(max_size=30))
 def test_nothing_foreign_comes_out(value: Any) -> None:  # noqa: ANN401 - JSON
     """Whatever is sent, it is a reply, a fault, or our own error, and can be shown."""

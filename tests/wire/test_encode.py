@@ -83,6 +83,7 @@ def test_everything_there_is() -> None:
     }
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip))
 def test_text_goes_unchanged(text: str) -> None:
     """Any text, NUL and U+2028 among it, arrives byte for byte."""

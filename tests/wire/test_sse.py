@@ -58,6 +58,7 @@ def test_events_do_not_depend_on_the_split(name: str) -> None:
     assert got == [events] * len(ways)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
@@ -90,6 +91,7 @@ def test_an_event_is_out_with_its_last_byte(end: bytes) -> None:
     assert list(decoder.feed(end[-1:])) == [Event("a")]
 
 
+@pytest.mark.slow
 def test_large_events_take_linear_time() -> None:
     """2 MB in one event, in small pieces, and 20 000 events take little CPU time."""
     began_s = time.process_time()

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def test_halves_meet_over_pieces_of_one_choice_only() -> None:
     assert got == [{0: "a"}, {1: "\ufffd"}, {1: ""}, {0: "😀b"}, {1: "\ufffd"}, {}]
 
 
+@pytest.mark.slow
 @given(st.text(), st.integers(0, 40))
 def test_any_text_cut_between_any_halves(text: str, at: int) -> None:
     """Text that is cut in two between any UTF-16 units comes back exactly."""
