@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
@@ -63,8 +64,10 @@ class HttpServer:
         self.port: int = listener.getsockname()[1]
         self._listener = listener
         self._state = ServerState()
+        # Python cannot end a loop's own threads while it exits.
+        self._threads = ThreadPoolExecutor(thread_name_prefix="svc-emulator-answer")
         self._config = Config(
-            make_app(answer, log),
+            make_app(answer, log, self._threads),
             http=QuietProtocol,
             ws="none",
             lifespan="off",
@@ -98,6 +101,7 @@ class HttpServer:
                 runner.run(self._serve())
         finally:
             self._listener.close()
+            self._threads.shutdown(wait=False)
             self._is_ready.set()
 
     async def _serve(self) -> None:
@@ -193,7 +197,9 @@ class QuietProtocol(H11Protocol):
         self.transport.close()
 
 
-def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
+def make_app(
+    answer: Callable[[Request], Reply], log: RequestLog, threads: ThreadPoolExecutor
+) -> ASGIApp:
     """Make the ASGI application."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -213,7 +219,8 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
         )
         delivery = _Delivery(log, log.begin(request), scope, send)
         # In a thread, because writing a long text would delay other streams.
-        reply = await asyncio.to_thread(answer, request)
+        loop = asyncio.get_running_loop()
+        reply = await loop.run_in_executor(threads, answer, request)
         if is_huge:
             headers = {**reply.headers, "connection": "close"}
             reply = replace(reply, headers=headers)
