@@ -201,7 +201,7 @@ def conversation(
     """Return the conversation of this name; `%%svc -c NAME` continues the same one.
 
     Args:
-        name: A word without blanks; a new name begins a new conversation.
+        name: A word without spaces; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
         messages: Turns to begin with, such as examples: messages as in `complete`; a
             frame of `to_df()` or of replies, or its file (.jsonl, .parquet) by
@@ -536,7 +536,7 @@ def describe(df: "pd.DataFrame") -> "pd.DataFrame":
         One row for each column, in its order: name, dtype, unit, meaning.
 
     Raises:
-        ParameterError: It is no DataFrame.
+        ParameterError: It is not a DataFrame.
 
     Example:
         >>> meanings = svc.describe(run.replies_df())

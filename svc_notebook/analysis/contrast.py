@@ -319,8 +319,9 @@ def _pairs(study: _Study, against: Any) -> list[tuple[int, int]]:  # noqa: ANN40
             return [(number, base) for number in numbers if number != base]
     known = [_shown(study.factor, level) for level in study.levels]
     raise ParameterError(
-        f"against={shorten(repr(against), _SHOWN_CHARS)} is no value of {study.factor}."
-        f"{did_you_mean(str(against), known, n=1)} Its values are {', '.join(known)}.",
+        f"against={shorten(repr(against), _SHOWN_CHARS)} is not a value of "
+        f"{study.factor}.{did_you_mean(str(against), known, n=1)} "
+        f"Its values are {', '.join(known)}.",
         param="against",
     )
 

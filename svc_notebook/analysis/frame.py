@@ -32,8 +32,8 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
     """Return the frame, without its index, if it has the columns of `replies_df`.
 
     Raises:
-        ParameterError: It is no DataFrame, lacks columns that every frame of replies
-            has, or has two of one name or one whose name is no text.
+        ParameterError: It is not a DataFrame, lacks columns that every frame of replies
+            has, or has two of one name or one whose name is not a text.
     """
     if not isinstance(df, pd.DataFrame):
         raise ParameterError(
@@ -115,7 +115,7 @@ def column_of(df: pd.DataFrame, on: Any) -> str:  # noqa: ANN401 - whatever was 
         else ("it has no scores yet; run.score(right=...) makes one")
     )
     raise ParameterError(
-        f"on={shorten(repr(on), _SHOWN_CHARS)} is no score or column of the frame."
+        f"on={shorten(repr(on), _SHOWN_CHARS)} is not a score or a column of the frame."
         f"{did_you_mean(str(on), [*short, *more], n=1)} It must name a column of "
         f"numbers or of True and False: {allowed}; others are {_some(more)}.",
         param="on",

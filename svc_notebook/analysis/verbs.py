@@ -94,7 +94,7 @@ def plot(
 
     Raises:
         ConfigError: Altair is missing; the message names the command.
-        ParameterError: A column does not exist or is no number, or the groups are too
+        ParameterError: A column does not exist or has no numbers, or the groups are too
             many.
 
     Example:
@@ -132,7 +132,7 @@ def summary_df(
     Intervals are over prompts, because repeats of one prompt do not tell about others:
     Student's t corrected for skew, or Wilson with the effective n. Without SciPy (the
     extra `stats`) they are missing, and a line on stderr says so, because everything
-    else is worth having. Other lines say where missing replies are no accident.
+    else is worth having. Other lines say where replies may be missing for a reason.
 
     Args:
         df: A frame of replies, or several as one.
@@ -145,7 +145,7 @@ def summary_df(
         of a reply and of one that is right; how much repeats agree.
 
     Raises:
-        ParameterError: A name does not exist, or it is no frame of replies.
+        ParameterError: A name does not exist, or `df` is not a frame of replies.
 
     Example:
         >>> summary = svc.summary_df(replies, by="model", on="right")
@@ -173,7 +173,7 @@ def contrast_df(
         intervals and p are missing, as in `summary_df`.
 
     Raises:
-        ParameterError: The factor has one value, or `on` is no score.
+        ParameterError: The factor has one value, or `on` is not a score.
 
     Example:
         >>> contrast = svc.contrast_df(replies, "model", "right")

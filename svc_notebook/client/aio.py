@@ -166,7 +166,7 @@ class BaseClient:
 
 
 class AsyncClient(BaseClient):
-    """A client for code that awaits; every sink gets every exchange, good or bad.
+    """A client for code that awaits.
 
     Its connections live on the event loop it is awaited on; use it in `async with`,
     or close it with `aclose()`.
@@ -178,7 +178,7 @@ class AsyncClient(BaseClient):
         api_key: The API key of this address; found at the first request if None. A
             key that belongs to another address is not sent.
         key: The same, as a `Key`.
-        sinks: Receive each exchange when it has ended, on the event loop's thread;
+        sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
             the session's ledger if None.
         limits: The rate limits to keep; those of this process if None.
         answers: Looks for a recorded answer before anything is sent. If it always

@@ -48,7 +48,7 @@ def like(
 
 
 class Client(BaseClient):
-    """A client that waits; every sink gets every exchange, good or bad.
+    """A client for plain code: each call waits for its reply.
 
     It works where an event loop is running, from several threads, and after a fork.
     An interrupt stops the request and closes its connection. The arguments are those

@@ -193,7 +193,7 @@ def _param_option(param: Param) -> Option:
 
 
 _MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
-_CONVERSATION = "continue this conversation; a cell stands alone without it"
+_CONVERSATION = "continue this conversation; other cells send no earlier turns"
 _WITH = (
     "add to the prompt: variables, In[3], Out[-1], Err, text files such as notes.md, "
     "separated by commas"
@@ -211,7 +211,7 @@ _EXTRA = (
     "fields that the document does not show, such as '{\"seed\": 1}'; a list of them "
     "asks for each"
 )
-_REPEATS = "ask each combination so often; several values behind commas make a grid"
+_REPEATS = "ask this many times; options with several values (0,1) make a grid"
 _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"

@@ -53,7 +53,7 @@ def panel(
     Prompts and replies are saved with the notebook; keys are not.
 
     Args:
-        name: The conversation's name, without blanks; `chat` if None.
+        name: The conversation's name, without spaces; `chat` if None.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.

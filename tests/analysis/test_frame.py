@@ -144,7 +144,7 @@ def test_a_users_own_objects_are_measured() -> None:
     ("on", "said"),
     [
         ("rihgt", "Did you mean right"),
-        (5, "on=5 is no score or column"),
+        (5, "on=5 is not a score or a column"),
         ("tone", "score_tone holds labels such as warm, cold"),
         ("text", "such as right"),
         ("speed", "has infinite values"),
