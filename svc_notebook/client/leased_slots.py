@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from math import inf
+from secrets import randbits
 
 from svc_notebook.service.catalogue import Limit
 
@@ -50,7 +51,8 @@ class Quota:
         self._windows = {
             model: Windows(limit, clock=clock) for model, limit in limits.items()
         }
-        self._numbers = count()
+        # not those of the one before, which workers may still give back
+        self._numbers = count(randbits(62))
         self._leased: dict[int, tuple[float, int, str, Slot]] = {}
         # what the one before has leased is not known, but it is over in a minute
         self._closed_until_s = clock() + MINUTE_S + MARGIN_S if is_restarted else -inf

@@ -30,6 +30,7 @@ from .rate_limit import RateLimits
 from .retry import FailedTry, Policy
 
 GATHER_S = 0.01  # one call hands over what comes within it: a call takes 0.2 ms
+BEAT_S = 1.0  # until it is seen that a worker cannot be reached any more
 
 
 class Asked(msgspec.Struct, array_like=True, gc=False):
@@ -53,7 +54,9 @@ class Ended(msgspec.Struct, array_like=True, gc=False):
 
 
 encode = msgspec.msgpack.Encoder().encode
-read_asked = msgspec.msgpack.Decoder(list[Asked]).decode
+# as JSON, which the service gets, too: its numbers may be of any size
+encode_asked = msgspec.json.Encoder(enc_hook=dict).encode
+read_asked = msgspec.json.Decoder(list[Asked]).decode
 read_ended = msgspec.msgpack.Decoder(Ended).decode
 _read_exchange = msgspec.json.Decoder(Exchange).decode
 _NO_REQUEST = CompletionRequest(model="", messages=())  # the driver has it
@@ -140,6 +143,18 @@ def _encoded(ended: Ended) -> bytes:
         text = json.dumps(msgspec.to_builtins(ended.exchange), ensure_ascii=False)
         ended.exchange = _read_exchange(text.encode("utf-8", "replace"))
         return encode(ended)
+
+
+async def said_by(call: Awaitable[Any], is_usable: Callable[[], bool]) -> Any:  # noqa: ANN401 - the worker's
+    """Wait for what a worker says, while it can be used; then a ConnectionError."""
+    said = asyncio.ensure_future(call)
+    try:
+        while is_usable():
+            if (await asyncio.wait([said], timeout=BEAT_S))[0]:
+                return await said
+    finally:
+        said.cancel()  # nobody else would end it
+    raise ConnectionError
 
 
 Ask = Callable[

@@ -513,11 +513,10 @@ class Execution:
             models=self._plan.grid.n_by_model,
             n_workers=options.n_workers,
         )
-        try:
+        with suppress(KeyboardInterrupt):
             cluster.start()
-        except KeyboardInterrupt:
-            raise Interrupted(message=NOT_SENT) from None
-        return cluster
+            return cluster
+        raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
 
     def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
         """Return what asks in rounds, if tools are run."""

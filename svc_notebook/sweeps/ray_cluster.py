@@ -29,8 +29,9 @@ from svc_notebook.client.worker import (
     Asked,
     Ended,
     Worker,
-    encode,
+    encode_asked,
     read_ended,
+    said_by,
 )
 from svc_notebook.credentials import Key, without_keys
 from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, SvcError
@@ -47,7 +48,6 @@ UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
-BEAT_S = 1.0  # until it is seen that the connection is gone
 START_TRIES = 3  # of a cluster here, which gets 30 s of Ray
 _joined: dict[str, str] = {}  # our connections by Ray's job, and what `on` was
 _starting = Lock()  # two runs may want to start a cluster at once
@@ -254,7 +254,7 @@ class _Link:
 
     number: int
     actor: Any
-    is_connected: Callable[[], bool]  # if not, Ray would start a cluster for a call
+    is_usable: Callable[[], bool]  # if not, Ray may start a cluster for a call
     open: dict[int, _Request] = field(default_factory=dict)
     outbox: list[Asked] = field(default_factory=list)
     posted_s: float = -inf
@@ -272,8 +272,8 @@ class _Link:
         batch, self.outbox = self.outbox, []
         self.posted_s = asyncio.get_running_loop().time()
         with suppress(Exception):  # that the worker is gone shows when it is read
-            if self.is_connected():
-                self.actor.put.remote(encode(batch))
+            if self.is_usable():
+                self.actor.put.remote(encode_asked(batch))
 
 
 class Cluster:
@@ -302,6 +302,7 @@ class Cluster:
         self._numbers, self._worker_numbers = count(), count()
         self._links: list[_Link] = []
         self._is_closed = self._is_reading = False
+        self._said = partial(said_by, is_usable=self._is_usable)
         self._homeless: list[_Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_lost = 0  # in a row
@@ -326,13 +327,15 @@ class Cluster:
         self.n_workers = self.n_workers or min(max(n_cpus, 1), MOST_WORKERS)
         self._actor = self._ray.remote(_actor_class())
         if self._limits:
-            quota = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
-            self._quota = quota.remote(self._limits)
+            kind = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
+            self._quota = kind.remote(self._limits)
         get = partial(self._ray.get, timeout=START_S)
-        self._links = [self._new_link() for _ in range(self.n_workers)]
+        # an interrupt in between leaves those that there are, to be ended
+        self._links.extend(self._new_link() for _ in range(self.n_workers))
         for found in get([link.actor.version.remote() for link in self._links]):
             check_version(found)  # before the key leaves this process
-        get([self._start_of(link) for link in self._links])
+        quota = [self._quota.end.remote(-1)] if self._limits else []  # can it run?
+        get([*quota, *map(self._start_of, self._links)])
 
     async def ask(
         self, request: CompletionRequest, policy: Policy
@@ -366,7 +369,10 @@ class Cluster:
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         actor = self._actor.options(max_concurrency=1000, **options).remote()
-        return _Link(next(self._worker_numbers), actor, self._ray.is_initialized)
+        return _Link(next(self._worker_numbers), actor, self._is_usable)
+
+    def _is_usable(self) -> bool:
+        return not self._is_closed and self._ray.is_initialized()
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
         start = partial(link.actor.start.remote, self._given)
@@ -379,6 +385,8 @@ class Cluster:
         task.add_done_callback(self._tasks.discard)
 
     def _give(self, request: _Request, *, but: _Link | None = None) -> None:
+        if request.ended.done():  # it was cancelled
+            return
         if links := [each for each in self._links if each is not but]:
             # one without a network fails fast, and would get more than the others
             load = (len(link.open) + UNSENT_LOAD * link.n_unsent for link in links)
@@ -389,21 +397,12 @@ class Cluster:
     async def _read(self, link: _Link) -> None:
         """Read what a worker has ended, until it is gone."""
         with suppress(Exception):  # whatever Ray says of it
-            while link.is_connected() and not self._is_closed:
-                for each in map(read_ended, await self._taken(link)):
+            while link.is_usable():
+                for each in map(read_ended, await self._said(link.actor.take.remote())):
                     self._n_lost = 0
                     self._end(link, each)
         if not self._is_closed:
             self._lose(link)
-
-    async def _taken(self, link: _Link) -> list[bytes]:
-        """Wait for what a worker has ended, or for the end of the connection."""
-        taken = asyncio.ensure_future(link.actor.take.remote())
-        while link.is_connected():
-            if (await asyncio.wait([taken], timeout=BEAT_S))[0]:
-                return await taken  # type: ignore[no-any-return]  # of Ray
-        taken.cancel()  # Ray would leave it open
-        raise ConnectionError
 
     def _end(self, link: _Link, ended: Ended) -> None:
         """End a request; let another worker try if this one cannot connect."""
@@ -422,8 +421,9 @@ class Cluster:
         """Give what a worker had in flight to others, and start another worker."""
         if link in self._links:
             self._links.remove(link)
+        link.outbox.clear()  # others get it
         self._kill(link.actor)  # it may live, where it cannot be reached
-        if self._quota is not None and link.is_connected():
+        if self._quota is not None and link.is_usable():
             with suppress(Exception):
                 self._quota.end.remote(link.number)
         self._n_lost += 1
@@ -442,24 +442,25 @@ class Cluster:
 
     async def _replace(self) -> None:
         link = None
-        if not self._ray.is_initialized():  # it would connect to any cluster
+        if not self._is_usable():  # Ray would connect to any cluster
             self._fail(_DISCONNECTED)
             return
         try:
             link = self._new_link()
-            check_version(await link.actor.version.remote())
-            await self._start_of(link)
+            async with asyncio.timeout(START_S):
+                check_version(await self._said(link.actor.version.remote()))
+                await self._said(self._start_of(link))
         except Exception as said:  # noqa: BLE001 - whatever Ray says
             problem = unusable(said, self._key)
-            if link is None or problem is said:
-                self._fail(str(problem))
-            else:
+            if link is not None and problem is not said:
                 self._lose(link)
+                return
+            self._fail(str(problem))
+            self._kill(link and link.actor)
         else:
             self._links.append(link)
             if self._is_closed:
-                self.close()
-                return
+                self._kill(link.actor)
             self._begin(self._read(link))
             while self._homeless:
                 self._give(self._homeless.pop(0))

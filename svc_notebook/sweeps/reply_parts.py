@@ -7,13 +7,14 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, import_extra
-from svc_notebook.ledger.exports import export, read_parquet
+from svc_notebook.ledger.exports import export, read_parquet, write_whole
 from svc_notebook.ledger.frames import with_scores
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.settings import to_path
@@ -54,9 +55,31 @@ def write_parts(
         if found != stated:  # a later part had another score, or another field
             frame = read_parquet(path)
             export(frame.reindex(columns=[*dtypes]).astype(dtypes), path)  # type: ignore[arg-type]  # names and dtypes
+    _give_same_types([path for path, _ in written])
     for path in before - {path for path, _ in written}:
         path.unlink(missing_ok=True)
     return place
+
+
+def _give_same_types(paths: Sequence[Path]) -> None:
+    """Let parts be read together: the type of decimals, or of gaps, is of a part."""
+    arrow = import_extra("pyarrow", "Parquet files")
+    parquet = import_extra("pyarrow.parquet", "Parquet files")
+    found = [parquet.read_schema(path) for path in paths]
+    try:
+        common = arrow.unify_schemas(found, promote_options="permissive")
+    except arrow.ArrowException:  # each can be read by itself
+        return
+    # one that only has gaps does not say which columns are JSON
+    about = max(
+        (each.metadata for each in found),
+        key=lambda each: len(each.get(b"PANDAS_ATTRS", b"")),
+    )
+    for path, schema in zip(paths, found, strict=True):
+        if not schema.equals(common):
+            with parquet.ParquetFile(path) as part:
+                table = part.read().cast(common.with_metadata(about))
+            write_whole(path, partial(parquet.write_table, table))
 
 
 def _own_files(place: Path) -> tuple[Path, set[Path]]:

@@ -158,6 +158,28 @@ def test_an_error_of_ray_is_shown_without_the_key() -> None:
     assert "ray status" in said
 
 
+class _Stopped:
+    """Ray, interrupted while it is being connected."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_runtime_context(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_of_the_start_shows_no_frame_of_ray(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its frames may have the key, and some tools show the error before as well."""
+    monkeypatch.setitem(sys.modules, "ray", _Stopped())
+
+    with pytest.raises(KeyboardInterrupt, match="nothing more was sent") as caught:
+        plan(session, "Hi", model="svc-instruct").run(on="ray")
+
+    assert caught.value.__context__ is None
+
+
 def test_a_token_of_ray_is_named_where_it_may_be_the_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,26 @@ def test_a_part_without_a_column_of_the_others_gets_it(
     assert found["score_late"].tolist()[-1] == 1
     assert found["score_late"].isna().sum() == 8
     assert set(found.columns) == set(run.replies_df().columns)
+
+
+def test_parts_have_the_same_types(session: Session, tmp_path: Path) -> None:
+    """Decimals of more digits, and values after a part without any, are read again."""
+    rows = pd.DataFrame(
+        {
+            "text": [*"abcdef"],
+            "price": [Decimal("1.5")] * 3 + [Decimal("100.25")] * 3,
+            "late": [None] * 3 + [b"x"] * 3,
+            "lists": [None] * 3 + [[1, 2]] * 3,
+        }
+    )
+    run = _sweep(session, rows)
+
+    write_parts(run._view, tmp_path / "replies", part_rows=3)  # noqa: SLF001 - as above
+
+    found = read_parquet(tmp_path / "replies")
+    assert found["price"].tolist() == rows["price"].tolist()
+    assert found["late"].tolist() == rows["late"].tolist()
+    assert found["lists"].tolist() == rows["lists"].tolist()
 
 
 def test_a_folder_with_other_files_is_refused(session: Session, tmp_path: Path) -> None:
