@@ -503,7 +503,7 @@ def _no_key(
             "or key = false in svc_notebook.toml."
         )
     if base_url is None or not others:
-        return MissingKeyError(NO_KEY_YET + ways_on())
+        return MissingKeyError(NO_KEY_YET + ways_on(has_address=base_url is not None))
     source, address = others[-1]
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "

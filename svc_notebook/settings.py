@@ -134,15 +134,21 @@ Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard
 also in a .env file in this folder"""
 _NO_KEY = "\nNo key? `%svc use emulator` answers on this machine."
 WAYS_WITHOUT_PROMPT = f"{_SET}.{_NO_KEY}"
+_SET_KEY = f"""
+Set it (from the service's dashboard), also in a .env file in this folder; \
+or type it after `%svc login`.{_NO_KEY}"""
 WAYS_ON = f"{_SET}; or `%svc login`, then `%svc use https://HOST/v1`.{_NO_KEY}"
 """What to do if a key or an address is missing (doc: Authentication)."""
 
 
-def ways_on(environ: Mapping[str, str] = os.environ) -> str:
-    """Return WAYS_ON, or why the address in this folder's `.env` is not used."""
+def ways_on(
+    environ: Mapping[str, str] = os.environ, *, has_address: bool = False
+) -> str:
+    """Return what to do, or why the address in this folder's `.env` is not used."""
     file = read_env_file()
     note = file.note(environ)
-    return (note and f"\n{note}") + ("" if note and not file.problem else WAYS_ON)
+    ways = _SET_KEY if has_address else WAYS_ON
+    return (note and f"\n{note}") + ("" if note and not file.problem else ways)
 
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

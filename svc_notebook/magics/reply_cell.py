@@ -459,7 +459,7 @@ class DryRun:
             f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
         )
         size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
-        fit = "; max_tokens by fit is less, for the most that the prompt may have"
+        fit = "; max_tokens by fit is smaller: it counts with the upper estimate"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
             f"{size}; room left in {self.request.context_tokens}: {self.room_tokens}"

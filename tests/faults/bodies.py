@@ -275,7 +275,7 @@ REST = [
     redirect(307, "/v1/chat/completions", "itself"),
     redirect(308, "file:///etc/passwd", "a file"),
     redirect(302, f"/?key={KEY}", "an address with the key in it"),
-    redirect(302, "http://[", "what is no address"),
+    redirect(302, "http://[", "what is not an address"),
     Case(
         section="B",
         fault="a trickle that never ends",

@@ -73,15 +73,15 @@ TWO_SAID = [
         b"\xef\xbb\xbf" + chunk(" more") + END,
         says="damaged line",
     ),
-    two("text behind the finish reason", SOME + chunk("", "stop") + chunk(" more")),
+    two("text after the finish reason", SOME + chunk("", "stop") + chunk(" more")),
     two(
-        "text behind the finish reason, later",
+        "text after the finish reason, later",
         SOME + chunk("", "stop"),
         LATER,
         chunk(" more") + END,
     ),
     two(
-        "a tool call behind the finish reason",
+        "a tool call after the finish reason",
         SOME + chunk("", "stop") + CALLED + DONE,
     ),
     two(

@@ -131,7 +131,7 @@ CUT = [
     ),
     Case(
         section="A",
-        fault="a chunk size that is no number",
+        fault="a chunk size that is not a number",
         answers=[
             [head(Transfer_Encoding="chunked"), chunked(chunk("some")), b"zz\r\n"]
         ],

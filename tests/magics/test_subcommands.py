@@ -241,7 +241,7 @@ def test_help_is_a_short_page(shell: Shell) -> None:
         *(("--temperature", "-t, --temperature X"), ("-t", "-t, --temperature X")),
         *(("max_tokens", "--max-tokens N|fit"), ("pin", "%svc pin NAME TURN")),
         *(
-            ("all", "ask each combination"),
+            ("all", "ask this many times"),
             ("temprature", "`%svc ask help temprature`"),
         ),
     ],
