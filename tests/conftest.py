@@ -117,7 +117,7 @@ class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no ty
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneBrowser:  # noqa: ANN401 - xdist's
-    """Distribute tests over the processes of `-n 2`."""
+    """Distribute tests over the processes of `-n 3`."""
     return OneBrowser(config, log)
 
 
