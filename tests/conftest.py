@@ -89,6 +89,7 @@ def pytest_configure() -> None:
 
 
 _TOGETHER = {
+    "tests/browser/test_panel": "panel",
     "tests/browser/": "browser",
     "tests/cluster/": "cluster",
     "notebooks/cluster.ipynb": "cluster",
@@ -103,10 +104,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no types
-    """A file stays in one process, and so do all that need a browser, or a cluster.
+class FewBrowsers(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no types
+    """A file stays in one process; so do panels in a browser, other pages, clusters.
 
-    Two of them at once would slow each other down.
+    More browsers at once would slow each other down.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -116,9 +117,9 @@ class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no ty
         return next(groups, file)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneBrowser:  # noqa: ANN401 - xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewBrowsers:  # noqa: ANN401 - xdist's
     """Distribute tests over the processes of `-n 3`."""
-    return OneBrowser(config, log)
+    return FewBrowsers(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -101,7 +101,7 @@ class HttpServer:
                 runner.run(self._serve())
         finally:
             self._listener.close()
-            self._threads.shutdown(wait=False)
+            self._threads.shutdown()
             self._is_ready.set()
 
     async def _serve(self) -> None:
