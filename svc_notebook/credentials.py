@@ -312,7 +312,7 @@ def _is_withheld(environ: Mapping[str, str], endpoint: Endpoint, name: str) -> b
 def _is_users(
     environ: Mapping[str, str], endpoint: Endpoint, base_url: str | None
 ) -> bool:
-    """Say whether the user chose an address; what a folder's file says is no choice."""
+    """Say whether the user chose an address; a folder's file does not choose."""
     of_file = read_env_file().address(environ) if endpoint.name == SERVICE.name else ""
     is_own = endpoint.is_users and not _is_at(of_file, base_url)
     return is_own or _is_at(_named_address(environ, ENV_NAME), base_url)

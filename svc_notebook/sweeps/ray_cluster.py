@@ -54,7 +54,7 @@ _starting = Lock()  # two runs may want to start a cluster at once
 
 
 def checked_place(on: object) -> str:
-    """Return where a cluster is, as the user says; refuse what is none."""
+    """Return where the user says that a cluster is; refuse anything else."""
     address = on.strip() if isinstance(on, str) else ""
     if address in {"ray", "auto"} or _host_and_port(address):
         return address

@@ -276,7 +276,6 @@ def test_restored_with_continued_and_chosen_replies(plan: svc.Conversation) -> N
     assert [len(turn.versions) for turn in plan.turns] == [1, 2]
 
 
-@pytest.mark.slow
 def test_restored_in_order_after_the_clock_was_set_back(
     plan: svc.Conversation,
 ) -> None:
@@ -389,7 +388,6 @@ def test_parameters_are_advised_on_at_the_users_line(plan: svc.Conversation) -> 
     assert [each.filename for each in (*asked, *streamed)] == [__file__] * 2
 
 
-@pytest.mark.slow
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
@@ -540,7 +538,6 @@ def test_a_copy_does_not_overwrite(plan: svc.Conversation) -> None:
         plan.copy("third", until=5)
 
 
-@pytest.mark.slow
 def test_what_json_holds_is_read_back(plan: svc.Conversation) -> None:
     """Versions, choices, marks and tool rounds come back, and go on."""
     plan.system = "Be brief"
