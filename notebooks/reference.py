@@ -22,19 +22,17 @@ import svc_notebook
 from svc_notebook import errors, scores
 from svc_notebook.api import frame_columns
 from svc_notebook.cli import build_parser
-from svc_notebook.credentials import ENV_NAME
 from svc_notebook.endpoint_file import ENDPOINT_KEYS, MODEL_KEYS
+from svc_notebook.endpoints import KEY_VARIABLE
+from svc_notebook.ledger.column_meanings import ADDED, ESTIMATES
 from svc_notebook.ledger.columns import Column
-from svc_notebook.ledger.frames import ADDED, ESTIMATES
-from svc_notebook.magics.defaults import SvcTraits
+from svc_notebook.magics.config_traits import SvcTraits
+from svc_notebook.magics.conversation_commands import CONVERSATION_LIST
+from svc_notebook.magics.models_command import MODEL_LIST
 from svc_notebook.magics.options import OPTIONS
-from svc_notebook.magics.subcommands import (
-    COMMANDS,
-    CONVERSATION_LIST,
-    MODEL_LIST,
-    SETTING_LIST,
-)
-from svc_notebook.magics.tool_cell import TOOL_LIST
+from svc_notebook.magics.settings_command import SETTING_LIST
+from svc_notebook.magics.subcommands import COMMANDS
+from svc_notebook.magics.tools_command import TOOL_LIST
 from svc_notebook.pandas import EXPANDED, FrameAccessor
 from svc_notebook.service.params import PARAMS
 from svc_notebook.settings import ENV_NAMES, Settings, Timeouts
@@ -322,8 +320,9 @@ def _parameters() -> str:
     )
 
 
-ALSO_READ = """Also read are `.env` in the notebook's folder (see [keys](../keys.md)),
-`SSL_CERT_FILE`, `HTTPS_PROXY`, `NO_PROXY`, `XDG_DATA_HOME` and `XDG_CONFIG_HOME`."""
+ALSO_READ = """Also read are `SVC_CONFIG` (the file of
+[your own servers](../servers.md)), `SSL_CERT_FILE`, `HTTPS_PROXY`, `NO_PROXY`,
+`XDG_DATA_HOME` and `XDG_CONFIG_HOME`."""
 
 
 def _settings() -> str:
@@ -331,7 +330,7 @@ def _settings() -> str:
     uses = inspect.signature(svc_notebook.use).parameters
     traits = SvcTraits.class_traits(config=True)
     defaults = {each.name: each.default for each in fields(Settings)}
-    rows = [(code(ENV_NAME), "The API key; it is never shown.", "", "`%svc login`")]
+    rows = [(code(KEY_VARIABLE), "The API key; it is never shown.", "", "`%svc login`")]
     for name, env in ENV_NAMES.items():
         ways = [code(f"svc.use({name}=...)")] * (name in uses)
         ways += [code(f"%config SvcMagics.{name}")] * (name in traits)

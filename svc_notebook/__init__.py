@@ -56,13 +56,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Register `%svc` and `%%svc` (`%load_ext svc_notebook`)."""
-    from svc_notebook.magics.extension import load  # noqa: PLC0415 - IPython only here
+    from svc_notebook.magics.ipython_extension import load  # noqa: PLC0415 - IPython only here
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Take `%svc` and `%%svc` away again."""
-    from svc_notebook.magics.extension import unload  # noqa: PLC0415 - IPython only here
+    from svc_notebook.magics.ipython_extension import unload  # noqa: PLC0415 - IPython only here
 
     unload(ipython)

@@ -1,7 +1,7 @@
 import typing
 
 from . import errors
-from .analysis.verbs import (
+from .analysis.frame_functions import (
     compare,
     contrast_df,
     export,
@@ -29,8 +29,8 @@ from .api import (
     tool_calls_df,
     usage_df,
 )
-from .client.aio import AsyncCompletionStream
-from .client.sync import CompletionStream
+from .client.async_client import AsyncCompletionStream
+from .client.sync_client import CompletionStream
 from .completion import Completion
 from .configuration import use
 from .conversations.conversation import Conversation
@@ -39,8 +39,8 @@ from .errors import SvcError
 from .panels.open_panel import panel
 from .service.request import Message
 from .session import AsyncClient, Client
-from .sweeps.plan import sweep
 from .sweeps.run import Run
+from .sweeps.sweep import sweep
 from .tokens import Tokens, estimate_tokens
 from .tools.toolbox import Toolbox, tool
 

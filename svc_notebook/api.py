@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from svc_notebook.client.attempts import say, to_request
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.sync import CompletionStream
+from svc_notebook.client.request_path import say, to_request
+from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
@@ -18,12 +18,13 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
-from svc_notebook.session import current, take_tools
+from svc_notebook.session import Context, current, take_tools
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
 from svc_notebook.tools.extract import MAX_TRIES, asking_for, to_form
 from svc_notebook.tools.extract import extract as extract_with
-from svc_notebook.tools.permissions import ToolParams, to_offer
+from svc_notebook.tools.rounds import ToolParams
+from svc_notebook.tools.toolbox import to_offer
 
 Value = TypeVar("Value")
 
@@ -69,30 +70,38 @@ def complete(
         'Hello!'
     """
     check_flag("run_tools", run_tools)
-    send = partial(current().ask, answers=_answers(reuse=reuse))
-    given: dict[str, Any] = {"model": model, "system": system, **params}
-    run = take_tools(given, run_tools=run_tools)
-    return run(_request(prompt, max_tokens, given), Origin(), send)
+    context = current().context()
+    send = partial(context.ask, answers=_answers(context, reuse=reuse))
+    arguments: dict[str, Any] = {"model": model, "system": system, **params}
+    run = take_tools(arguments, run_tools=run_tools, context=context)
+    request = _request(context, prompt, max_tokens, arguments)
+    return send(request, Origin()) if run is None else run(request, Origin(), send)
 
 
 def _request(
-    prompt: Prompt | CompletionRequest, max_tokens: MaxTokens, given: Mapping[str, Any]
+    context: Context,
+    prompt: Prompt | CompletionRequest,
+    max_tokens: MaxTokens,
+    arguments: Mapping[str, Any],
 ) -> CompletionRequest:
     is_whole = isinstance(prompt, CompletionRequest)  # says what it wants
     if is_whole:
-        given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
-    settings = current().settings
+        arguments = {
+            **arguments,
+            "max_tokens": None if max_tokens == FIT else max_tokens,
+        }
+    settings = context.settings
     request = to_request(
         prompt,
         default_model=settings.model,
-        given=given,
+        arguments=arguments,
         context_of=settings.endpoint.context_of,
     )
     return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 
 
-def _answers(*, reuse: bool | None) -> Answerer | None:
-    return current().reused if current().is_reusing(reuse) else None
+def _answers(context: Context, *, reuse: bool | None) -> Answerer | None:
+    return context.reused if context.is_reusing(reuse) else None
 
 
 @with_params
@@ -142,14 +151,17 @@ def extract(
                 param=name,
             )
     form = to_form(type_)
-    request = _request(prompt, max_tokens, {"model": model, "system": system, **params})
+    session = current()
+    context = session.context()
+    arguments = {"model": model, "system": system, **params}
+    request = _request(context, prompt, max_tokens, arguments)
     return extract_with(
         form,
         asking_for(form, request),
         Origin(),
-        send=partial(current().ask, answers=_answers(reuse=None)),
+        send=partial(context.ask, answers=_answers(context, reuse=None)),
         max_tries=max_tries,
-        keep=current().tool_record,
+        keep=session.tool_record,
     )
 
 
@@ -188,11 +200,12 @@ def stream(
         ...     print(text, end="")
         Once upon a time.
     """
-    answers = _answers(reuse=reuse)
+    context = current().context()
+    answers = _answers(context, reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
-    given = {"model": model, "system": system, "tools": offer.definitions, **params}
-    request = _request(prompt, max_tokens, given)
-    return current().client.stream(request, watch=say, answers=answers)
+    arguments = {"model": model, "system": system, "tools": offer.definitions, **params}
+    request = _request(context, prompt, max_tokens, arguments)
+    return context.client.stream(request, watch=say, answers=answers)
 
 
 def conversation(
@@ -219,13 +232,13 @@ def conversation(
         >>> svc.conversation("plan").ask("Where to begin?").text
         'With the map.'
     """
-    found = current().conversations.named(name)
-    found.warn_of_older()
+    conversation_ = current().conversations.named(name)
+    conversation_.warn_of_older()
     if messages is not None:
-        found.begin(messages)
+        conversation_.begin(messages)
     if system is not None:
-        found.system = system
-    return found
+        conversation_.system = system
+    return conversation_
 
 
 def last() -> Completion | None:
@@ -236,7 +249,7 @@ def last() -> Completion | None:
         >>> svc.last().text
         'Hello!'
     """
-    return current().last
+    return current().context().last()
 
 
 if TYPE_CHECKING:  # importing the package must not load pandas
@@ -282,25 +295,25 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> replies = svc.replies_df(scope="all", since="2026-01-31")
     """
-    from svc_notebook.analysis.answers import with_kept_answers  # noqa: PLC0415
-    from svc_notebook.ledger.frames import chosen  # noqa: PLC0415 - pandas
-    from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415
+    from svc_notebook.analysis.typed_answers import with_kept_answers  # noqa: PLC0415
+    from svc_notebook.ledger.reply_frames import chosen  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.reply_frames import replies_df as frame  # noqa: PLC0415
 
     check_flag("texts", texts)
-    session = current()
-    found = frame(
-        session.ledger,
+    context = current().context()
+    replies = frame(
+        context.ledger,
         scope=scope,
         since=since,
         conversation=conversation,
         run=run,
         model=model,
         texts=texts,
-        prices=session.prices,
+        prices=context.prices,
         joined=_with_rows,
         answers=with_kept_answers,
     )
-    return chosen(found, columns)
+    return chosen(replies, columns)
 
 
 def usage_df(  # noqa: PLR0913 - one argument a filter
@@ -340,14 +353,14 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> usage = svc.usage_df(by=["model", "run"], scope="all")
     """
-    from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415
-    from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.usage import say_left_out  # noqa: PLC0415
+    from svc_notebook.ledger.usage import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
     check_flag("include_reused", include_reused)
-    session = current()
+    context = current().context()
     usage = frame(
-        session.ledger,
+        context.ledger,
         by=by,
         scope=scope,
         since=since,
@@ -356,7 +369,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         model=model,
         include_emulated=include_emulated,
         include_reused=include_reused,
-        prices=session.prices,
+        prices=context.prices,
         joined=_with_rows,
     )
     if not include_emulated:
@@ -397,7 +410,9 @@ def runs_df(
     from svc_notebook.sweeps.stored_runs import runs_df as frame  # noqa: PLC0415
 
     session = current()
-    return frame(session.ledger, scope=scope, since=since, prices=session.prices)
+    return frame(
+        session.ledger, scope=scope, since=since, prices=session.context().prices
+    )
 
 
 def run(
@@ -457,7 +472,7 @@ def tool_calls_df(
     Example:
         >>> calls = svc.tool_calls_df(name="cups_sold")
     """
-    from svc_notebook.ledger.frames import tool_calls_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.reply_frames import tool_calls_df as frame  # noqa: PLC0415
 
     return frame(
         current().ledger,
@@ -489,8 +504,11 @@ def conversations_df(search: str = "") -> "pd.DataFrame":
     Example:
         >>> found = svc.conversations_df("picnic")
     """
-    from svc_notebook.conversations.saved_turns import CONVERSATIONS, read_list  # noqa: PLC0415
-    from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415
+    from svc_notebook.conversations.conversation_list import (  # noqa: PLC0415
+        CONVERSATIONS,
+        read_list,
+    )
+    from svc_notebook.ledger.reply_frames import to_frame  # noqa: PLC0415
 
     return to_frame(read_list(current().ledger, search)[0], CONVERSATIONS)
 
@@ -519,7 +537,7 @@ def export_answers(
     Example:
         >>> n_answers = svc.export_answers("answers.jsonl")
     """
-    from svc_notebook.ledger.answers import export_answers as write  # noqa: PLC0415
+    from svc_notebook.ledger.recordings import export_answers as write  # noqa: PLC0415
 
     session = current()
     exchanges = session.ledger.read(scope=scope)
@@ -541,7 +559,9 @@ def describe(df: "pd.DataFrame") -> "pd.DataFrame":
     Example:
         >>> meanings = svc.describe(run.replies_df())
     """
-    from svc_notebook.ledger.frames import describe as frame  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.column_meanings import (  # noqa: PLC0415 - pandas
+        describe as frame,
+    )
 
     return frame(df, frame_columns().values())
 
@@ -550,12 +570,12 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     """Return the columns of each kind of frame, by the function that returns it."""
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
-    from svc_notebook.conversations.frames import MESSAGES  # noqa: PLC0415
-    from svc_notebook.conversations.saved_turns import CONVERSATIONS  # noqa: PLC0415
-    from svc_notebook.ledger.frames import MEANINGS  # noqa: PLC0415
-    from svc_notebook.ledger.groups import USAGE  # noqa: PLC0415
+    from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
+    from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
+    from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
-    from svc_notebook.ledger.row import TOOL_CALLS  # noqa: PLC0415
+    from svc_notebook.ledger.tool_calls import TOOL_CALLS  # noqa: PLC0415
+    from svc_notebook.ledger.usage import USAGE  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
 
     return {

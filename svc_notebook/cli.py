@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook import Emulator
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
-from svc_notebook.ledger import command as ledger
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger import deletion
+from svc_notebook.ledger.store import Ledger, path_in_words, size_in_words
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.run_lock import lock_run
 
@@ -106,7 +106,7 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
         "                                  --run NAME | --before DAY] [--yes]",
     )
     some = forget.add_mutually_exclusive_group()
-    for kind in ledger.KINDS:
+    for kind in deletion.KINDS:
         value = "ID" if kind == "exchange" else "NAME"
         help_ = f"delete this {kind} only"
         some.add_argument(f"--{kind}", dest=f"of_{kind}", metavar=value, help=help_)
@@ -122,9 +122,9 @@ def _ledger(arguments: argparse.Namespace) -> int:
     settings = Settings.from_env()
     place = settings.ledger
     if arguments.verb == "path":
-        text = ledger.path(place, source=settings.sources.get("ledger", "default"))
+        text = path_in_words(place, source=settings.sources.get("ledger", "default"))
     elif arguments.verb == "size":
-        text = ledger.size(place)
+        text = size_in_words(place)
     else:
         return _forget(place, arguments)
     sys.stdout.write(f"{text}\n")
@@ -133,9 +133,9 @@ def _ledger(arguments: argparse.Namespace) -> int:
 
 def _forget(place: str, arguments: argparse.Namespace) -> int:
     """Delete exchanges, once the user has agreed; a run cannot be sent meanwhile."""
-    names = {kind: getattr(arguments, f"of_{kind}") for kind in ledger.KINDS}
-    chosen = ledger.which(before=arguments.before, **names)
-    question = ledger.preview(place, chosen)
+    names = {kind: getattr(arguments, f"of_{kind}") for kind in deletion.KINDS}
+    chosen = deletion.which(before=arguments.before, **names)
+    question = deletion.preview(place, chosen)
     if question and not (arguments.yes or _agrees(question)):
         sys.stdout.write("Nothing was deleted.\n")
         return FAILED
@@ -146,7 +146,7 @@ def _forget(place: str, arguments: argparse.Namespace) -> int:
             advice = "Nothing was deleted. Stop the run there, or wait for its end."
             lock = lock_run(Ledger(place), names["run"], advice=advice)
             stack.callback(lock.release)
-        sys.stdout.write(f"{ledger.forget(place, chosen)}\n")
+        sys.stdout.write(f"{deletion.forget(place, chosen)}\n")
     return 0
 
 
@@ -247,7 +247,7 @@ def _speed(text: str) -> float:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.terminal import run_demo  # noqa: PLC0415 - nbclient is heavy
+    from svc_notebook.demo.terminal_demo import run_demo  # noqa: PLC0415 - nbclient is heavy
 
     return run_demo(
         is_service=arguments.service,
@@ -257,7 +257,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.notebook import open_lab  # noqa: PLC0415 - for this command only
+    from svc_notebook.demo.lab import open_lab  # noqa: PLC0415 - for this command only
 
     return open_lab(arguments.dir, arguments.options)
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from svc_notebook.credentials import ANY_NAME, key_variable
-from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.reply import Final, Step, estimate_hint, footer
+from svc_notebook.credentials import ANY_VARIABLE, variable_at
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.footer import estimate_hint, footer, other_model
+from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
@@ -21,11 +23,10 @@ from svc_notebook.service.request import (
     ToolCall,
     with_own_ids,
 )
-from svc_notebook.wire.encode import to_curl, to_python
+from svc_notebook.wire.request_code import to_curl, to_python
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60
-_MODEL_CHARS = 80
 
 
 class Completion:
@@ -230,9 +231,9 @@ class Completion:
         request = self._last_request or self.request
         url = f"{exchange.endpoint}/{OPERATION}"
         is_streamed, notes = exchange.is_streamed, self._parts_note
-        variable = key_variable(exchange.endpoint)
-        if variable == ANY_NAME:
-            notes = (f"set {ANY_NAME} to the key of {exchange.endpoint!r}", *notes)
+        variable = variable_at(exchange.endpoint)
+        if variable == ANY_VARIABLE:
+            notes = (f"set {ANY_VARIABLE} to the key of {exchange.endpoint!r}", *notes)
         return to_curl(
             request,
             is_streamed=is_streamed,
@@ -292,8 +293,8 @@ class Unrun:
 
 def _without_value(step: Step) -> Step:
     """Leave out the tool's own value, which may be large or not picklable."""
-    kept: Any = step
-    return replace(kept, value=None) if hasattr(kept, "value") else step
+    shown_step: Any = step
+    return replace(shown_step, value=None) if hasattr(shown_step, "value") else step
 
 
 CUT_REASONS = frozenset({"length"})
@@ -335,27 +336,28 @@ def cut_mark(exchange: Exchange) -> str:
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
     """Return the badges of a reply: cut, empty, another model, interrupted, …."""
-    found = [cut] if (cut := cut_mark(exchange)) else []
+    badges = [cut] if (cut := cut_mark(exchange)) else []
     if exchange.status == "ok":
         reasons = {
-            each.finish_reason or "no finish reason" for each in exchange.choices
+            choice.finish_reason or "no finish reason" for choice in exchange.choices
         }
         odd = sorted(reasons - CUT_REASONS - {"stop"})
-        found += [reason[:_REASON_CHARS] for reason in odd]
+        badges += [reason[:_REASON_CHARS] for reason in odd]
     if exchange.status == "ok" and is_empty(exchange):
-        found.append("empty")
-    if other := _other_model(exchange):
-        found.append(other)
+        badges.append("empty")
+    answered = exchange.body.model if exchange.body else None
+    if other := other_model(exchange.request.model, answered):
+        badges.append(other)
     if exchange.status == "cancelled":
-        found.append("interrupted")
+        badges.append("interrupted")
     elif exchange.status == "error":
-        found.append("incomplete")
+        badges.append("incomplete")
     if exchange.is_emulated:
         note = exchange.emulator_note
-        found.append(f"emulator: {note}" if note else "emulator")
+        badges.append(f"emulator: {note}" if note else "emulator")
     if exchange.is_reused:
-        found.append(_reused(exchange))
-    return tuple(found)
+        badges.append(_reused(exchange))
+    return tuple(badges)
 
 
 def is_empty(exchange: Exchange) -> bool:
@@ -367,27 +369,12 @@ def is_empty(exchange: Exchange) -> bool:
 
 def _on_reasoning_only(exchange: Exchange) -> str:
     """Say why a reply that has reasoning only is empty; "" for any other."""
-    has_reasoning = any(each.reasoning for each in exchange.choices)
+    has_reasoning = any(choice.reasoning for choice in exchange.choices)
     if exchange.status != "ok" or not has_reasoning or not is_empty(exchange):
         return ""
     if cut_mark(exchange):
         return "all tokens went into the reasoning; allow more with max_tokens"
     return "there is a reasoning, but no answer"
-
-
-_first_with: dict[tuple[str, str], str] = {}
-"""The first exchange of this kernel with a pair of models: asked for, and answered."""
-
-
-def _other_model(exchange: Exchange) -> str:
-    """Name the model that answered instead; once for each pair of models."""
-    asked = exchange.request.model
-    answered = exchange.body.model if exchange.body else None
-    if not answered or answered == asked:
-        return ""
-    first = _first_with.setdefault((asked, answered), exchange.exchange_id)
-    is_first = first == exchange.exchange_id
-    return f"answered by {shorten(answered, _MODEL_CHARS)}" if is_first else ""
 
 
 def _reused(exchange: Exchange) -> str:
@@ -412,7 +399,7 @@ _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")
 def on_params(params: Mapping[str, object]) -> str | None:
     """Return the document's advice about these parameters, if it has any."""
     both = (params.get("temperature"), params.get("top_p"))
-    return None if any(each is None for each in both) else _BOTH_CHANGED
+    return None if any(value is None for value in both) else _BOTH_CHANGED
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:

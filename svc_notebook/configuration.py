@@ -4,12 +4,29 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Never
 
-from svc_notebook.credentials import Key, refuse_key_form, to_key
+from svc_notebook.credentials import (
+    Key,
+    find_key,
+    hold,
+    note_keyless,
+    refuse_key_form,
+    to_key,
+)
 from svc_notebook.endpoint_file import FILE, read_endpoints
-from svc_notebook.endpoints import own_endpoint, to_base_url
+from svc_notebook.endpoints import SERVICE as SERVICE_ENDPOINT
+from svc_notebook.endpoints import (
+    Endpoint,
+    forget_contexts,
+    own_endpoint,
+    to_base_url,
+)
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
+from svc_notebook.ledger.connection import MEMORY
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import (
     as_number,
     did_you_mean,
@@ -17,10 +34,18 @@ from svc_notebook.service.checks import (
     must_be,
 )
 from svc_notebook.service.request import check_model
-from svc_notebook.session import Session, checked_path, cost_of, current
-from svc_notebook.settings import ADDRESS_IN_FILE, endpoint_at, read_env, to_path
+from svc_notebook.session import Session, current
+from svc_notebook.settings import (
+    OF_ENDPOINT,
+    Settings,
+    endpoint_at,
+    no_address,
+    service_address,
+    to_path,
+)
 
 if TYPE_CHECKING:
+    from svc_notebook.client.spending_limit import CostOf
     from svc_notebook.emulator.server import Emulator
 
 EMULATOR, SERVICE = "emulator", "service"
@@ -49,7 +74,8 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         base_url: The address of the service or a server, such as https://HOST/v1.
         key: The API key for `base_url`, which goes to no other address and is forgotten
             when the kernel ends; False for a server that needs none. If None, it is
-            looked for: SVC_API_KEY, `.env` in this folder, Colab's secrets, a keyring.
+            the one typed for this address, SVC_API_KEY if this is SVC_BASE_URL, that
+            of the file's `key_env`, or the keyring's.
         model: The model id for requests that name none.
         ledger: The file that keeps every exchange from now on; `:memory:` for no file.
         prices: The file with your price table, for costs.
@@ -68,24 +94,25 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         >>> svc.use(endpoint="emulator")
         >>> svc.use(base_url="http://127.0.0.1:8000/v1", key=False)
     """
-    found = None if key is False else to_key(key, source="svc.use")
+    given_key = None if key is False else to_key(key, source="svc.use")
     is_keyless, key = key is False, None  # a traceback may show the locals
     _check_names(endpoint, base_url, *positional)
     refuse_key_form(model, param="model")
-    if isinstance(found, MissingKeyError):
-        raise found
-    if base_url is None and (found or is_keyless):
+    if isinstance(given_key, MissingKeyError):
+        raise given_key
+    if base_url is None and (given_key or is_keyless):
         raise ParameterError(
             "key= belongs to base_url=; give both. For SVC_BASE_URL, set SVC_API_KEY "
             "or type the key after `%svc login`.",
             param="key",
         )
+    session = current()
     model = None if model is None else check_model(model)
     # What may be refused comes before any change.
     files = _files(ledger=ledger, prices=prices)
     limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
     if "max_cost" in limits and "prices" not in files:
-        cost_of(current().prices)
+        cost_of(session.context().prices)
     if endpoint is base_url is model is None and not {**files, **limits}:
         raise ParameterError(
             "Say what to use: endpoint='emulator', 'service' or a name of "
@@ -93,16 +120,17 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             "max_tokens_total= or max_cost=.",
             param="endpoint",
         )
-    _go(endpoint, base_url, key=found, is_keyless=is_keyless)
+    _go(session, endpoint, base_url, key=given_key, is_keyless=is_keyless)
     for name, path in files.items():
-        current().use_path(name, path, source="use")
+        use_path(session, name, path, source="use")
     if model is not None:
-        current().use_model(model, source="use")
+        use_model(session, model, source="use")
     if limits:
-        current().limit_spending(**limits)
+        limit_spending(session, **limits)
 
 
 def _go(
+    session: Session,
     endpoint: "str | Emulator | None",
     base_url: str | None,
     *,
@@ -110,25 +138,25 @@ def _go(
     is_keyless: bool,
 ) -> None:
     if base_url is not None:
-        use_address(current(), base_url, key=key, is_keyless=is_keyless)
+        use_address(session, base_url, key=key, is_keyless=is_keyless)
     elif isinstance(endpoint, str):
-        use_named(current(), endpoint)
+        use_named(session, endpoint)
     elif endpoint is not None:
-        current().use_emulator(endpoint)
+        use_emulator(session, endpoint)
     else:
         return
-    if note := current().answers_note:
+    if note := session.context().answers_note:
         warn(note)
 
 
 def use_named(session: Session, name: str) -> None:
-    """Use the emulator, the service or an endpoint of the files."""
+    """Use the emulator, the service or an endpoint of the file."""
     if name == EMULATOR:
-        session.use_emulator()
+        use_emulator(session)
     elif name == SERVICE:
-        session.use_service()
-    elif (found := read_endpoints().get(name)) is not None:
-        session.use_endpoint(found, source=f"endpoint {name}")
+        use_service(session)
+    elif (endpoint := read_endpoints().get(name)) is not None:
+        _use_endpoint(session, endpoint, source=f"{OF_ENDPOINT}{name}")
     else:
         raise unknown_endpoint(name)
 
@@ -140,23 +168,146 @@ def use_address(
     key: Key | None = None,
     is_keyless: bool = False,
 ) -> None:
-    """Use the server at an address: as the files describe it, else as it is."""
+    """Use the server at an address: as the file describes it, else as it is."""
     base_url = to_base_url(address, allow_http=True)
-    found = endpoint_at(base_url)
-    named = read_env(os.environ)[0]
-    # An address of `.env` is a server like others: only the file's key is for it.
-    is_of_file = named.sources.get("base_url") == ADDRESS_IN_FILE
-    is_service = base_url == named.base_url and not is_of_file
-    if found.base_url is None and not is_service:
-        found = own_endpoint(base_url)
-    found = replace(
-        found,
+    endpoint = endpoint_at(base_url)
+    if endpoint.base_url is None and base_url != service_address(os.environ):
+        endpoint = own_endpoint(base_url)  # the service's limits are not this server's
+    endpoint = replace(
+        endpoint,
         base_url=base_url,
-        needs_key=key is not None or (found.needs_key and not is_keyless),
+        needs_key=key is not None or (endpoint.needs_key and not is_keyless),
     )
-    is_allowed = session.settings.allow_http or found.allow_http
-    to_base_url(address, allow_http=is_allowed or not found.needs_key)
-    session.use_endpoint(found, source="use", key=key)
+    is_allowed = session.settings.allow_http or endpoint.allow_http
+    to_base_url(address, allow_http=is_allowed or not endpoint.needs_key)
+    _use_endpoint(session, endpoint, source="use", key=key)
+
+
+def use_emulator(session: Session, emulator: "Emulator | None" = None) -> "Emulator":
+    """Send requests to an emulator that lives as long as this kernel."""
+    used = session.start_emulator(emulator)
+    endpoint = replace(SERVICE_ENDPOINT, name=EMULATOR, base_url=used.base_url)
+    _go_to(session, endpoint, source="use emulator", is_emulated=True)
+    return used
+
+
+def use_service(session: Session) -> None:
+    """Send requests to the service that the environment names, if it has a key."""
+    named = Settings.from_env()
+    find_key(base_url=named.base_url, endpoint=named.endpoint)
+    if named.base_url is None:
+        raise no_address()
+    _go_to(session, named.endpoint, source=named.sources["base_url"])
+
+
+def _use_endpoint(
+    session: Session, endpoint: Endpoint, *, source: str, key: Key | None = None
+) -> None:
+    """Send requests to another endpoint from now on, if it has a key.
+
+    `key` is for its address; this process alone keeps it.
+    """
+    base_url = endpoint.base_url or ""
+    if key is not None:
+        hold(key, base_url)
+    else:
+        find_key(base_url=base_url, endpoint=endpoint)
+    note_keyless(base_url, is_keyless=not endpoint.needs_key)
+    _go_to(session, endpoint, source=source)
+
+
+def _go_to(
+    session: Session, endpoint: Endpoint, *, source: str, is_emulated: bool = False
+) -> None:
+    """Use an endpoint, with its model if it names one; nothing learnt is kept."""
+    forget_contexts(endpoint.base_url)
+    with session.lock:
+        settings = session.settings
+        if settings.sources.get("model", "").startswith(OF_ENDPOINT):
+            settings = settings.reset("model", session.environment_settings())
+        if model := endpoint.default_model:
+            settings = settings.setting(f"{OF_ENDPOINT}{endpoint.name}", model=model)
+        session.change(
+            settings.setting(
+                source,
+                base_url=endpoint.base_url,
+                endpoint=endpoint,
+                is_emulated=is_emulated,
+            )
+        )
+    session.models()
+
+
+def use_model(session: Session, model: str, *, source: str) -> None:
+    """Use this model for requests that name none."""
+    refuse_key_form(model, param="model")
+    with session.lock:
+        session.change(session.settings.setting(source, model=model))
+
+
+def use_reuse(session: Session, *, reuse: bool, source: str) -> None:
+    """Set whether the ledger may answer where nothing else is said."""
+    with session.lock:
+        session.change(session.settings.setting(source, reuse=reuse))
+
+
+def use_path(session: Session, name: str, path: str | None, *, source: str) -> None:
+    """Use this file as `ledger` or `prices`; None takes the environment's setting.
+
+    If it is refused, the previous one stays in use.
+    """
+    path = None if path is None else _checked_path(name, path)
+    with session.lock:
+        settings = session.settings
+        if path is None:
+            settings = settings.reset(name, session.environment_settings())
+        else:
+            settings = settings.setting(source, **{name: path})
+        session.change(settings)
+
+
+def limit_spending(
+    session: Session,
+    *,
+    max_tokens_total: float | None = None,
+    max_cost: float | None = None,
+) -> None:
+    """Limit tokens, cost or both from now on: see `use`."""
+    from svc_notebook.client.spending_limit import SpendingLimit  # noqa: PLC0415 - at first use
+
+    limit = session.spending or SpendingLimit()
+    if max_tokens_total is not None:
+        limit.limit("tokens", max_tokens_total)
+    if max_cost is not None:
+        limit.limit("cost", max_cost, cost_of=cost_of(session.context().prices))
+    session.spending = limit
+
+
+def cost_of(prices: Prices | None) -> "CostOf":
+    """Return what computes costs by a price table, or refuse if there is none."""
+    if prices is None:
+        raise ParameterError(
+            "max_cost needs a price table: svc.use(prices=FILE, max_cost=...). Without "
+            "one, limit the tokens with max_tokens_total=.",
+            param="max_cost",
+        )
+    return lambda model, prompt, completion: prices.cost(
+        model, prompt_tokens=prompt, completion_tokens=completion
+    )
+
+
+def _checked_path(name: str, path: str) -> str:
+    """Return a path in full, of a ledger or a price table that can be read.
+
+    Whether a ledger can be written shows before a request is sent.
+    """
+    path = path if path == MEMORY else str(Path(path).expanduser().absolute())
+    if name == "prices":
+        Prices.from_file(path)
+    else:
+        with Ledger(path) as ledger, ledger.opened():
+            pass
+    return path
 
 
 def known_endpoints() -> tuple[str, ...]:
@@ -168,10 +319,10 @@ def known_endpoints() -> tuple[str, ...]:
 
 
 def endpoint_notes() -> tuple[tuple[str, str], ...]:
-    """Return the endpoints of the files with their addresses, for Tab."""
+    """Return the endpoints of the file with their addresses, for Tab."""
     with suppress(SettingsError):
-        found = read_endpoints().values()
-        return tuple((each.name, each.base_url) for each in found if each.base_url)
+        endpoints = read_endpoints().values()
+        return tuple((one.name, one.base_url) for one in endpoints if one.base_url)
     return ()
 
 
@@ -223,21 +374,21 @@ def _is_emulator(endpoint: object) -> bool:
     return isinstance(endpoint, Emulator)
 
 
-def _files(**given: object) -> dict[str, str]:
-    """Check the files that are given, and return their full paths."""
+def _files(**paths: object) -> dict[str, str]:
+    """Check the files that are named, and return their full paths."""
     return {
-        name: checked_path(name, to_path(name, each))
-        for name, each in given.items()
-        if each is not None
+        name: _checked_path(name, to_path(name, path))
+        for name, path in paths.items()
+        if path is not None
     }
 
 
-def _limits(**given: object) -> dict[str, float]:
-    """Check the limits on spending that are given; infinity is none."""
-    found: dict[str, float] = {}
-    for name, value in given.items():
+def _limits(**values: object) -> dict[str, float]:
+    """Check the limits on spending that are set; infinity removes one."""
+    limits: dict[str, float] = {}
+    for name, value in values.items():
         number = as_number(value)
         if value is not None and (number is None or not number > 0):
             raise must_be(name, "a number above 0, or float('inf') for no limit", value)
-        found |= {} if number is None else {name: number}
-    return found
+        limits |= {} if number is None else {name: number}
+    return limits

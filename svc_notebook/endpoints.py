@@ -19,6 +19,9 @@ from svc_notebook.service.checks import has_address_form
 from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.service.request import CompletionRequest
 
+ADDRESS_VARIABLE = "SVC_BASE_URL"
+KEY_VARIABLE = "SVC_API_KEY"
+"""The environment variable with the key of the address in SVC_BASE_URL."""
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
 _OTHER_VERSION = re.compile(r"v\d+")
@@ -133,8 +136,7 @@ class Endpoint:
     Attributes:
         name: As it is chosen with `svc.use(endpoint=...)`.
         base_url: Its address; None while the service's is not known.
-        key_env: The environment variable with its key; None for SVC_API_KEY, which
-            belongs to one address only.
+        key_env: The environment variable with its key; None if no file names one.
         needs_key: Whether requests carry a key.
         models: What is known of its models.
         limit: The limit of models that have none; None if it is not known.
@@ -146,10 +148,6 @@ class Endpoint:
         stream_usage: Whether a stream is asked to report its tokens.
         ca_file: A file with the certificates to trust; None for the usual ones.
         proxy: The proxy's address; None for the one that the environment names.
-        is_users: Whether a key that was typed without an address may go there; not if
-            only the file in the notebook's folder describes it.
-        takes_env_key: Whether a variable's key may go there; of a folder's file only
-            its own variable's, to this machine.
     """
 
     name: str = "service"
@@ -165,21 +163,19 @@ class Endpoint:
     stream_usage: bool = False
     ca_file: str | None = None
     proxy: str | None = None
-    is_users: bool = True
-    takes_env_key: bool = True
 
     def known_models(self) -> tuple[Model, ...]:
         """Return the models that are described, then others that it has spoken of."""
         facts = _facts_of(self.base_url)
-        refused = (Model(each) for each in facts.contexts)
-        return _each_once((*self.models, *facts.listed, *refused))
+        refused = (Model(model_id) for model_id in facts.contexts)
+        return _without_repeats((*self.models, *facts.listed, *refused))
 
     def model(self, model_id: str) -> Model:
         """Return what is known of a model; a `Model` with its id only if nothing is."""
         known = (*self.models, *_facts_of(self.base_url).listed)
-        named = (each for each in known if each.id == model_id)
-        found = next(named, Model(model_id))
-        return replace(found, context_tokens=self._known_context(model_id))
+        named = (model for model in known if model.id == model_id)
+        model = next(named, Model(model_id))
+        return replace(model, context_tokens=self._known_context(model_id))
 
     def _known_context(self, model_id: str) -> int | None:
         """Return the context that the file states, or that the server spoke of."""
@@ -187,20 +183,22 @@ class Endpoint:
         stated = self.stated_context(model_id) or facts.contexts.get(model_id)
         if stated or not facts.listed:
             return stated
-        said = (each.context_tokens for each in facts.listed if each.id == model_id)
-        return next(filter(None, said), None)
+        listed = (
+            model.context_tokens for model in facts.listed if model.id == model_id
+        )
+        return next(filter(None, listed), None)
 
     def stated_context(self, model_id: str) -> int | None:
         """Return the context that the file states of a model; None for none."""
-        for each in self.models:
-            if each.id == model_id:
-                return each.context_tokens
+        for model in self.models:
+            if model.id == model_id:
+                return model.context_tokens
         return None
 
     def limit_of(self, model_id: str) -> Limit | None:
         """Return the limit of a model; None if it is not known and has to be found."""
-        found = self.model(model_id).limit
-        return self.limit if found is None else found
+        limit = self.model(model_id).limit
+        return self.limit if limit is None else limit
 
     def context_of(self, model_id: str) -> int:
         """Return the tokens that prompt and reply share; the document's if unknown."""
@@ -275,23 +273,23 @@ def read_models(answer: object) -> tuple[Model, ...]:
         items = answer.get("data", answer.get("models"))
     if not isinstance(items, list):
         return ()
-    found = []
+    models = []
     for item in items[:_MOST_MODELS]:
-        each = {"id": item} if isinstance(item, str) else item
-        model_id = each.get("id") if isinstance(each, Mapping) else None
+        fields = {"id": item} if isinstance(item, str) else item
+        model_id = fields.get("id") if isinstance(fields, Mapping) else None
         if isinstance(model_id, str) and _is_model_id(model_id):
-            found.append(Model(model_id, context_tokens=_context_in(each)))
-    return _each_once(found)
+            models.append(Model(model_id, context_tokens=_context_in(fields)))
+    return _without_repeats(models)
 
 
-def _each_once(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Keep the first of each id, with the first context that is stated of it."""
-    found: dict[str, Model] = {}
-    for each in models:
-        first = found.setdefault(each.id, each)
-        if first.context_tokens is None and each.context_tokens is not None:
-            found[each.id] = replace(first, context_tokens=each.context_tokens)
-    return tuple(found.values())
+def _without_repeats(models: Iterable[Model]) -> tuple[Model, ...]:
+    """Keep the first model of each id, with the first context that is stated of it."""
+    by_id: dict[str, Model] = {}
+    for model in models:
+        first = by_id.setdefault(model.id, model)
+        if first.context_tokens is None and model.context_tokens is not None:
+            by_id[model.id] = replace(first, context_tokens=model.context_tokens)
+    return tuple(by_id.values())
 
 
 def _is_model_id(text: str) -> bool:
@@ -301,10 +299,10 @@ def _is_model_id(text: str) -> bool:
 
 def _context_in(fields: Mapping[str, object]) -> int | None:
     """Return the context that a server states of a model, perhaps among its `meta`."""
-    inner = [each for each in fields.values() if isinstance(each, Mapping)]
-    for each in (fields, *inner):
+    inner = [value for value in fields.values() if isinstance(value, Mapping)]
+    for mapping in (fields, *inner):
         for name in _CONTEXT_FIELDS:
-            value: Any = each.get(name)
+            value: Any = mapping.get(name)
             is_count = isinstance(value, int) and not isinstance(value, bool)
             if is_count and _LEAST_CONTEXT <= value <= _MOST_CONTEXT:
                 return int(value)
@@ -339,12 +337,12 @@ def _context_in_refusal(error: ServiceError, asked_tokens: int, sent: str) -> in
     is_other = error.status not in _TOO_LONG or error.param in _OTHER_PARAMS
     if is_other or not _IS_ABOUT_CONTEXT.search(said):
         return 0
-    found = {
-        int(re.sub(r"\D", "", each[1]))
-        for each in _NAMED_CONTEXT.finditer(said)
-        if each[0] not in sent
+    counts = {
+        int(re.sub(r"\D", "", match[1]))
+        for match in _NAMED_CONTEXT.finditer(said)
+        if match[0] not in sent
     }
-    likely = [each for each in found if _LEAST_LEARNT <= each < asked_tokens]
+    likely = [count for count in counts if _LEAST_LEARNT <= count < asked_tokens]
     return likely[0] if len(likely) == 1 else 0
 
 
@@ -364,19 +362,19 @@ def learn_context(
         asked_tokens: Most tokens that its prompt and its reply may have.
     """
     model = request.model
-    sent = "\n".join(each.content or "" for each in request.messages)
-    found = _context_in_refusal(error, asked_tokens, sent)
-    if not found or found == request.context_tokens:
+    sent = "\n".join(message.content or "" for message in request.messages)
+    n_tokens = _context_in_refusal(error, asked_tokens, sent)
+    if not n_tokens or n_tokens == request.context_tokens:
         return ""
     if stated := endpoint.stated_context(model):
         return (
-            f"The server takes {found} tokens of prompt and reply for {model}, but "
+            f"The server takes {n_tokens} tokens of prompt and reply for {model}, but "
             f"svc_notebook.toml says context = {stated}: correct it there."
         )
-    facts_of(endpoint.base_url or "").contexts[model] = found
+    facts_of(endpoint.base_url or "").contexts[model] = n_tokens
     less = "" if request.is_fitted else ", with max_tokens='fit' or a smaller number"
     return (
-        f"{model} takes {found} tokens of prompt and reply. This is known now: ask "
+        f"{model} takes {n_tokens} tokens of prompt and reply. This is known now: ask "
         f"again{less}."
     )
 

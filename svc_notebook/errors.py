@@ -28,8 +28,8 @@
 
     Interrupted (KeyboardInterrupt)  the user stopped it; what arrived is kept
 
-A message says what happened, what is allowed and what to do next. It never contains a
-key or a whole prompt; the service's words are quoted verbatim.
+A message says what happened and what is allowed, its remedy what to do next. Neither
+ever contains a key or a whole prompt; the service's words are quoted verbatim.
 """
 
 import inspect
@@ -55,6 +55,8 @@ class SvcError(Exception):
     Do what the message says; `except SvcError` catches them all.
 
     Attributes:
+        remedy: What to do next, where it is not a part of the message. `str` joins the
+            two. It may be written after the error was made, where more is known.
         partial: The reply so far, as a `Completion`; None if nothing came.
         exchange_id: The exchange in the ledger that records the failure, if any.
         n_attempts: Requests sent, retries included.
@@ -67,11 +69,21 @@ class SvcError(Exception):
         ParameterError
     """
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", *, remedy: str = "") -> None:
         super().__init__(message)
+        self.remedy = remedy
         self.partial: HasText | None = None
         self.exchange_id: str | None = None
         self.n_attempts = 0
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n{self.remedy}" if self.remedy else message
+
+    @property
+    def lines(self) -> list[str]:
+        """The message with its remedy, then the notes (see `add_note`)."""
+        return [str(self), *getattr(self, "__notes__", ())]
 
 
 class ConfigError(SvcError):
@@ -356,8 +368,8 @@ class Interrupted(KeyboardInterrupt):
         tool_runs: tuple[object, ...] = (),
     ) -> None:
         has_reply = bool(getattr(partial, "choices", ()))
-        kept = " - what arrived is kept: svc.last()" if has_reply else ""
-        super().__init__(message or f"(interrupted{kept})")
+        hint = " - what arrived is kept: svc.last()" if has_reply else ""
+        super().__init__(message or f"(interrupted{hint})")
         self.partial = partial
         self.messages = messages
         self.tool_runs = tool_runs

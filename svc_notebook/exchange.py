@@ -1,10 +1,13 @@
 """The exchange: one request and everything that came back, failure included.
 
-It is the package's only record: frames, re-use, resumed runs and restored
-conversations are read from it. It contains no key and no header. It is never part of a
-cycle, so the garbage collector skips it (gc=False), which halves the time to read many.
+It is the package's only record of a request: frames, the cache, resumed runs and
+restored conversations are read from it. It contains no key and no header. It is never
+part of a cycle, so the garbage collector skips it (gc=False), which halves the time to
+read many.
 """
 
+import secrets
+import time
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -18,6 +21,16 @@ from svc_notebook.service.request import CompletionRequest
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
 Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
+
+
+def new_id() -> str:
+    """Return a new id of 32 hexadecimal digits that sorts by its time.
+
+    The layout is that of a version 7 UUID, with a fraction of the millisecond.
+    """
+    ms, ns = divmod(time.time_ns(), 1_000_000)
+    fraction = ns * 4096 // 1_000_000
+    return f"{ms:012x}7{fraction:03x}8{secrets.token_hex(8)[1:]}"
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -59,14 +72,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tool_round: Its place in the rounds, if the sweep runs tools.
     """
 
-    # Records use the names of the first ledgers, which can still be opened.
-    kind: OriginKind = msgspec.field(default="python", name="door")
+    kind: OriginKind = "python"
     conversation: str | None = None
     turn_id: str | None = None
     attached: tuple[Attached, ...] = ()
     continues: str | None = None
     run: str | None = None
-    request_key: str | None = msgspec.field(default=None, name="cell_id")
+    request_key: str | None = None
     repeat: int | None = None
     columns: dict[str, Any] = {}
     answer: str | None = None
@@ -99,7 +111,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         is_emulated: Whether the emulator answered.
         emulator_note: "made up" if the emulator wrote the answer, else what its script
             says of it, such as "written by hand"; None if nothing.
-        is_reused: Whether the answer was read from the ledger.
+        is_reused: Whether a recorded answer was given, from the ledger or a file.
         is_streamed: Whether a stream was asked for.
         request: What was sent.
         body: What came back, partial on a failure; None if nothing came.
@@ -115,8 +127,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         started_at, ended_at: Aware, UTC.
         est_prompt_tokens, est_completion_tokens: Best estimates, also where usage was
             reported.
-        est_low_tokens, est_high_tokens: The interval of both together; None in the
-            first ledgers.
+        est_low_tokens, est_high_tokens: The interval of both together; None if it is
+            unknown.
     """
 
     exchange_id: str

@@ -33,8 +33,8 @@ _left: list[object] = []
 
 def _before() -> None:
     _forking.extend(_watching)
-    for each in _forking:
-        each.before_fork()
+    for forkable in _forking:
+        forkable.before_fork()
 
 
 def _in_parent() -> None:

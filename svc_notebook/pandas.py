@@ -17,9 +17,9 @@ from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.rows import read_rows
 from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.source import source_of
+from svc_notebook.sweeps.sweep import check_params, plan_run
 
 EXPANDED = (
     "text",
@@ -65,6 +65,7 @@ class FrameAccessor:
         retry: bool = False,
         reuse: bool | None = None,
         confirm_above: int | None = None,
+        run_tools: bool = True,
         **params: Any,  # noqa: ANN401 - any parameter of the service
     ) -> pd.Series | pd.DataFrame:
         r"""Return one reply for each row.
@@ -81,9 +82,9 @@ class FrameAccessor:
                 service refused as invalid (400).
             reuse: Whether the ledger may answer; None does what SVC_REUSE says.
             confirm_above: Ask you before sending more requests than this.
+            run_tools: False leaves calls of the functions in `tools` to you.
             **params: Parameters of the service, one value each. `max_tokens` is not
                 sent if left out, so 150 applies; `fit` takes what each prompt leaves.
-                Calls of `tools` are not run.
 
         Returns:
             The texts as a Series of dtype `string` with the frame's index. Failed rows
@@ -106,24 +107,26 @@ class FrameAccessor:
             )
         check_flag("expand", expand)
         check_flag("retry", retry)
-        run = plan(
+        check_params(params, own=[*(FrameAccessor.complete.__kwdefaults__ or ())])
+        run = plan_run(
             current(),
             template,
-            rows=source_of(self._frame, called=self._called),
+            rows=read_rows(self._frame, called=self._called),
             model=model,
             system=system,
             name=name,
             confirm_above=confirm_above,
             reuse=reuse,
             origin="frame",
-            varied=params,
+            run_tools=run_tools,
+            **params,
         )
-        found = _asked(run, self._frame, called=self._called, is_retried=retry)
-        aligned = found.set_axis(self._frame.index, axis="index")
+        replies = _replies_of(run, self._frame, called=self._called, is_retried=retry)
+        aligned = replies.set_axis(self._frame.index, axis="index")
         return aligned[list(EXPANDED)] if expand else aligned["text"]
 
 
-def _asked(
+def _replies_of(
     run: Run, frame: pd.DataFrame, *, called: str, is_retried: bool
 ) -> pd.DataFrame:
     n_choices = int(run.grid[0].request.params.get("n", 1)) if len(run) else 1
@@ -137,7 +140,7 @@ def _asked(
     tell = partial(warn, category=UserWarning)
     bad = replies[replies["status"] != "ok"]
     if len(bad):
-        reasons = "".join(f"\n  {each}" for each in run.reasons)
+        reasons = "".join(f"\n  {reason}" for reason in run.reasons)
         tell(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
             "expand=True shows the errors; with a name, retry=True sends those again "
@@ -147,8 +150,7 @@ def _asked(
         tell(cut_note)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
         tell(
-            f"{n_called} of {len(replies)} rows called tools, which are not run here: "
-            "expand=True shows the calls. To run them, call svc.complete(..., "
-            "tools=...) for each row."
+            f"{n_called} of {len(replies)} rows called tools that were not run: "
+            "expand=True shows the calls. Functions are run unless run_tools=False."
         )
     return replies

@@ -1,125 +1,35 @@
 """Settings: where requests go, how long they may take, and where each value is set.
 
-The environment comes first, and is read only when `from_env` or `read_env` is called.
-Then comes `.env` in the notebook's folder, for the address and the key only:
-
-    SVC_BASE_URL=https://HOST/v1
-    SVC_API_KEY=...
-
-The folder may be somebody else's, so the address in `.env` is used only with the key
-beside it, and only if the environment has neither.
+The environment is read only when `from_env` or `read_env` is called.
 """
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from io import StringIO
 from os import PathLike
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any
 
-from svc_notebook.endpoint_file import FILE, files_stamp, read_endpoints
-from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
+from svc_notebook.endpoint_file import (
+    CONFIG_VARIABLE,
+    FILE,
+    config_file,
+    read_endpoints,
+)
+from svc_notebook.endpoints import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
+    SERVICE,
+    Endpoint,
+    to_base_url,
+)
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.checks import as_number, is_within, shorten, shown
 
-ENV_FILE = ".env"
-ADDRESS, KEY = "SVC_BASE_URL", "SVC_API_KEY"
-IN_FILE = f" in {ENV_FILE}"
-ADDRESS_IN_FILE, KEY_IN_FILE = ADDRESS + IN_FILE, KEY + IN_FILE  # where a value is from
-_MOST_BYTES = 100_000  # more is not a file of settings
-
-
-@dataclass(frozen=True, slots=True)
-class EnvFile:
-    """What a `.env` file says; it never shows a value.
-
-    Attributes:
-        values: Its variables; those that are empty are left out.
-        problem: Why it cannot be read; "" if it can.
-    """
-
-    values: Mapping[str, str] = field(default_factory=dict, repr=False)
-    problem: str = ""
-
-    def value(self, name: str) -> str:
-        """Return a variable's value; "" if it has none."""
-        return self.values.get(name, "")
-
-    def address(self, environ: Mapping[str, str]) -> str:
-        """Return the address to use; "" if there is none, or it must not be used."""
-        is_whole = bool(self.value(ADDRESS) and self.value(KEY))
-        is_alone = not any(environ.get(name, "").strip() for name in (ADDRESS, KEY))
-        return self.value(ADDRESS) if is_whole and is_alone else ""
-
-    def completed(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment with the address and the key that it takes from here.
-
-        They are for another process, whose working folder may be another.
-        """
-        found = dict(environ)
-        if address := self.address(environ):
-            return found | {ADDRESS: address, KEY: self.value(KEY)}
-        if self.value(KEY) and not (self.value(ADDRESS) or found.get(KEY, "").strip()):
-            found[KEY] = self.value(KEY)
-        return found
-
-    def note(self, environ: Mapping[str, str]) -> str:
-        """Say why the file or its address is not used; "" if that needs no words."""
-        if self.problem:
-            return f"The file {ENV_FILE} in this folder is not read: {self.problem}."
-        if environ.get(ADDRESS, "").strip() or not self.value(ADDRESS):
-            return ""
-        if not self.value(KEY):
-            return (
-                f"{ADDRESS} in {ENV_FILE} is not used, since {KEY} is not in that "
-                "file: a key from elsewhere is not sent to a file's address. Write "
-                f"both into {ENV_FILE}, or choose the address: `%svc use ADDRESS`."
-            )
-        if not environ.get(KEY, "").strip():
-            return ""
-        return (
-            f"{ADDRESS} in {ENV_FILE} is not used, since {KEY} is set outside it: that "
-            f"key is not sent to a file's address. Unset {KEY} to use the file, or "
-            "choose the address: `%svc use ADDRESS`."
-        )
-
-
-def read_env_file() -> EnvFile:
-    """Read the file in the working folder, if there is one and it has changed."""
-    try:
-        path = os.path.join(os.getcwd(), ENV_FILE)  # noqa: PTH118, PTH109 - each request asks
-        found = os.stat(path)  # noqa: PTH116 - as above
-    except OSError:  # there is none, or the folder is gone
-        return EnvFile()
-    if not S_ISREG(found.st_mode):  # such as a virtual environment of this name
-        return EnvFile()
-    if found.st_size > _MOST_BYTES:
-        return EnvFile(problem=f"it has more than {_MOST_BYTES} bytes")
-    return _read(path, (found.st_mtime_ns, found.st_size, found.st_ino))
-
-
-@lru_cache(maxsize=4)
-def _read(path: str, _stamp: object) -> EnvFile:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as problem:
-        return EnvFile(problem=problem.strerror or "it cannot be opened")
-    except UnicodeDecodeError:
-        return EnvFile(problem="it is not UTF-8")
-    from dotenv import dotenv_values  # noqa: PLC0415 - only where there is a file
-
-    # Nothing is expanded: "$" is an ordinary letter of a key.
-    found = dotenv_values(stream=StringIO(text), interpolate=False)
-    given = {name: (value or "").strip() for name, value in found.items()}
-    return EnvFile({name: value for name, value in given.items() if value})
-
-
 ENV_NAMES = {
-    "base_url": "SVC_BASE_URL",
+    "base_url": ADDRESS_VARIABLE,
     "model": "SVC_MODEL",
     "ledger": "SVC_LEDGER",
     "display": "SVC_DISPLAY",
@@ -130,25 +40,28 @@ ENV_NAMES = {
     "reuse": "SVC_REUSE",
 }
 _SET = """
-Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard), \
-also in a .env file in this folder"""
+Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard)"""
 _NO_KEY = "\nNo key? `%svc use emulator` answers on this machine."
 WAYS_WITHOUT_PROMPT = f"{_SET}.{_NO_KEY}"
-_SET_KEY = f"""
-Set it (from the service's dashboard), also in a .env file in this folder; \
-or type it after `%svc login`.{_NO_KEY}"""
-WAYS_ON = f"{_SET}; or `%svc login`, then `%svc use https://HOST/v1`.{_NO_KEY}"
-"""What to do if a key or an address is missing (doc: Authentication)."""
+WAYS_ON = f"""{_SET}; \
+or `%svc login https://HOST/v1`, then `%svc use https://HOST/v1`.{_NO_KEY}"""
+"""What to do if the address is missing, and perhaps the key (doc: Authentication)."""
+WAYS_TO_A_KEY = f"""
+Set it (from the service's dashboard), or type it after `%svc login`.{_NO_KEY}"""
+"""What to do if only the key is missing."""
 
 
-def ways_on(
-    environ: Mapping[str, str] = os.environ, *, has_address: bool = False
-) -> str:
-    """Return what to do, or why the address in this folder's `.env` is not used."""
-    file = read_env_file()
-    note = file.note(environ)
-    ways = _SET_KEY if has_address else WAYS_ON
-    return (note and f"\n{note}") + ("" if note and not file.problem else ways)
+def no_address() -> SettingsError:
+    """Return the error for a request that has no address to go to."""
+    return SettingsError(f"No base address: {ADDRESS_VARIABLE} is not set.{WAYS_ON}")
+
+
+def service_address(environ: Mapping[str, str]) -> str | None:
+    """Return SVC_BASE_URL in its one form; None if it is not set, or no address."""
+    text = environ.get(ADDRESS_VARIABLE, "").strip()
+    with suppress(SettingsError):
+        return to_base_url(text, allow_http=True) if text else None
+    return None
 
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -181,15 +94,16 @@ class Timeouts:
     total_s: float | None = 900.0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name == "total_s" and value is None:
+        for field_ in fields(self):
+            name = field_.name
+            value = getattr(self, name)
+            if name == "total_s" and value is None:
                 continue
             number = as_number(value)
             is_time = number is not None and is_within(number, 0, None)
-            if not is_time or (number == 0 and each.name != "whole_token_s"):
+            if not is_time or (number == 0 and name != "whole_token_s"):
                 raise SettingsError(
-                    f"{each.name} must be a number of seconds > 0; got {shown(value)}. "
+                    f"{name} must be a number of seconds > 0; got {shown(value)}. "
                     f"{_TIMEOUTS_FORM}"
                 )
 
@@ -207,7 +121,7 @@ class Timeouts:
             values |= dict.fromkeys(names, _seconds(value))
             if not is_named:
                 values["whole_token_s"] = 0.0
-        unknown = values.keys() - {each.name for each in fields(cls)}
+        unknown = values.keys() - {field_.name for field_ in fields(cls)}
         if unknown:
             raise SettingsError(
                 f"{min(unknown)!r} is not the name of a time-out. {_TIMEOUTS_FORM}"
@@ -252,7 +166,7 @@ class Settings:
             takes; the service's by itself.
         reuse: Whether the ledger's answer is given back for an identical request,
             where a cell, a verb of the package, a sweep or a frame does not say.
-            Conversations in Python, the panel and clients always ask.
+            Conversations in Python, the panel and clients do not look there.
         sources: For each value that was set, where it was set.
     """
 
@@ -282,6 +196,9 @@ class Settings:
             base_url = to_base_url(self.base_url, allow_http=is_allowed)
             object.__setattr__(self, "base_url", base_url)
             endpoint = replace(self.endpoint, base_url=base_url)
+            if self.endpoint.base_url not in {None, base_url}:
+                # A variable's key is for the address that the file names, only.
+                endpoint = replace(endpoint, key_env=None)
             object.__setattr__(self, "endpoint", endpoint)
         if self.display not in DISPLAYS:
             raise SettingsError(
@@ -296,14 +213,12 @@ class Settings:
         cls,
         environ: Mapping[str, str] = os.environ,
         endpoints: Mapping[str, Endpoint] | None = None,
-        file: EnvFile | None = None,
     ) -> "Settings":
         """Read the environment; what it does not set keeps its default.
 
         Args:
             environ: The variables.
-            endpoints: Those that can be at the address; those of the files if None.
-            file: What may have the address instead; the `.env` file if None.
+            endpoints: Those that can be at the address; those of the file if None.
 
         Raises:
             SettingsError: A value cannot be used; the message says what is allowed.
@@ -325,12 +240,6 @@ class Settings:
             for name, env in ENV_NAMES.items()
             if name in values and env in environ
         }
-        file = read_env_file() if file is None else file
-        if address := file.address(environ):
-            # No other key may go there, whatever a file of endpoints says.
-            own = replace(endpoint_at(address, endpoints), key_env=KEY_IN_FILE)
-            values |= {"base_url": address, "endpoint": own}
-            sources["base_url"] = ADDRESS_IN_FILE
         return cls(**values, sources=sources)
 
     def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields
@@ -338,13 +247,22 @@ class Settings:
         sources = {**self.sources, **dict.fromkeys(values, source)}
         return replace(self, **values, sources=sources)
 
+    def reset(self, name: str, default: "Settings") -> "Settings":
+        """Return settings with one value as other settings have it, and its source."""
+        sources = {key: self.sources[key] for key in self.sources if key != name}
+        if name in default.sources:
+            sources[name] = default.sources[name]
+        return replace(self, **{name: getattr(default, name)}, sources=sources)
+
 
 def endpoint_at(text: str, endpoints: Mapping[str, Endpoint] | None = None) -> Endpoint:
     """Return the endpoint that a file describes at an address, else the service's."""
     base_url = to_base_url(text, allow_http=True)
     described = read_endpoints() if endpoints is None else endpoints
-    found = (each for each in described.values() if each.base_url == base_url)
-    return next(found, described.get(SERVICE.name, SERVICE))
+    at_it = (
+        endpoint for endpoint in described.values() if endpoint.base_url == base_url
+    )
+    return next(at_it, described.get(SERVICE.name, SERVICE))
 
 
 def read_env(
@@ -364,40 +282,93 @@ def read_env(
         problems[FILE] = problem.with_traceback(None)
     allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right
     for name in sorted(ENV_NAMES.values(), key=lambda name: name != allow):
-        given = {each: environ[each] for each in (name, allow) if each in environ}
+        together = {name} if allow in problems else {name, allow}
         try:
-            used = {k: v for k, v in given.items() if k not in problems}
-            Settings.from_env(used, endpoints, EnvFile())
+            Settings.from_env(
+                {
+                    variable: environ[variable]
+                    for variable in together
+                    if variable in environ
+                },
+                endpoints,
+            )
         except SettingsError as problem:
             problems[name] = problem.with_traceback(None)
     usable = {name: environ[name] for name in environ if name not in problems}
-    try:
-        return Settings.from_env(usable, endpoints), problems
-    except SettingsError as problem:
-        problems[ADDRESS_IN_FILE] = problem.with_traceback(None)
-    return Settings.from_env(usable, endpoints, EnvFile()), problems
+    return Settings.from_env(usable, endpoints), problems
 
 
-def env_values(environ: Mapping[str, str]) -> object:
-    """Return the values that settings are read from, to notice a change."""
-    names = (*ENV_NAMES.values(), "XDG_DATA_HOME")
-    file = read_env_file().address(environ)
-    return tuple(environ.get(name) for name in names), files_stamp(), file
+class Environment:
+    """Follows the variables and the file of endpoints: what they say now, and changes.
+
+    It keeps a hash of the values, because some of them are keys.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._watched: tuple[str, ...] = ()
+        self._file = ""
+        self._seen: object = None
+
+    def has_changed(self) -> bool:
+        """Say whether a variable or the file has changed since `adopted`."""
+        return self._mark() != self._seen
+
+    def adopted(
+        self, settings: Settings
+    ) -> tuple[Settings, Mapping[str, SettingsError]]:
+        """Return what the environment says, except for what was chosen in this kernel.
+
+        The errors of what cannot be used are as those of `read_env`.
+        """
+        self._watch()
+        now, problems = read_env(self._environ)
+        sources = {
+            name: source
+            for name, source in settings.sources.items()
+            if source not in ENV_NAMES.values()
+        }
+        values = {name: getattr(settings, name) for name in sources}
+        endpoint = values.get("endpoint", SERVICE)
+        is_of_file = sources.get("endpoint") == OF_ENDPOINT + endpoint.name
+        if is_of_file and FILE not in problems:  # the file may have changed
+            endpoint = read_endpoints().get(endpoint.name, endpoint)
+            values |= {"endpoint": endpoint, "base_url": endpoint.base_url}
+        return replace(now, **values, sources={**now.sources, **sources}), problems
+
+    def _watch(self) -> None:
+        """Watch the variables and the file that settings and keys are read from now."""
+        key_variables = [KEY_VARIABLE]
+        with suppress(SettingsError):
+            named = (endpoint.key_env for endpoint in read_endpoints().values())
+            key_variables += filter(None, named)
+        self._watched = (*ENV_NAMES.values(), *_PLACES, *key_variables)
+        self._file = config_file(self._environ)
+        self._seen = self._mark()
+
+    def _mark(self) -> object:
+        values = hash(tuple(map(self._environ.get, self._watched)))
+        try:
+            status = os.stat(self._file)  # noqa: PTH116 - once a verb, so it is quick
+        except OSError as problem:
+            return values, problem.errno
+        return values, status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def is_from_outside(source: str) -> bool:
-    """Say whether a setting was read, from a variable or a file, or chosen here."""
-    return source in {*ENV_NAMES.values(), ADDRESS_IN_FILE}
+_PLACES = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME", CONFIG_VARIABLE)
+"""The variables that say where the ledger and the file of endpoints are."""
+OF_ENDPOINT = "endpoint "
+"""Begins the source of what was chosen with an endpoint; its name follows."""
 
 
 def to_path(name: str, path: object) -> str:
     """Return a path as text; refuse what is empty or not a path."""
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():
-        found = "empty" if is_path else type(path).__name__
+        wrong = "empty" if is_path else type(path).__name__
         kind = "folder" if name == "folder" else "file"
         raise ParameterError(
-            f"{name} is {found}; give the path of a {kind}.", param=name
+            f"{name} is {wrong}; give the path of a {kind}.", param=name
         )
     return str(path)
 

@@ -72,22 +72,22 @@ def to_expression(inner: str) -> ast.expr | None:
     return None
 
 
-def is_path(found: ast.expr) -> bool:
+def is_path(expression: ast.expr) -> bool:
     """Say whether it is a name with `.attribute` and `[index]` parts, if any."""
-    while isinstance(found, ast.Attribute) or (
-        isinstance(found, ast.Subscript) and _is_index(found.slice)
+    while isinstance(expression, ast.Attribute) or (
+        isinstance(expression, ast.Subscript) and _is_index(expression.slice)
     ):
-        found = found.value
-    return isinstance(found, ast.Name)
+        expression = expression.value
+    return isinstance(expression, ast.Name)
 
 
-def _is_index(found: ast.expr) -> bool:
+def _is_index(expression: ast.expr) -> bool:
     """Say whether it is a text in quotes, a number or a name."""
     with suppress(ValueError):
-        return type(ast.literal_eval(found)) in {str, int, float}
-    return isinstance(found, ast.Name)
+        return type(ast.literal_eval(expression)) in {str, int, float}
+    return isinstance(expression, ast.Name)
 
 
 def decode_escapes(text: str) -> str:
     r"""Replace \n, \t, \r and \\ as typed by the characters that they mean."""
-    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)
+    return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)

@@ -209,7 +209,7 @@ def count(text: str) -> Counts:
     n_numbers = len(_NUMBERS.findall(text))
     n_signs = len(_SIGN_ROWS.findall(text))
     gaps = _GAPS.findall(text) if "  " in text else []
-    found = Counts(
+    counts = Counts(
         words=len(words),
         letters=sum(longs) - _SHORT_LETTERS * len(longs),
         numbers=n_numbers,
@@ -222,13 +222,13 @@ def count(text: str) -> Counts:
         three_bytes=n_of(_CONTROLS),
     )
     if len(encoded) == len(text):
-        return found
+        return counts
     n_thai = sum(encoded.count(lead) for lead in _THAI_LEADS)
-    return found._replace(
+    return counts._replace(
         thai=n_thai,
         cjk=n_of(_CJK_LEADS),
         two_bytes=n_of(_TWO_LEADS),
-        three_bytes=found.three_bytes + n_of(_THREE_LEADS) - n_thai,
+        three_bytes=counts.three_bytes + n_of(_THREE_LEADS) - n_thai,
         four_bytes=n_of(_FOUR_LEADS),
     )
 
@@ -244,23 +244,25 @@ def count_prompt(
 ) -> Counts:
     """Count what is in a whole prompt, tool definitions included."""
     messages = tuple(messages)
-    found = [_count_again(each.content or "") for each in messages]
-    found += [_count_call(call) for each in messages for call in each.tool_calls]
-    found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
-    return Counts(*add_up(found)[:-1], messages=len(messages))
+    counted = [_count_again(message.content or "") for message in messages]
+    counted += [
+        _count_call(call) for message in messages for call in message.tool_calls
+    ]
+    counted += [count(msgspec.json.encode(tool).decode()) for tool in tools]
+    return Counts(*add_up(counted)[:-1], messages=len(messages))
 
 
 def count_choices(choices: Iterable[Choice]) -> Counts:
     """Count what is in the choices of a reply."""
-    found = []
+    counted = []
     for choice in choices:
         text = choice.text or ""
         is_label = len(text) <= _LABEL_CHARS
-        found.append((_count_again if is_label else count)(text))
+        counted.append((_count_again if is_label else count)(text))
         if choice.reasoning:  # where it is reported, it is among the tokens
-            found.append(count(choice.reasoning))
-        found += map(_count_call, choice.tool_calls)
-    return add_up(found)
+            counted.append(count(choice.reasoning))
+        counted += map(_count_call, choice.tool_calls)
+    return add_up(counted)
 
 
 def add_up(counts: Iterable[Counts]) -> Counts:
@@ -307,8 +309,8 @@ def estimate_prompt_tokens(
 
 def estimate_reply_tokens(choices: Sequence[Choice], *, max_tokens: int) -> Tokens:
     """Estimate the tokens of a reply whose choices have `max_tokens` at most."""
-    found = FIXED.tokens(count_choices(choices))
-    return found.capped(max_tokens * max(len(choices), 1))
+    estimate = FIXED.tokens(count_choices(choices))
+    return estimate.capped(max_tokens * max(len(choices), 1))
 
 
 def by_chunks(n_chunks: int) -> Tokens:
@@ -387,15 +389,19 @@ _REMEDIES = {
 
 def _parts(request: CompletionRequest) -> dict[str, int]:
     """Estimate the tokens of the parts of a prompt, the largest first."""
-    results = [each for each in request.messages if each.role == "tool"]
-    calls = [each for each in request.messages if each.tool_calls]
+    results = [message for message in request.messages if message.role == "tool"]
+    calls = [message for message in request.messages if message.tool_calls]
     others = [
-        each for each in request.messages if each.role != "tool" and not each.tool_calls
+        message
+        for message in request.messages
+        if message.role != "tool" and not message.tool_calls
     ]
-    found = [estimate_prompt_tokens(each) for each in (others, calls, results)]
-    found.append(estimate_prompt_tokens((), request.tools))
-    sizes = zip(_REMEDIES, (each.best for each in found), strict=True)
-    return dict(sorted(sizes, key=lambda each: each[1], reverse=True))
+    estimates = [
+        estimate_prompt_tokens(messages) for messages in (others, calls, results)
+    ]
+    estimates.append(estimate_prompt_tokens((), request.tools))
+    sizes = zip(_REMEDIES, (estimate.best for estimate in estimates), strict=True)
+    return dict(sorted(sizes, key=lambda size: size[1], reverse=True))
 
 
 def check_budget(request: CompletionRequest) -> Tokens:
@@ -476,17 +482,17 @@ def with_max_tokens(
     request: CompletionRequest, max_tokens: object
 ) -> CompletionRequest:
     """Return the request with the max_tokens that is asked for, if it is allowed."""
-    asked = check_max_tokens(max_tokens, most_tokens=request.context_tokens)
-    params = {**request.params, "max_tokens": asked}
-    if asked == FIT:
+    limit = check_max_tokens(max_tokens, most_tokens=request.context_tokens)
+    params = {**request.params, "max_tokens": limit}
+    if limit == FIT:
         most = most_prompt_tokens(request.messages, request.tools)
         best = estimate_prompt_tokens(request.messages, request.tools).best
         params["max_tokens"] = fit_max_tokens(
             most, best, context_tokens=request.context_tokens
         )
-    elif not isinstance(asked, int):  # the service's default applies
+    elif not isinstance(limit, int):  # the service's default applies
         del params["max_tokens"]
-    return msgspec.structs.replace(request, params=params, is_fitted=asked == FIT)
+    return msgspec.structs.replace(request, params=params, is_fitted=limit == FIT)
 
 
 def refitted(request: CompletionRequest) -> CompletionRequest:

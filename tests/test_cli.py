@@ -12,7 +12,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.cli import main
-from svc_notebook.demo.terminal import kernel_env
+from svc_notebook.demo.terminal_demo import kernel_env
 
 
 def _run(

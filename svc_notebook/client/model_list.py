@@ -1,7 +1,7 @@
 """`GET /models`: asks a server which models it has.
 
-The service's document does not show it, so only other servers are asked. A server that
-does not have it is silently left alone.
+The service's document does not show it, so only addresses other than SVC_BASE_URL are
+asked. A server that does not have it is silently left alone.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from svc_notebook.endpoints import Facts, facts_of, read_models
 from .retry import FailedTry
 
 if TYPE_CHECKING:  # httpx loads at the first request
-    from .http import HttpTransport
+    from .connections import HttpTransport
 
 OPERATION = "models"
-WITHIN_S = 3.0
+WITHIN_S = 3.0  # a person may be waiting for the list
 _AGAIN_S = 30.0  # until a server that did not answer is asked again
-_MAX_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000  # some servers list hundreds of models, with long texts
 _OK = 200
 
 
@@ -70,9 +70,9 @@ async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
         await answer.close()
     facts.problem = str(answer.head.status)
     if answer.head.status == _OK:
-        found = _read(key.redact(body.decode("utf-8", "replace")))
-        facts.listed = read_models(found)
-        is_list = bool(facts.listed) or isinstance(found, (dict, list))
+        listed = _read(key.redact(body.decode("utf-8", "replace")))
+        facts.listed = read_models(listed)
+        is_list = bool(facts.listed) or isinstance(listed, (dict, list))
         facts.problem = "" if is_list else "it is not JSON"
 
 

@@ -1,4 +1,4 @@
-"""Limits as sliding windows, shared by this machine's kernels if they are documented.
+"""Documented limits as sliding windows, which this machine's kernels share.
 
 Nothing here sleeps. A slot is taken in one step, so that two callers never get the same
 one; an unused slot is given back.
@@ -18,19 +18,22 @@ from itertools import takewhile
 from math import inf
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from svc_notebook.service.catalogue import Limit
 
-Clock: TypeAlias = Callable[[], float]
+from .deadlines import Clock
 
-MARGIN_S = 0.08  # between our clock and the service's
-SECOND_S = 1.0
+# A window of ours is longer than the service's by this: a request takes a different
+# time on its way there than the one before it.
+MARGIN_S = 0.08
+SECOND_S = 1.0  # doc: Rate limits per model
 MINUTE_S = 60.0
 UNLIMITED = sys.maxsize
+NO_LIMIT = Limit(per_second=None, per_minute=None)
 _MINUTE, _SECOND = "per-minute limit", "per-second limit"
 STAMP_S = 0.01  # a smaller delay is within the margin, and noting it costs time
-FLIGHT_S = 30.0  # what was let out so long ago has been sent, noted or not
+FLIGHT_S = 30.0  # a request let out longer ago counts as sent, even if nobody noted it
 
 
 class Window(NamedTuple):
@@ -71,7 +74,7 @@ class Room(NamedTuple):
     in_minute: int
 
 
-def _longest_wait(
+def longest_wait(
     times_s: Sequence[float], windows: Sequence[Window], now_s: float
 ) -> Waiting:
     """Return the longest wait of the windows; times are newest first."""
@@ -83,26 +86,7 @@ def _longest_wait(
     return max(waits, key=lambda due: due.wait_s, default=Waiting(0.0))
 
 
-BUSY_S = 0.02
-MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
-PAUSE_S = 5.0  # after a failure the others are not asked for a while
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS sent (
-  ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
-)"""
-_FOUND_SCHEMA = """
-CREATE TABLE IF NOT EXISTS found (
-  quota TEXT PRIMARY KEY, at_s REAL NOT NULL,
-  per_second INTEGER, per_minute INTEGER, in_flight INTEGER
-)"""
-FOUND_S = 3600.0  # then it may have changed, and is found again
-_KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
-_UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
-
-Result = TypeVar("Result")
-
-
-class Quota(Protocol):
+class QuotaStore(Protocol):
     """A count of one model's requests that several limiters share.
 
     Attributes:
@@ -131,6 +115,222 @@ class Quota(Protocol):
         """Keep limits that were found."""
 
 
+class Windows:
+    """Limits the requests in any second and in any minute.
+
+    The windows slide, because the document does not say that they begin at full
+    seconds. A request counts from when its bytes were written, because one that had to
+    connect first arrives late. `others` is the count shared with other kernels.
+    """
+
+    def __init__(
+        self, limit: Limit, *, clock: Clock, others: QuotaStore | None = None
+    ) -> None:
+        self.allow(limit)
+        self._others = others
+        self._held_until_s, self._held_by = -inf, ""
+        self._clock = clock
+        self._lock = Lock()
+        self._sent_s = array("d")  # in order; a minute may have many thousands
+        self._slots: list[Slot] = []  # those that wait, or were sent since
+
+    def allow(self, limit: Limit) -> None:
+        """Allow so many requests from now on."""
+        self._windows = (
+            Window(limit.per_minute or UNLIMITED, MINUTE_S + MARGIN_S, _MINUTE),
+            Window(limit.per_second or UNLIMITED, SECOND_S + MARGIN_S, _SECOND),
+        )
+
+    def sent_s(self) -> list[float]:
+        """Return when the requests of the last minute went, if not refused."""
+        with self._lock:
+            self._drop_old(self._clock())
+            out_s = (slot.at_s for slot in self._slots if slot.is_out)
+            return sorted((*self._sent_s, *out_s))
+
+    def reserve(self) -> Slot:
+        """Take the next free slot; `try_pass` says how long it has to wait."""
+        with self._lock:
+            now_s = self._clock()
+            self._drop_old(now_s)
+            slot = Slot(max(now_s, self._earliest(self._n_slots, now_s)[0]))
+            self._slots.append(slot)
+            return slot
+
+    def try_pass(self, slot: Slot) -> Waiting:
+        """Let a slot's request go now, or return how long it has to wait."""
+        with self._lock:
+            now_s = self._clock()
+            if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
+                self._keep_sent()
+                slot.at_s, slot.is_out = now_s, True
+                return Waiting(0.0)
+            at_s, reason = self._earliest(self._place_of(slot, now_s), now_s)
+            slot.at_s = max(slot.at_s, at_s)
+            if slot.at_s > now_s:
+                return Waiting(slot.at_s - now_s, reason)
+            due = self._take_of_others(slot, now_s)
+            if due.wait_s <= 0:
+                slot.at_s, slot.is_out = now_s, True
+            return due
+
+    def due(self) -> Waiting:
+        """Return how long a slot taken now would have to wait."""
+        with self._lock:
+            now_s = self._clock()
+            at_s, reason = self._earliest(self._n_slots, now_s)
+            if max(at_s, self._held_until_s) > now_s:
+                own, held = Waiting(at_s - now_s, reason), self._held_until_s - now_s
+                return own if own.wait_s >= held else Waiting(held, self._held_by)
+        times_s = self._others.times() if self._others else ()
+        return longest_wait(times_s, self._windows, now_s)
+
+    def sent(self, slot: Slot) -> None:
+        """Note that a slot's request is being written now."""
+        with self._lock:
+            if slot.is_sent and self._forget(slot):  # on another connection
+                self._slots.append(slot)
+            late_s = self._clock() - slot.at_s
+            slot.at_s += late_s
+            slot.is_sent = True
+        others = self._others
+        if others and slot.ticket is not None and late_s > others.stamp_s:
+            others.stamp(slot.ticket, slot.at_s)
+
+    def give_back(self, slot: Slot) -> None:
+        """Free a slot whose request was not sent, or was refused."""
+        with self._lock:
+            self._forget(slot)
+            ticket, slot.ticket = slot.ticket, None
+        if self._others and ticket is not None:
+            self._others.drop(ticket)
+
+    def room(self) -> Room:
+        """Return how many requests may be sent now, counting those of all kernels."""
+        others = self._others.times() if self._others else ()
+        with self._lock:
+            now_s = self._clock()
+            own = self._gone_s(now_s)
+        minute, second = (
+            window.n_allowed
+            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
+            for window in self._windows
+        )
+        return Room(max(second, 0), max(minute, 0))
+
+    def held_s(self) -> list[float]:
+        """Return when the requests of the last minute went, in seconds from now.
+
+        Those of all kernels count, the oldest first; what waits has its turn to come.
+        """
+        others = self._others.times() if self._others else ()
+        with self._lock:
+            now_s = self._clock()
+            own = self._gone_s(now_s)
+        since_s = now_s - self._windows[0].length_s
+        own, others = (
+            [at_s for at_s in times_s if at_s > since_s] for times_s in (own, others)
+        )
+        return sorted(at_s - now_s for at_s in max(own, others, key=len))
+
+    def _place_of(self, slot: Slot, now_s: float) -> int:
+        """Bring the slots in order, and return where this one is."""
+        # A request that may go but was not sent is behind all that were.
+        self._slots.sort(key=lambda place: (_gone_s(place, now_s), not place.is_out))
+        self._keep_sent()
+        return len(self._sent_s) + self._slots.index(slot)
+
+    def _keep_sent(self) -> None:
+        """Keep only the time of the first slots that were sent: 8 bytes, not 160."""
+        n_sent = sum(1 for _ in takewhile(lambda slot: slot.is_sent, self._slots))
+        for slot in self._slots[:n_sent]:
+            insort(self._sent_s, slot.at_s)
+        del self._slots[:n_sent]
+
+    def _forget(self, slot: Slot) -> bool:
+        """Drop a slot, and say whether it was there."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+            return True
+        is_there = slot.is_sent and slot.at_s in self._sent_s
+        if is_there:
+            self._sent_s.remove(slot.at_s)
+        return is_there
+
+    @property
+    def _n_slots(self) -> int:
+        return len(self._sent_s) + len(self._slots)
+
+    def _gone_s(self, now_s: float) -> list[float]:
+        return [*self._sent_s, *(_gone_s(slot, now_s) for slot in self._slots)]
+
+    def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
+        if self._others is None:
+            return Waiting(0.0)
+        if now_s < self._held_until_s:  # known already, and reading the file is slow
+            return Waiting(self._held_until_s - now_s, self._held_by)
+        taken = self._others.take(now_s, self._windows)
+        if isinstance(taken, Waiting):
+            self._held_until_s, self._held_by = now_s + taken.wait_s, taken.reason
+            return taken
+        slot.ticket = taken
+        return Waiting(0.0)
+
+    def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
+        """Return when the slot at this position may be sent, and what holds it."""
+        earliest_s, reason = -inf, ""
+        for n_allowed, length_s, name in self._windows:
+            if at < n_allowed:
+                continue
+            at_sent = at - n_allowed
+            if at_sent < len(self._sent_s):
+                gone_s = self._sent_s[at_sent]
+            else:
+                gone_s = _gone_s(self._slots[at_sent - len(self._sent_s)], now_s)
+            if gone_s + length_s > earliest_s:
+                earliest_s, reason = gone_s + length_s, name
+        return earliest_s, reason
+
+    def _drop_old(self, now_s: float) -> None:
+        """Forget the slots before the longest window; those that wait stay."""
+        old_s = now_s - self._windows[0].length_s
+        if self._sent_s and self._sent_s[0] <= old_s:
+            del self._sent_s[: bisect_right(self._sent_s, old_s)]
+        while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
+            del self._slots[0]
+
+
+def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
+    return sum(at_s + window.length_s > now_s for at_s in times_s)
+
+
+def _gone_s(slot: Slot, now_s: float) -> float:
+    """Return the earliest time at which a request can have gone out."""
+    is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
+    return slot.at_s if is_known else max(slot.at_s, now_s)
+
+
+BUSY_S = 0.02  # to wait for a kernel that uses the file; then it is tried again
+MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
+PAUSE_S = 5.0  # after a failure the others are not asked for a while
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sent (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
+)"""
+_FOUND_SCHEMA = """
+CREATE TABLE IF NOT EXISTS found (
+  quota TEXT PRIMARY KEY, at_s REAL NOT NULL,
+  per_second INTEGER, per_minute INTEGER, in_flight INTEGER
+)"""
+FOUND_S = 3600.0  # then it may have changed, and is found again
+# The newest tickets to keep. Age does not remove rows of other keys, because they may
+# use another clock.
+_KEPT = 2000
+_UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
+
+Result = TypeVar("Result")
+
+
 class SharedQuota:
     """The count that the kernels of this machine share for one address, key and model.
 
@@ -155,15 +355,15 @@ class SharedQuota:
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
         """Count a request that goes now: its ticket or wait, None without the file."""
-        found = self._step(lambda file: _take(file, self._quota, now_s, windows))
-        is_busy = found is None and self._busy_since_s is not None
-        return Waiting(BUSY_S, windows[-1].name) if is_busy else found
+        taken = self._step(lambda file: _take(file, self._quota, now_s, windows))
+        is_busy = taken is None and self._busy_since_s is not None
+        return Waiting(BUSY_S, windows[-1].name) if is_busy else taken
 
     def times(self) -> Sequence[float]:
         """Return when the requests of the last minute were sent, by all kernels."""
-        found = self._step(lambda file: _times(file, self._quota)) or ()
+        times_s = self._step(lambda file: _times(file, self._quota)) or ()
         latest_s = self._clock() + 1  # a later one is from before a restart
-        return [at_s for at_s in found if at_s <= latest_s]
+        return [at_s for at_s in times_s if at_s <= latest_s]
 
     def stamp(self, ticket: int, at_s: float) -> None:
         """Note when a request was really sent."""
@@ -273,202 +473,9 @@ def _take(
         "DELETE FROM sent WHERE quota=? AND (at_s<=? OR at_s>?)",
         (quota, now_s - keep_s, now_s + 1),
     )
-    longest = _longest_wait(_times(file, quota), windows, now_s)
+    longest = longest_wait(_times(file, quota), windows, now_s)
     if longest.wait_s > 0:
         return longest
     added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
     file.execute("DELETE FROM sent WHERE ticket<=?", ((added.lastrowid or 0) - _KEPT,))
     return added.lastrowid
-
-
-class Windows:
-    """Limits the requests in any second and in any minute.
-
-    The windows slide, because the document does not say that they begin at full
-    seconds. A request counts from when its bytes were written, because one that had to
-    connect first arrives late. `others` is the count shared with other kernels.
-    """
-
-    def __init__(
-        self, limit: Limit, *, clock: Clock, others: Quota | None = None
-    ) -> None:
-        self.allow(limit)
-        self._others = others
-        self._held_until_s, self._held_by = -inf, ""
-        self._clock = clock
-        self._lock = Lock()
-        self._sent_s = array("d")  # in order; a minute may have many thousands
-        self._slots: list[Slot] = []  # those that wait, or were sent since
-
-    def allow(self, limit: Limit) -> None:
-        """Allow so many requests from now on."""
-        self._windows = (
-            Window(limit.per_minute or UNLIMITED, MINUTE_S + MARGIN_S, _MINUTE),
-            Window(limit.per_second or UNLIMITED, SECOND_S + MARGIN_S, _SECOND),
-        )
-
-    def sent_s(self) -> list[float]:
-        """Return when the requests of the last minute went, if not refused."""
-        with self._lock:
-            self._drop_old(self._clock())
-            out_s = (slot.at_s for slot in self._slots if slot.is_out)
-            return sorted((*self._sent_s, *out_s))
-
-    def reserve(self) -> Slot:
-        """Take the next free slot; `try_pass` says how long it has to wait."""
-        with self._lock:
-            now_s = self._clock()
-            self._drop_old(now_s)
-            slot = Slot(max(now_s, self._earliest(self._n_slots, now_s)[0]))
-            self._slots.append(slot)
-            return slot
-
-    def try_pass(self, slot: Slot) -> Waiting:
-        """Let a slot's request go now, or return how long it has to wait."""
-        with self._lock:
-            now_s = self._clock()
-            if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
-                self._keep_sent()
-                slot.at_s, slot.is_out = now_s, True
-                return Waiting(0.0)
-            at_s, reason = self._earliest(self._place_of(slot, now_s), now_s)
-            slot.at_s = max(slot.at_s, at_s)
-            if slot.at_s > now_s:
-                return Waiting(slot.at_s - now_s, reason)
-            due = self._take_of_others(slot, now_s)
-            if due.wait_s <= 0:
-                slot.at_s, slot.is_out = now_s, True
-            return due
-
-    def due(self) -> Waiting:
-        """Return how long a slot taken now would have to wait."""
-        with self._lock:
-            now_s = self._clock()
-            at_s, reason = self._earliest(self._n_slots, now_s)
-            if max(at_s, self._held_until_s) > now_s:
-                own, held = Waiting(at_s - now_s, reason), self._held_until_s - now_s
-                return own if own.wait_s >= held else Waiting(held, self._held_by)
-        times_s = self._others.times() if self._others else ()
-        return _longest_wait(times_s, self._windows, now_s)
-
-    def sent(self, slot: Slot) -> None:
-        """Note that a slot's request is being written now."""
-        with self._lock:
-            if slot.is_sent and self._forget(slot):  # on another connection
-                self._slots.append(slot)
-            late_s = self._clock() - slot.at_s
-            slot.at_s += late_s
-            slot.is_sent = True
-        others = self._others
-        if others and slot.ticket is not None and late_s > others.stamp_s:
-            others.stamp(slot.ticket, slot.at_s)
-
-    def give_back(self, slot: Slot) -> None:
-        """Free a slot whose request was not sent, or was refused."""
-        with self._lock:
-            self._forget(slot)
-            ticket, slot.ticket = slot.ticket, None
-        if self._others and ticket is not None:
-            self._others.drop(ticket)
-
-    def room(self) -> Room:
-        """Return how many requests may be sent now, counting those of all kernels."""
-        others = self._others.times() if self._others else ()
-        with self._lock:
-            now_s = self._clock()
-            own = self._gone_s(now_s)
-        minute, second = (
-            window.n_allowed
-            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
-            for window in self._windows
-        )
-        return Room(max(second, 0), max(minute, 0))
-
-    def held_s(self) -> list[float]:
-        """Return when the requests of the last minute went, in seconds from now.
-
-        Those of all kernels count, the oldest first; what waits has its turn to come.
-        """
-        others = self._others.times() if self._others else ()
-        with self._lock:
-            now_s = self._clock()
-            own = self._gone_s(now_s)
-        since_s = now_s - self._windows[0].length_s
-        own, others = ([at for at in each if at > since_s] for each in (own, others))
-        return sorted(at_s - now_s for at_s in max(own, others, key=len))
-
-    def _place_of(self, slot: Slot, now_s: float) -> int:
-        """Bring the slots in order, and return where this one is."""
-        # A request that may go but was not sent is behind all that were.
-        self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
-        self._keep_sent()
-        return len(self._sent_s) + self._slots.index(slot)
-
-    def _keep_sent(self) -> None:
-        """Keep only the time of the first slots that were sent: 8 bytes, not 160."""
-        n_sent = sum(1 for _ in takewhile(lambda each: each.is_sent, self._slots))
-        for slot in self._slots[:n_sent]:
-            insort(self._sent_s, slot.at_s)
-        del self._slots[:n_sent]
-
-    def _forget(self, slot: Slot) -> bool:
-        """Drop a slot, and say whether it was there."""
-        if slot in self._slots:
-            self._slots.remove(slot)
-            return True
-        is_there = slot.is_sent and slot.at_s in self._sent_s
-        if is_there:
-            self._sent_s.remove(slot.at_s)
-        return is_there
-
-    @property
-    def _n_slots(self) -> int:
-        return len(self._sent_s) + len(self._slots)
-
-    def _gone_s(self, now_s: float) -> list[float]:
-        return [*self._sent_s, *(_gone_s(slot, now_s) for slot in self._slots)]
-
-    def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
-        if self._others is None:
-            return Waiting(0.0)
-        if now_s < self._held_until_s:  # known already, and reading the file is slow
-            return Waiting(self._held_until_s - now_s, self._held_by)
-        found = self._others.take(now_s, self._windows)
-        if isinstance(found, Waiting):
-            self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
-            return found
-        slot.ticket = found
-        return Waiting(0.0)
-
-    def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
-        """Return when the slot at this position may be sent, and what holds it."""
-        earliest_s, reason = -inf, ""
-        for n_allowed, length_s, name in self._windows:
-            if at < n_allowed:
-                continue
-            at_sent = at - n_allowed
-            if at_sent < len(self._sent_s):
-                gone_s = self._sent_s[at_sent]
-            else:
-                gone_s = _gone_s(self._slots[at_sent - len(self._sent_s)], now_s)
-            if gone_s + length_s > earliest_s:
-                earliest_s, reason = gone_s + length_s, name
-        return earliest_s, reason
-
-    def _drop_old(self, now_s: float) -> None:
-        """Forget the slots before the longest window; those that wait stay."""
-        old_s = now_s - self._windows[0].length_s
-        if self._sent_s and self._sent_s[0] <= old_s:
-            del self._sent_s[: bisect_right(self._sent_s, old_s)]
-        while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
-            del self._slots[0]
-
-
-def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
-    return sum(at_s + window.length_s > now_s for at_s in times_s)
-
-
-def _gone_s(slot: Slot, now_s: float) -> float:
-    """Return the earliest time at which a request can have gone out."""
-    is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
-    return slot.at_s if is_known else max(slot.at_s, now_s)

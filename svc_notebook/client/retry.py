@@ -1,8 +1,8 @@
-"""Whether to retry, and after how long (doc: Errors, Limits). Pure.
+"""Retries: which failures, how often, and after which wait (doc: Errors, Limits). Pure.
 
-A request is never retried when a part of its reply was shown, or when it was probably
-billed. The wait that the service asks for is never cut short. After a 429, `rate_limit`
-decides when the model's next request may go.
+The wait is exponential backoff with full jitter, on top of the service's Retry-After,
+which is never cut short. A request is never retried when a part of its reply was shown.
+After a time-out it is not retried either, because it was probably billed.
 """
 
 import math
@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from svc_notebook.errors import (
     NoConnectionError,
     RateLimitError,
+    ServerFaultError,
     ServiceError,
     StreamBrokenError,
     SvcError,
@@ -22,9 +23,11 @@ from svc_notebook.errors import (
 )
 
 MAX_ASKED_S = 60.0  # if the service asks to wait longer, the exchange fails at once
+# After a 429 `rate_limit` decides when the model's next request may go; this is so that
+# a refused one is not in front of those that wait already.
 MIN_REFUSED_S = 0.1
-_MAX_OWN_S = 8.0  # longest wait that we choose ourselves
-_BASE_S = 1.0
+_BASE_S = 1.0  # of the backoff: 1 s, 2 s, 4 s ...
+_MAX_OWN_S = 8.0  # ... and at most this, times a jitter from 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class Policy:
 
 INTERACTIVE = Policy()
 
+# A sweep has many more trials: it waits out some seconds without a network.
 QUEUED = Policy(n_unsent_tries=5, is_refusal_retried=False)
 
 
@@ -86,6 +90,8 @@ def retry_wait_s(
     asked_s = (isinstance(error, ServiceError) and error.retry_after_s) or 0.0
     if asked_s > MAX_ASKED_S or not _may_pass(error, policy):
         return None
+    # Full jitter spreads clients that failed together better than a part of it does
+    # (Exponential Backoff And Jitter, AWS Architecture Blog, 2015).
     own_s = jitter * min(_MAX_OWN_S, _BASE_S * 2.0 ** (attempt - 1))
     # Added to the service's wait, so that requests refused together come back apart.
     least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
@@ -101,6 +107,21 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
             return policy.is_refusal_retried
         return error.status in _PASSING_STATUSES
     return isinstance(error, (NoConnectionError, StreamBrokenError))
+
+
+_REASONS: dict[type[SvcError], str] = {
+    RateLimitError: "a 429: too many requests",
+    ServerFaultError: "a server error",
+    NoConnectionError: "no connection",
+    StreamBrokenError: "a broken connection",
+    TimedOutError: "no answer in time",
+}
+
+
+def reason_to_retry(failure: FailedTry | None) -> str:
+    """Say why a request waits before its next try."""
+    reason = _REASONS.get(type(failure.error), "a failure") if failure else "a failure"
+    return f"trying again after {reason}"
 
 
 # 511: the network requires a login first, so a retry would fail again.

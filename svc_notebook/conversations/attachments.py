@@ -1,7 +1,7 @@
 """Values of the notebook that are put below a prompt, each under its name.
 
 `%%svc --with` and the panel write the same text; what was attached is noted with the
-turn, so that it can be told from what was typed.
+turn, so that it is never mixed up with what was typed.
 """
 
 import inspect
@@ -98,17 +98,17 @@ def take_apart(
 ) -> tuple[str, tuple[Item, ...]]:
     """Return what was typed, and the items that `add_items` put below it."""
     items = []
-    for each in attached:
-        block = prompt[each.start : each.end].removeprefix(f"{each.name}:\n")
+    for part in attached:
+        block = prompt[part.start : part.end].removeprefix(f"{part.name}:\n")
         text = block.partition("\n")[2].rpartition("\n")[0]
-        items.append(Item(name=each.name, text=text, kind=each.kind))
+        items.append(Item(name=part.name, text=text, kind=part.kind))
     return prompt[: max(attached[0].start - 2, 0)], tuple(items)
 
 
 def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> Item | None:
     """Find Err, In[3], Out[-1] or a variable; None if there is no such name.
 
-    `mark` stands before the name in messages.
+    `mark` is put before the name in messages.
     """
     if name == "Err":
         return _last_error(mark)
@@ -137,7 +137,7 @@ def _last_error(mark: str) -> Item:
         raise ParameterError(
             f"{mark}Err: no cell of yours has failed in this kernel yet.", param="with"
         )
-    from svc_notebook.display.error_report import to_report  # noqa: PLC0415 - rare
+    from svc_notebook.display.traceback_report import to_report  # noqa: PLC0415 - rare
 
     return Item(name="Err", text=to_report(error).text, kind="the last error")
 

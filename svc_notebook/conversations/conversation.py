@@ -13,23 +13,27 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from svc_notebook.client.sync import CompletionStream
+from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
+from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
-from svc_notebook.ledger.row import Comparison
+from svc_notebook.ledger.records import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
+from svc_notebook.service.checks import check_text
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
-from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
-from svc_notebook.tools.rounds import Send
-from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.rounds import Permit, ToolParams, take_permit
+from svc_notebook.tools.toolbox import Toolbox, to_offer
 
-from . import transcript
-from .compare import changed_picks, preferred
-from .history import History, State, Turn, UndoableHistory, check_name, new_series
-from .saved_turns import (
+from . import import_turns
+from .continuation import join_exchange, request_continuation
+from .export import to_json, to_markdown
+from .history import History, HistoryState, Turn, UndoableHistory, new_series
+from .picks import changed_picks, preferred
+from .restore import (
     SavedTurns,
     changed_marks,
     n_turns,
@@ -38,21 +42,15 @@ from .saved_turns import (
     read_saved,
     to_copied,
 )
-from .seam import join
-from .transcript import to_json, to_markdown, to_transcript
-from .turn_requests import (
-    NextTurn,
-    TurnSettings,
-    add_answers,
-    request_continuation,
-    request_turn,
-)
+from .transcript import to_transcript
+from .turn_answer import add_answers
+from .turn_request import NextTurn, TurnSettings, request_turn
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
-Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
-Stream = Callable[[CompletionRequest, Origin], CompletionStream]
+AskWithTools = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
+StartStream = Callable[[CompletionRequest, Origin], CompletionStream]
 _Result = TypeVar("_Result")
 
 
@@ -194,7 +192,7 @@ class Conversation:
             turn, model=model, params=dict(params), max_tokens=max_tokens
         )
         completion = self._answer(step, self._session.ask)
-        whole = join(completion.exchange, self._session.ledger())
+        whole = join_exchange(completion.exchange, self._session.ledger())
         return Completion(whole, (), completion.notes, completion.request)
 
     @with_params
@@ -221,14 +219,14 @@ class Conversation:
         Raises:
             AskError: Something is not allowed; nothing was sent.
         """
-        given = dict(params)
-        offer = to_offer(given.pop("tools", None), run_tools=False)
-        given["tools"] = offer.definitions
-        step = self.next_turn(text, model=model, params=given, max_tokens=max_tokens)
+        settings = dict(params)
+        offer = to_offer(settings.pop("tools", None), run_tools=False)
+        settings["tools"] = offer.definitions
+        step = self.next_turn(text, model=model, params=settings, max_tokens=max_tokens)
         notes, record = step.notes(), partial(self.record, step)
-        found = self._session.stream(step.request, step.origin)
-        found.on_end(record, notes=notes)
-        return found
+        reply = self._session.stream(step.request, step.origin)
+        reply.on_end(record, notes=notes)
+        return reply
 
     def next_turn(  # noqa: PLR0913 - one for each option of a cell
         self,
@@ -253,10 +251,10 @@ class Conversation:
         history, series, _ = self._shared.state
         turn_id = f"{series}/{place or uuid4().hex[:12]}"
         if turn is not None:
-            found = history.turn(turn)
-            turn_id = found.turn_id
+            old_turn = history.turn(turn)
+            turn_id = old_turn.turn_id
             if text is None:
-                text, attached = found.prompt.content, found.version.attached
+                text, attached = old_turn.prompt.content, old_turn.version.attached
         origin = Origin(
             kind=origin_kind,
             conversation=self.name,
@@ -279,8 +277,10 @@ class Conversation:
     ) -> NextTurn:
         """Build the request that continues a reply: see `go_on`."""
         history = self.history
-        found = history.turn(len(history.turns) if turn is None else turn)
-        origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
+        continued = history.turn(len(history.turns) if turn is None else turn)
+        origin = Origin(
+            kind=origin_kind, conversation=self.name, turn_id=continued.turn_id
+        )
         settings = self._settings(model, params=params or {}, max_tokens=max_tokens)
         return request_continuation(history, origin, settings)
 
@@ -296,7 +296,7 @@ class Conversation:
         a reset. Of several, later requests send the first.
         """
         turn_id = step.origin.turn_id or ""
-        ids = (each.exchange.exchange_id for each in completions)
+        ids = (completion.exchange.exchange_id for completion in completions)
         self._asked.setdefault(turn_id, set()).update(ids)
         add = partial(add_answers, step.origin, completions, comparison)
         change = partial(self._shared.change, add, turn_id=turn_id)
@@ -383,15 +383,15 @@ class Conversation:
 
     def add(self, saved: SavedTurns) -> None:
         """Add turns of the ledger; a conversation without turns continues them."""
-        for turn_id, asked in saved.asked.items():
-            self._asked.setdefault(turn_id, set()).update(asked)
+        for turn_id, exchange_ids in saved.asked.items():
+            self._asked.setdefault(turn_id, set()).update(exchange_ids)
         here = self.history
         if not (here.is_given and saved.history.begins_with(here)):
             self._shared.change(lambda history: history.merged(saved.history))
             return
         system = saved.history.system if self.system is None else self.system
         history = replace(saved.history, name=self.name, system=system)
-        self._shared.put(State(history, saved.series, self._shared.state.series))
+        self._shared.put(HistoryState(history, saved.series, self._shared.state.series))
 
     def older_note(self) -> str:
         """Say that the ledger has turns from before, until there are turns here.
@@ -447,18 +447,18 @@ class Conversation:
         Raises:
             ParameterError: The conversation has turns, or the text is something else.
         """
-        return self.fill(transcript.from_json(text))
+        return self.fill(import_turns.from_json(text))
 
     def begin(self, messages: object) -> None:
         """Begin with these turns, unless it does already: see `svc.conversation`."""
-        given = transcript.read_turns(messages)
-        if not self.history.begins_with(given):
-            system = self.system if given.system is None else given.system
-            self.fill(replace(given, system=system))
+        begun = import_turns.read_turns(messages)
+        if not self.history.begins_with(begun):
+            system = self.system if begun.system is None else begun.system
+            self.fill(replace(begun, system=system))
 
     def fill(self, history: History) -> Self:
         """Give a conversation without turns those of a history; none holds a key."""
-        transcript.refuse_keys(history)
+        import_turns.refuse_keys(history)
         if self.turns:
             raise ParameterError(
                 f"The conversation {self.name!r} has {n_turns(len(self.turns))} "
@@ -467,7 +467,9 @@ class Conversation:
             )
         series = new_series()
         turns = to_copied(history.turns, series)
-        self._shared.put(State(replace(history, name=self.name, turns=turns), series))
+        self._shared.put(
+            HistoryState(replace(history, name=self.name, turns=turns), series)
+        )
         return self
 
     def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
@@ -477,7 +479,7 @@ class Conversation:
             versions: `chosen` for the messages that later requests send, `all` for
                 every version and choice.
         """
-        from .frames import to_df  # noqa: PLC0415 - loads pandas
+        from .messages_frame import to_df  # noqa: PLC0415 - loads pandas
 
         return to_df(self.history, versions=versions)
 
@@ -504,10 +506,10 @@ class Conversation:
         return result
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
-        given = dict(params)
-        permit = take_permit(given)
-        offer = to_offer(given.pop("tools", None))
-        step = self.next_turn(**turn, params={**given, "tools": offer.definitions})
+        settings = dict(params)
+        permit = take_permit(settings)
+        offer = to_offer(settings.pop("tools", None))
+        step = self.next_turn(**turn, params={**settings, "tools": offer.definitions})
         run, toolbox = self._session.run, offer.toolbox
         if toolbox is None:
             return self._answer(step, self._session.ask)
@@ -515,7 +517,7 @@ class Conversation:
             step, lambda request, origin: run(request, origin, toolbox, permit)
         )
 
-    def _answer(self, step: NextTurn, ask: Send) -> Completion:
+    def _answer(self, step: NextTurn, ask: SendRequest) -> Completion:
         notes = step.notes()
         try:
             completion = ask(step.request, step.origin).with_notes(*notes)
@@ -527,10 +529,10 @@ class Conversation:
         self.record(step, completion)
         return completion
 
-    def _settings(self, model: str | None, **given: Any) -> TurnSettings:  # noqa: ANN401 - its fields
+    def _settings(self, model: str | None, **settings: Any) -> TurnSettings:  # noqa: ANN401 - its fields
         model = self._session.model() if model is None else check_model(model)
         context_tokens = self._session.context_of(model)
-        return TurnSettings(model=model, context_tokens=context_tokens, **given)
+        return TurnSettings(model=model, context_tokens=context_tokens, **settings)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise ParameterError(
@@ -556,9 +558,9 @@ class Conversations:
     that its prompt and reply share.
     """
 
-    ask: Send
-    run: Run
-    stream: Stream
+    ask: SendRequest
+    run: AskWithTools
+    stream: StartStream
     model: Callable[[], str]
     context_of: Callable[[str], int]
     ledger: Callable[[], Ledger]
@@ -595,3 +597,20 @@ class Conversations:
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter(tuple(self._by_name.values()))
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a conversation."""
+    if any(key.redact(name) != name for key in known_keys()):
+        raise ParameterError(
+            "The name of the conversation contains the API key, and names are "
+            "recorded. Use another one.",
+            param="conversation",
+        )
+    if not isinstance(name, str) or name.split() != [name]:
+        raise ParameterError(
+            f"A conversation cannot be named {name!r}; use a word without spaces, "
+            "such as plan.",
+            param="conversation",
+        )
+    check_text(name, param="conversation", name="The name of the conversation")

@@ -1,4 +1,4 @@
-"""The turns of a conversation: an immutable `History`, and one with undo and redo.
+"""The turns of a conversation as values, and undo and redo of what changes them.
 
 A turn is a prompt and the versions of its answer; later requests send the version that
 is chosen. Whatever is done to a turn, its `messages` can be sent.
@@ -14,18 +14,13 @@ from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
 
-from svc_notebook.credentials import known_keys
-from svc_notebook.display.reply import Step
+from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached
-from svc_notebook.ledger.row import Comparison
-from svc_notebook.service.checks import check_text
+from svc_notebook.ledger.records import Comparison
 from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import Item, take_apart
-
-MAX_UNDO = 100
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +81,7 @@ class Version:
     @property
     def is_empty(self) -> bool:
         """Whether it has neither text nor results of tools, so that it is not sent."""
-        return not any(each.content or each.tool_calls for each in self.replies)
+        return not any(reply.content or reply.tool_calls for reply in self.replies)
 
     @property
     def can_go_on(self) -> bool:
@@ -126,8 +121,8 @@ class Turn:
 
     def comparison_of(self, version: Version) -> Comparison | None:
         """Return what a version was compared in."""
-        found = (each for each in self.comparisons if version.scored_id in each.ids)
-        return next(found, None)
+        groups = (group for group in self.comparisons if version.scored_id in group.ids)
+        return next(groups, None)
 
     @property
     def is_undecided(self) -> bool:
@@ -137,15 +132,15 @@ class Turn:
     @property
     def places(self) -> tuple[int, ...]:
         """A version to choose at each place; those that were compared share a place."""
-        found: dict[object, int] = {}
+        by_place: dict[object, int] = {}
         for at, version in enumerate(self.versions):
             group = self.comparison_of(version)
             key: object = group.ids if group else at
-            if key not in found or (group and group.picked == version.scored_id):
-                found[key] = at
+            if key not in by_place or (group and group.picked == version.scored_id):
+                by_place[key] = at
         if self.comparison:
-            found[self.comparison.ids] = self.chosen
-        return tuple(found.values())
+            by_place[self.comparison.ids] = self.chosen
+        return tuple(by_place.values())
 
     @property
     def prompt(self) -> Message:
@@ -204,9 +199,9 @@ class History:
         owner = f"The conversation {self.name!r}"
         if not self.turns:
             raise ParameterError(f"{owner} has no turns yet.", param="turn")
-        found = self.find(turn) if isinstance(turn, str) else None
-        if found is not None:
-            return found
+        index = self.find(turn) if isinstance(turn, str) else None
+        if index is not None:
+            return index
         return self._index(owner, "turn", turn, len(self.turns))
 
     def turn(self, turn: int | str) -> Turn:
@@ -321,7 +316,22 @@ def _asked(turn: Turn) -> str:
     return min(version.exchange_id for version in turn.versions)  # ids sort by time
 
 
-class State(NamedTuple):
+def new_series() -> str:
+    """Return the name of a new series."""
+    return uuid4().hex[:12]
+
+
+def series_of(turn_id: str | None) -> str:
+    """Return the series of a turn: the turns between two resets share one."""
+    return (turn_id or "").partition("/")[0]
+
+
+MAX_UNDO = 100  # steps that can be undone; the oldest ones are forgotten
+
+_log = logging.getLogger(__name__)
+
+
+class HistoryState(NamedTuple):
     """One step that undo can return to."""
 
     history: History  # steps share the turns, so many steps cost little
@@ -345,13 +355,13 @@ class UndoableHistory:
 
     def __init__(self, name: str) -> None:
         self._lock = RLock()
-        self._state = State(History(name=name), new_series())
-        self._past: deque[State] = deque(maxlen=MAX_UNDO)
-        self._undone: deque[State] = deque(maxlen=MAX_UNDO)  # the newest last
+        self._state = HistoryState(History(name=name), new_series())
+        self._past: deque[HistoryState] = deque(maxlen=MAX_UNDO)
+        self._undone: deque[HistoryState] = deque(maxlen=MAX_UNDO)  # the newest last
         self._listeners: list[Callable[[], object]] = []
 
     @property
-    def state(self) -> State:
+    def state(self) -> HistoryState:
         """The current history and its series."""
         return self._state
 
@@ -409,10 +419,10 @@ class UndoableHistory:
             self._past.append(self._state)
             self._undone.clear()
             history = replace(self._state.history, turns=())
-            self._state = State(history, new_series())
+            self._state = HistoryState(history, new_series())
         self._notify()
 
-    def put(self, state: State) -> None:
+    def put(self, state: HistoryState) -> None:
         """Replace the history; cannot be undone."""
         with self._lock:
             self._undone.clear()
@@ -427,7 +437,7 @@ class UndoableHistory:
         """Redo the step that was undone last; return whether there was one."""
         return self._move(self._undone, self._past)
 
-    def _move(self, source: deque[State], target: deque[State]) -> bool:
+    def _move(self, source: deque[HistoryState], target: deque[HistoryState]) -> bool:
         with self._lock:
             if not source:
                 return False
@@ -456,30 +466,3 @@ class UndoableHistory:
             except Exception:  # noqa: BLE001 - a listener must not stop a request
                 name = self._state.history.name
                 _log.exception("A listener of the conversation %r failed.", name)
-
-
-def new_series() -> str:
-    """Return the name of a new series."""
-    return uuid4().hex[:12]
-
-
-def series_of(turn_id: str | None) -> str:
-    """Return the series of a turn: the turns between two resets share one."""
-    return (turn_id or "").partition("/")[0]
-
-
-def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a conversation."""
-    if any(key.redact(name) != name for key in known_keys()):
-        raise ParameterError(
-            "The name of the conversation contains the API key, and names are "
-            "recorded. Use another one.",
-            param="conversation",
-        )
-    if not isinstance(name, str) or name.split() != [name]:
-        raise ParameterError(
-            f"A conversation cannot be named {name!r}; use a word without spaces, "
-            "such as plan.",
-            param="conversation",
-        )
-    check_text(name, param="conversation", name="The name of the conversation")

@@ -44,7 +44,7 @@ def cut_choice(
     """
     pieces: list[str] = []
     text = ""
-    longest = max((len(each) for each in stop), default=0)
+    longest = max((len(sequence) for sequence in stop), default=0)
     for token in tokens:
         if len(pieces) == max_tokens:
             return Choice(tuple(pieces), LENGTH, max_tokens)
@@ -53,9 +53,9 @@ def cut_choice(
             continue
         # A sequence may lie across tokens, never further back than its length.
         text = text[-longest:] + token if len(text) > longest else text + token
-        found = [at for each in stop if (at := text.find(each)) >= 0]
-        if found:
-            kept = _without_end(pieces, len(text) - min(found))
+        places = [at for sequence in stop if (at := text.find(sequence)) >= 0]
+        if places:
+            kept = _without_end(pieces, len(text) - min(places))
             return Choice(kept, STOP, len(pieces))
     return Choice(tuple(pieces), STOP, len(pieces))
 
@@ -77,13 +77,13 @@ def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
 
 def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
     """Take so many letters off the end; pieces left empty go."""
-    kept = list(pieces)
+    left = list(pieces)
     while n_letters > 0:
-        last = kept.pop()
+        last = left.pop()
         if len(last) > n_letters:
-            kept.append(last[:-n_letters])
+            left.append(last[:-n_letters])
         n_letters -= len(last)
-    return tuple(kept)
+    return tuple(left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,13 +102,15 @@ class ChatRequest:
     @property
     def question(self) -> str:
         """The newest user message, or an empty text."""
-        users = [each.content for each in self.messages if each.role == "user"]
+        users = [message.content for message in self.messages if message.role == "user"]
         return users[-1] if users else ""
 
     @property
     def system(self) -> str | None:
         """The system messages; None without any."""
-        texts = [each.content for each in self.messages if each.role == "system"]
+        texts = [
+            message.content for message in self.messages if message.role == "system"
+        ]
         return "\n".join(texts) if texts else None
 
     @property
@@ -241,9 +243,9 @@ def _is_deep(value: object) -> bool:
     for _ in range(LEVELS_AT_MOST):
         level = [
             inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
         ]
     return bool(level)
 
@@ -306,7 +308,7 @@ def read_messages(value: object) -> tuple[Message, ...]:
     """Check a conversation."""
     if not isinstance(value, list) or not value:
         raise RuleError("'messages' has to be a non-empty array and is required.")
-    messages = tuple(_message(each, at) for at, each in enumerate(value))
+    messages = tuple(_message(message, at) for at, message in enumerate(value))
     _check_results(messages)
     return messages
 
@@ -342,7 +344,7 @@ def _calls(value: JsonObject, where: str) -> tuple[Call, ...]:
     if not isinstance(calls, list):
         raise RuleError(f"'{where}.tool_calls' has to be an array.")
     read = tuple(
-        _call(each, f"{where}.tool_calls[{at}]") for at, each in enumerate(calls)
+        _call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)
     )
     if len({call.id for call in read}) < len(read):
         raise RuleError(f"'{where}.tool_calls' holds one id twice.")
@@ -422,7 +424,7 @@ def read_tools(value: object) -> tuple[Tool, ...]:
     """Check the tools on offer."""
     if not isinstance(value, list):
         raise RuleError("'tools' has to be an array.")
-    tools = tuple(_tool(each, f"tools[{at}]") for at, each in enumerate(value))
+    tools = tuple(_tool(tool, f"tools[{at}]") for at, tool in enumerate(value))
     if len({tool.name for tool in tools}) < len(tools):
         raise RuleError(
             "'tools' holds one function name twice, which this emulator refuses."
@@ -452,7 +454,7 @@ def _schema(function: JsonObject, where: str) -> JsonObject:
     properties = schema.get("properties", {})
     # In JSON Schema, true and false allow anything and nothing.
     if not isinstance(properties, dict) or not all(
-        isinstance(each, dict | bool) for each in properties.values()
+        isinstance(field, dict | bool) for field in properties.values()
     ):
         raise RuleError(f"'{where}.properties' has to be an object of objects.")
     required = [] if schema.get("required") is None else schema["required"]

@@ -229,12 +229,14 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Check what concerns several fields, and that HTTP can carry the headers."""
         kinds = ("raw", "error", "json", "body", "events", "choices", "text")
-        given = [kind for kind in kinds if getattr(self, kind) is not UNSET]
-        if self.tool_calls is not UNSET and given != ["text"]:
-            given.append("tool_calls")
-        if len(given) > 1:
-            raise ValueError(f"{given[0]!r} and {given[1]!r} exclude each other")
-        if self.status in _NO_BODY and given:
+        kinds_set = [kind for kind in kinds if getattr(self, kind) is not UNSET]
+        if self.tool_calls is not UNSET and kinds_set != ["text"]:
+            kinds_set.append("tool_calls")
+        if len(kinds_set) > 1:
+            raise ValueError(
+                f"{kinds_set[0]!r} and {kinds_set[1]!r} exclude each other"
+            )
+        if self.status in _NO_BODY and kinds_set:
             raise ValueError(f"a reply of status {self.status} has no body")
         for name, value in self.headers.items():
             if not (_NAME.fullmatch(name) and _VALUE.fullmatch(value or "")):
@@ -267,9 +269,11 @@ def read_script(path: str | Path) -> object:
 class Script:
     """Entries, and how often each was used; not safe without a lock around it."""
 
-    def __init__(self, given: object = ()) -> None:
-        entries, defaults = _parts(given)
-        self._entries = [_entry(each, at, defaults) for at, each in enumerate(entries)]
+    def __init__(self, script: object = ()) -> None:
+        entries, defaults = _parts(script)
+        self._entries = [
+            _entry(entry, at, defaults) for at, entry in enumerate(entries)
+        ]
         self._left = [entry.times for entry in self._entries]
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
@@ -283,12 +287,12 @@ class Script:
 
 
 def _parts(
-    given: object, name: str = "The script"
+    script: object, name: str = "The script"
 ) -> tuple[Sequence[object], Mapping[str, object]]:
     """Return the entries of a script, and their defaults."""
-    script = given if isinstance(given, Mapping) else {"entries": given}
-    entries, defaults = script.get("entries"), script.get("defaults", {})
-    for key in script.keys() - {"entries", "defaults"}:
+    parts = script if isinstance(script, Mapping) else {"entries": script}
+    entries, defaults = parts.get("entries"), parts.get("defaults", {})
+    for key in parts.keys() - {"entries", "defaults"}:
         near = _near(str(key), ("entries", "defaults"))
         raise SettingsError(f"{name} has the unknown key {key!r}.{near}")
     if not isinstance(entries, list | tuple) or not isinstance(defaults, Mapping):
@@ -296,8 +300,8 @@ def _parts(
     return entries, defaults
 
 
-def _entry(given: object, at: int, defaults: Mapping[str, object]) -> Entry:
-    whole = {**defaults, **given} if isinstance(given, Mapping) else given
+def _entry(entry: object, at: int, defaults: Mapping[str, object]) -> Entry:
+    whole = {**defaults, **entry} if isinstance(entry, Mapping) else entry
     try:
         return msgspec.convert(whole, Entry, dec_hook=_read)
     except msgspec.ValidationError as error:
@@ -309,12 +313,12 @@ def _entry(given: object, at: int, defaults: Mapping[str, object]) -> Entry:
 
 def _near_field(error: str) -> str:
     """Say which field was probably meant, if the error is about an unknown one."""
-    found = _UNKNOWN.search(error)
-    if found is None:
+    match = _UNKNOWN.search(error)
+    if match is None:
         return ""
     parts = {"when": When, "tool_calls": ScriptedCall, "choices": ScriptedChoice}
-    kind = parts.get(found["part"] or "", Range if found["part"] else Entry)
-    return _near(found["name"], kind.__struct_fields__)
+    kind = parts.get(match["part"] or "", Range if match["part"] else Entry)
+    return _near(match["name"], kind.__struct_fields__)
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -376,10 +380,10 @@ def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     if entry.body is not UNSET:
         return Reply(status=200, headers=kind, body=_pieces(entry.body))
     if entry.events is not UNSET:
-        body = _pieces(b"data: %s\n\n" % each for each in entry.events)
+        body = _pieces(b"data: %s\n\n" % event for event in entry.events)
         return Reply(status=200, headers={"content-type": EVENTS}, body=body)
     if entry.choices is not UNSET:
-        choices = [_choice(each) for each in entry.choices]
+        choices = [_choice(choice) for choice in entry.choices]
     elif entry.text is UNSET and entry.tool_calls is UNSET:
         return Reply(status=200, headers={"content-type": JSON})
     else:
@@ -396,20 +400,20 @@ def _pieces(parts: Iterable[bytes]) -> tuple[Piece, ...]:
     return tuple(Piece(0.0, part) for part in parts)
 
 
-def _choice(given: ScriptedChoice) -> Choice:
-    text = given.text
+def _choice(choice: ScriptedChoice) -> Choice:
+    text = choice.text
     pieces = tuple(split_tokens(text)) if isinstance(text, str) else text
     return Choice(
         pieces=pieces,
-        finish_reason=given.finish_reason,
+        finish_reason=choice.finish_reason,
         n_tokens=len(pieces),
-        tool_calls=tuple(_call(call, at) for at, call in enumerate(given.tool_calls)),
+        tool_calls=tuple(_call(call, at) for at, call in enumerate(choice.tool_calls)),
     )
 
 
-def _call(given: ScriptedCall, at: int) -> Call:
-    arguments = given.arguments
+def _call(call: ScriptedCall, at: int) -> Call:
+    arguments = call.arguments
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
-    id_ = f"call_{at}" if given.id is None else given.id
-    return Call(id=id_, name=given.name, arguments=arguments)
+    id_ = f"call_{at}" if call.id is None else call.id
+    return Call(id=id_, name=call.name, arguments=arguments)

@@ -21,22 +21,16 @@ from msgspec import Meta, Struct
 
 from svc_notebook.errors import SettingsError
 
-from .app import Service, Setup
 from .completion_writer import Pace
-from .http_values import (
-    DOCUMENTED,
-    FORBIDDEN_KEY,
-    KEY,
-    LIMITS,
-    REVOKED_KEY,
-    Keys,
-    RecordedRequest,
-    RequestLog,
-)
+from .emulated_keys import FORBIDDEN_KEY, KEY, REVOKED_KEY, Keys
+from .emulated_rate_limits import LIMITS
+from .emulated_service import Service, Setup
+from .http_values import DOCUMENTED
+from .request_log import RecordedRequest, RequestLog
 from .script import Script, read_script
 
 if TYPE_CHECKING:  # Starlette and uvicorn load when an emulator is started
-    from .asgi import HttpServer
+    from .http_server import HttpServer
 
 HOST = "127.0.0.1"
 
@@ -108,14 +102,14 @@ class _Options(Struct, frozen=True, kw_only=True):
         return self.limits
 
 
-def _read_options(given: Mapping[str, object]) -> _Options:
+def _read_options(arguments: Mapping[str, object]) -> _Options:
     """Check the arguments; keys are not repeated in the error."""
     try:
-        return msgspec.convert(given, _Options)
+        return msgspec.convert(arguments, _Options)
     except msgspec.ValidationError as error:
         place = str(error).partition("`$.")[2]
         name = next(name for name in _ALLOWED if place.startswith(name))
-        shown = "" if "key" in _ALLOWED[name] else f"{name}={given[name]!r}: "
+        shown = "" if "key" in _ALLOWED[name] else f"{name}={arguments[name]!r}: "
         raise SettingsError(f"{shown}{name} must be {_ALLOWED[name]}.") from None
 
 
@@ -190,7 +184,7 @@ class Emulator:
         now: Callable[[], float] = time.time,
     ) -> None:
         options = _read_options(locals())  # of which it takes the fields by name
-        given = read_script(script) if isinstance(script, str | Path) else script
+        entries = read_script(script) if isinstance(script, str | Path) else script
         self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(
             keys=self._keys,
@@ -209,7 +203,7 @@ class Emulator:
         self._port = options.port
         self._keep_alive_s = options.keep_alive_s
         self._log = RequestLog(self._keys, clock)
-        self._service = Service(setup, Script(given))
+        self._service = Service(setup, Script(entries))
         self._running: HttpServer | None = None
 
     @property
@@ -259,7 +253,7 @@ class Emulator:
             SettingsError: The port is taken.
         """
         if self._running is None:
-            from .asgi import HttpServer  # noqa: PLC0415 - loads Starlette
+            from .http_server import HttpServer  # noqa: PLC0415 - loads Starlette
 
             self._running = HttpServer(
                 _listen(self._port),

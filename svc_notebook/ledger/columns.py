@@ -18,11 +18,11 @@ Dtype = Literal[
     "string", "Int64", "Float64", "boolean", "datetime64[us, UTC]", "object"
 ]
 
-Row = TypeVar("Row")
+AnyRow = TypeVar("AnyRow")
 CHUNK_ROWS = 256  # their parts stay in the processor's cache until they are read
 
 
-def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+def chunks(rows: Iterable[AnyRow], n_rows: int = CHUNK_ROWS) -> Iterator[list[AnyRow]]:
     """Return rows in lists of limited length."""
     source = iter(rows)
     while chunk := list(islice(source, n_rows)):
@@ -45,21 +45,21 @@ class Batch:
         self._structs: dict[int, tuple[Any, Mapping[str, Sequence[Any]]]] = {}
 
     def part(self, path: str) -> Sequence[Any]:
-        """Return an attribute of each row, or with dots of a part; None if missing."""
+        """Return a part of each row, such as `body.usage`; None where it is missing."""
         if path not in self.parts:
             whole, _, name = path.rpartition(".")
             fields = self._fields(self.part(whole) if whole else self.rows)
             self.parts[path] = (
                 fields[name]
                 if name in fields
-                else self.each(whole, attrgetter(name))
+                else self.map_part(whole, attrgetter(name))
                 if whole
                 else list(map(attrgetter(name), self.rows))
             )
         return self.parts[path]
 
     def _fields(self, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        """Return all fields of structs of one kind, which is faster than each apart."""
+        """Return all fields at once of structs of one kind, which is faster."""
         if id(rows) not in self._structs:
             kinds = set(map(type, rows))
             kind = kinds.pop() if len(kinds) == 1 else None
@@ -68,7 +68,7 @@ class Batch:
             self._structs[id(rows)] = rows, dict(zip(names, values, strict=True))
         return self._structs[id(rows)][1]
 
-    def each(self, path: str, read: Callable[[Any], Any]) -> list[Any]:
+    def map_part(self, path: str, read: Callable[[Any], Any]) -> list[Any]:
         """Apply a function to a part of each row; None where the part is missing."""
         parts = self.part(path)
         if path not in self._n_missing:
@@ -80,7 +80,7 @@ class Batch:
         return [None if part is None else read(part) for part in parts]
 
 
-Source = Callable[[Batch], Sequence[Any]]
+ReadColumn = Callable[[Batch], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Column:
 
     name: str
     dtype: Dtype
-    source: str | Source
+    source: str | ReadColumn
     doc: str
 
     @property
@@ -111,11 +111,11 @@ class Column:
         return batch.part(source) if isinstance(source, str) else source(batch)
 
 
-def as_json(path: str) -> Source:
+def as_json(path: str) -> ReadColumn:
     """Return a source that writes a part as JSON text; None where it is empty."""
     return lambda batch: [
-        msgspec.json.encode(each).decode() if each else None
-        for each in batch.part(path)
+        msgspec.json.encode(value).decode() if value else None
+        for value in batch.part(path)
     ]
 
 
@@ -144,11 +144,11 @@ def pick(
     return tuple(known[name] for name in wanted)
 
 
-def as_names(given: object) -> list[Any]:
+def as_names(names: object) -> list[Any]:
     """Return one name or several as a list, each once, unchecked."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return [given]
-    return list(dict.fromkeys(given))
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return [names]
+    return list(dict.fromkeys(names))
 
 
 EXTRA = "extra_"
@@ -156,34 +156,34 @@ LATER = ("score_", "answer_", EXTRA)
 """How the names of columns begin that a frame can get later."""
 
 
-def extra_columns(found: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+def extra_columns(extras: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
     """Return a column for each field of `extra`, in order of first appearance.
 
-    `found` has the part `request.extra` of each row.
+    `extras` has the part `request.extra` of each row.
     """
-    values = _by_name(found)
+    values = _by_name(extras)
     return tuple(_extra_column(name, dtype_of(seen)) for name, seen in values.items())
 
 
-def _by_name(found: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _by_name(dicts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of each name, in order of first appearance."""
-    rows = list(found)
+    rows = list(dicts)
     return {
-        name: [each[name] for each in rows if name in each]
+        name: [row[name] for row in rows if name in row]
         for name in dict.fromkeys(chain.from_iterable(rows))
     }
 
 
 def _extra_column(name: str, dtype: Dtype) -> Column:
     def read(batch: Batch) -> list[Any]:
-        found = [each.get(name) for each in batch.part("request.extra")]
+        values = [extra.get(name) for extra in batch.part("request.extra")]
         if dtype != "string":
-            return found
+            return values
         return [
-            each
-            if each is None or isinstance(each, str)
-            else msgspec.json.encode(each).decode()
-            for each in found
+            value
+            if value is None or isinstance(value, str)
+            else msgspec.json.encode(value).decode()
+            for value in values
         ]
 
     doc = f"the field {name!r} of extra, as sent; missing = not sent"
@@ -191,15 +191,15 @@ def _extra_column(name: str, dtype: Dtype) -> Column:
 
 
 def template_columns(
-    found: Iterable[Mapping[str, Any]], taken: Iterable[str]
+    dicts: Iterable[Mapping[str, Any]], taken: Iterable[str]
 ) -> tuple[Column, ...]:
     """Return a column for each template column, in order of first appearance.
 
-    `found` has the part `origin.columns` of each row. `taken` has the names of the
+    `dicts` has the part `origin.columns` of each row. `taken` has the names of the
     other columns; `var_` in front avoids a clash, also with scores and with fields of
     answers, which can come later.
     """
-    values = _by_name(found)
+    values = _by_name(dicts)
     taken = frozenset(taken)
     names = {*taken, *values}
     columns = []
@@ -218,10 +218,10 @@ def template_columns(
 
 def _template_column(name: str, shown: str, dtype: Dtype) -> Column:
     def read(batch: Batch) -> list[Any]:
-        found = [each.get(name) for each in batch.part("origin.columns")]
+        values = [columns.get(name) for columns in batch.part("origin.columns")]
         if dtype != "string":
-            return found
-        return [None if each is None else str(each) for each in found]
+            return values
+        return [None if value is None else str(value) for value in values]
 
     return Column(shown, dtype, read, f"template column {name!r}, as in the source")
 

@@ -88,13 +88,13 @@ class Prices:
         if isinstance(table, Mapping) and isinstance(table.get("as_of"), datetime):
             table = {**table, "as_of": table["as_of"].date()}
         try:
-            found = msgspec.convert(table, _Table)
+            checked = msgspec.convert(table, _Table)
         except msgspec.ValidationError as problem:
             raise _refused(source, str(problem)) from None
         return cls(
-            models=found.models,
-            currency=found.currency.strip(),
-            as_of=found.as_of,
+            models=checked.models,
+            currency=checked.currency.strip(),
+            as_of=checked.as_of,
             source=source,
         )
 
@@ -112,14 +112,14 @@ def _refused(source: str, reason: str) -> SettingsError:
     )
 
 
-class Cost(NamedTuple):
+class ReplyCost(NamedTuple):
     """An amount in the table's currency, and the value of `cost_source`."""
 
     amount: float
     source: str
 
 
-def cost_of(exchange: Exchange, prices: Prices) -> Cost | None:
+def cost_of(exchange: Exchange, prices: Prices) -> ReplyCost | None:
     """Return what the reported tokens of an exchange cost, or else the estimated ones.
 
     None if that is unknown, or if nothing was paid: for an answer of the emulator, or
@@ -137,4 +137,4 @@ def cost_of(exchange: Exchange, prices: Prices) -> Cost | None:
     )
     if amount is None:
         return None
-    return Cost(amount, f"{exchange.usage_source} tokens; {prices.stamp}")
+    return ReplyCost(amount, f"{exchange.usage_source} tokens; {prices.stamp}")

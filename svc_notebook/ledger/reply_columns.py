@@ -22,7 +22,7 @@ from .prices import Prices, cost_of
 RowStatus = Literal["planned", "ok", "error", "cancelled", "not_run"]
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReplyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row: a choice of an exchange, or a trial of a sweep that has none.
 
     Rows with the status planned or not_run have no exchange. `is_first` marks the row
@@ -46,7 +46,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def to_replies(
     exchange: Exchange, columns: dict[str, Any] | None = None
-) -> Iterator[Reply]:
+) -> Iterator[ReplyRow]:
     """Return the rows of an exchange: one per choice, or one without a choice.
 
     `columns`, if there are any, replace its template columns.
@@ -57,7 +57,7 @@ def to_replies(
     choices: tuple[Choice | None, ...] = exchange.choices or (None,)
     for position, choice in enumerate(choices):
         is_first = position == 0
-        yield Reply(
+        yield ReplyRow(
             request=exchange.request,
             origin=origin,
             status=exchange.status,
@@ -84,15 +84,15 @@ def exchange_batch(
     known = {"exchange": exchanges, "first": exchanges, **(parts or {})}
     batch = Batch(exchanges, known)
     bodies = batch.part("exchange.body")
-    found = [(body and body.choices) or _NO_CHOICE for body in bodies]
-    if is_by_choice and max(map(len, found), default=0) > 1:
-        several = _several(exchanges, found)
+    choices = [(body and body.choices) or _NO_CHOICE for body in bodies]
+    if is_by_choice and max(map(len, choices), default=0) > 1:
+        several = _several(exchanges, choices)
         for name, values in (parts or {}).items():
-            rows = map(repeat, values, map(len, found))
+            rows = map(repeat, values, map(len, choices))
             several.parts[name] = list(chain.from_iterable(rows))
         return _priced(several, prices)
-    batch.parts["choice"] = [each[0] for each in found]
-    batch.parts["choices"] = found
+    batch.parts["choice"] = [row_choices[0] for row_choices in choices]
+    batch.parts["choices"] = choices
     batch.parts["first.body"] = bodies
     batch.parts["first.body.usage"] = batch.part("exchange.body.usage")
     return _priced(batch, prices)
@@ -101,15 +101,17 @@ def exchange_batch(
 _NO_CHOICE = (None,)
 
 
-def _several(exchanges: Sequence[Exchange], found: Sequence[Sequence[Any]]) -> Batch:
+def _several(
+    exchanges: Sequence[Exchange], choices_by_exchange: Sequence[Sequence[Any]]
+) -> Batch:
     """Return the rows of exchanges some of which have several choices."""
-    lengths = list(map(len, found))
+    lengths = list(map(len, choices_by_exchange))
     rows = list(chain.from_iterable(map(repeat, exchanges, lengths)))
     firsts = chain.from_iterable(
         (exchange, *repeat(None, length - 1))
         for exchange, length in zip(exchanges, lengths, strict=True)
     )
-    choices = list(chain.from_iterable(found))
+    choices = list(chain.from_iterable(choices_by_exchange))
     batch = Batch(rows, {"exchange": rows, "choice": choices, "first": list(firsts)})
     batch.parts["est_prompt_tokens"] = batch.part("first.est_prompt_tokens")
     return batch
@@ -119,7 +121,7 @@ def _priced(batch: Batch, prices: Prices | None) -> Batch:
     batch.parts["cost"] = (
         [None] * len(batch.rows)
         if prices is None
-        else batch.each("first", lambda exchange: cost_of(exchange, prices))
+        else batch.map_part("first", lambda exchange: cost_of(exchange, prices))
     )
     return batch
 
@@ -174,7 +176,7 @@ def _sent(batch: Batch, name: str) -> list[Any]:
         batch.parts["params sent"] = list(set[str]().union(*params))
     if name not in batch.parts["params sent"]:
         return [None] * len(params)
-    return [each.get(name) for each in params]
+    return [sent.get(name) for sent in params]
 
 
 def _param(param: Param) -> Column:
@@ -189,7 +191,8 @@ def _param(param: Param) -> Column:
 def _stops(batch: Batch, param: Param) -> list[str | None]:
     values = _sent(batch, param.name)
     return [
-        None if each is None else msgspec.json.encode(each).decode() for each in values
+        None if value is None else msgspec.json.encode(value).decode()
+        for value in values
     ]
 
 
@@ -207,7 +210,7 @@ _ESTIMATED = "estimated for all, also where tokens were reported"
 
 
 def _unread(batch: Batch) -> list[None]:
-    return [None] * len(batch.rows)  # what reads answers puts them in
+    return [None] * len(batch.rows)  # `analysis.typed_answers` fills them in
 
 
 ANSWER = Column("answer", "string", _unread, "read from the reply, as its type")
@@ -220,7 +223,7 @@ ANSWERS = (
 FACTORS = (
     Column("model", "string", "request.model", "model id asked for"),
     # the document's table begins with max_tokens, frames with temperature and top_p
-    *map(_param, sorted(PARAMS, key=lambda each: each.name not in _FIRST)),
+    *map(_param, sorted(PARAMS, key=lambda param: param.name not in _FIRST)),
     Column("system", "string", _system, "the system message, if there is one"),
     Column("prompt", "string", _prompt, "the newest user message"),
     Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
@@ -236,7 +239,7 @@ REPLY = (
     Column(
         "n_tool_calls",
         "Int64",
-        lambda batch: batch.each("choice.tool_calls", len),
+        lambda batch: batch.map_part("choice.tool_calls", len),
         "tool calls in the reply",
     ),
     Column(
@@ -363,6 +366,6 @@ REPLIES = (*FACTORS, *REPLY, *NUMBERS, *IDS)
 after `ANSWERS`."""
 
 TEXTS = frozenset(
-    {"system", "prompt", "text", "tool_calls", *(each.name for each in ANSWERS)}
+    {"system", "prompt", "text", "tool_calls", *(column.name for column in ANSWERS)}
 )
 """Columns that a frame without texts does not have."""

@@ -1,11 +1,12 @@
 """Scores of replies: a table of the ledger, shown as columns `score_*`.
 
 A score has a name and belongs to one choice of an exchange; a newer one replaces it.
+Within a run all scores with a name are numbers, or all are texts.
 """
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,11 +15,12 @@ import pandas as pd
 
 from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import as_number, check_text
+from svc_notebook.service.checks import as_number, check_text, shorten
 
-from .connect import transaction
-from .row import INSERT_SCORE, to_sortable
+from .records import to_sortable
 from .store import Ledger
+from .tables import transaction
+from .writer import INSERT_SCORE
 
 PREFIX = "score_"
 
@@ -29,23 +31,81 @@ class Score(NamedTuple):
     exchange_id: str
     choice_index: int
     name: str
-    value: int | float | str | None  # None in the table: it was taken back
+    value: int | float | str | None  # None in the table: it was removed
 
 
 def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
     """Save the columns `score_*` of a frame of replies: see `svc.score`."""
     scores = list(_scores_of(frame))
+    values: dict[str, list[object]] = {}
+    for score in scores:
+        values.setdefault(score.name, []).append(score.value)
+    check_types(values, param="frame")
     with ledger.opened() as connection:
         _check_known(connection, {score.exchange_id for score in scores})
         with transaction(connection):
-            _insert(connection, scores)
+            _insert(connection, scores, param="frame")
     return len(scores)
 
 
-def _insert(connection: sqlite3.Connection, scores: Iterable[Score]) -> None:
+def _insert(
+    connection: sqlite3.Connection,
+    scores: Collection[Score],
+    *,
+    param: str | None = None,
+) -> None:
+    """Insert scores in a transaction, which a score of another type rolls back."""
     scored_at = to_sortable(datetime.now(UTC))
     rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
     connection.executemany(INSERT_SCORE, rows)
+    exchange_ids = json.dumps(sorted({score.exchange_id for score in scores}))
+    for name, value in {score.name: score.value for score in scores}.items():
+        is_text = isinstance(value, str)
+        (n_others,) = connection.execute(
+            _COUNT_OF_OTHER_TYPE, (name, is_text, exchange_ids)
+        ).fetchone()
+        if n_others:
+            here, there = ("text", "a number") if is_text else ("a number", "text")
+            raise ParameterError(
+                f"The score {name} is {here}, but {there} in {n_others} other replies "
+                f"of the run. Remove those first with run.score({name}=None), or "
+                "choose another name. No score was saved.",
+                param=param or name,
+            )
+
+
+# The + keeps SQLite from beginning with the exchanges, which it reads only if there is
+# a score of the other type: without one, as usual, it looks at no exchange.
+_COUNT_OF_OTHER_TYPE = """
+    SELECT count(*) FROM scores
+    WHERE name = ? AND value IS NOT NULL AND (typeof(value) = 'text') != ?
+    AND +exchange_id IN (
+        SELECT exchange_id FROM exchanges WHERE run IN (
+            SELECT run FROM exchanges
+            WHERE exchange_id IN (SELECT value FROM json_each(?))
+        )
+    )
+"""
+
+
+def check_types(
+    values_by_name: Mapping[str, Iterable[object]], *, param: str | None = None
+) -> None:
+    """Refuse numbers and texts as values of one score; None is a missing value.
+
+    A column of a frame has one dtype. True and False are numbers here, and integers
+    become floats where there are floats.
+    """
+    for name, values in values_by_name.items():
+        present = [value for value in values if value is not None]
+        texts = [value for value in present if isinstance(value, str)]
+        if texts and len(texts) < len(present):
+            raise ParameterError(
+                f"The score {name} is text in {len(texts)} of {len(present)} replies, "
+                f"such as {shorten(repr(texts[0]), 40)}, and a number (True is 1, "
+                "False is 0) in the others. Use one type for all. No score was saved.",
+                param=param or name,
+            )
 
 
 def replace_scores(
@@ -70,8 +130,19 @@ def replace_scores(
                 "AND exchange_id IN (SELECT value FROM json_each(?))",
                 (json.dumps(list(old)), json.dumps(sorted(among))),
             )
-            _insert(connection, (x for x in scores if x.exchange_id not in unknown))
+            _insert(connection, [x for x in scores if x.exchange_id not in unknown])
     return unknown
+
+
+def names_of_scores(ledger: Ledger, exchange_ids: Collection[str]) -> list[str]:
+    """Return the names of the scores of some exchanges, the oldest first."""
+    sql = (
+        "SELECT name FROM scores WHERE value IS NOT NULL AND exchange_id IN "
+        "(SELECT value FROM json_each(?)) GROUP BY name ORDER BY min(rowid)"
+    )
+    with ledger.opened() as connection:
+        rows = connection.execute(sql, (json.dumps(sorted(exchange_ids)),))
+        return [name for (name,) in rows]
 
 
 def _known(connection: sqlite3.Connection) -> set[str]:
@@ -79,9 +150,9 @@ def _known(connection: sqlite3.Connection) -> set[str]:
 
 
 def read_scores(ledger: Ledger) -> list[Score]:
-    """Return all scores in a ledger, the oldest first; not those taken back."""
-    in_hand = ledger._in_hand(_select)  # noqa: SLF001 - as its other tables
-    newest = {score[:3]: score for score in [*_select(ledger), *in_hand]}
+    """Return all scores in a ledger, the oldest first, without those removed."""
+    pending = ledger._read_pending(_select)  # noqa: SLF001 - as its other tables
+    newest = {score[:3]: score for score in [*_select(ledger), *pending]}
     return [score for score in newest.values() if score.value is not None]
 
 
@@ -126,14 +197,14 @@ def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of a
     """Return a value as a score, or refuse it; `name` is for the message."""
     if isinstance(value, (bool, np.bool_)):
         return int(value)
-    found = str(value) if isinstance(value, str) else as_number(value)
-    if isinstance(found, int) and not -(2**63) <= found < 2**63:
+    score = str(value) if isinstance(value, str) else as_number(value)
+    if isinstance(score, int) and not -(2**63) <= score < 2**63:
         raise _refused(f"{name} holds an integer that needs more than 64 bits.")
-    if isinstance(found, str):
+    if isinstance(score, str):
         for key in known_keys():
-            found = key.redact(found)
-    if found is not None:
-        return found
+            score = key.redact(score)
+    if score is not None:
+        return score
     raise _refused(
         f"{name} holds a {type(value).__name__}; a score must be a number, True or "
         "False, or a text."

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -19,29 +19,35 @@ import msgspec
 from svc_notebook.errors import LedgerError, ParameterError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
-from .connect import MEMORY, explain, explained, is_busy, open_file
-from .row import (
+from .connection import (
+    MEMORY,
+    LedgerFile,
+    absolute,
+    explain,
+    explained,
+    is_busy,
+    open_file,
+)
+from .records import (
     KeptPlan,
     Marks,
     ReadFilters,
+    RowFilter,
     Scope,
-    ToolRow,
     TurnMarks,
     Wanted,
-    Where,
     from_row,
     select_marks,
-    select_tool_runs,
     to_mark_values,
-    to_pick_values,
     to_row,
-    to_tool_values,
+    to_sortable,
     where,
 )
-from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
+from .tool_calls import ToolRow, select_tool_runs, to_tool_values
+from .writer import BUSY_S, LedgerWriter, write_rows
 
 PAGE_ROWS = 256
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 
 _COLUMNS = (  # bytes, which are read faster than texts
     "SELECT seq, CAST(record AS BLOB), record_crc32, "
@@ -61,7 +67,7 @@ _NOT_INDEXED = (
 _INDEXED = "SELECT coalesce(max(seq), 0) FROM requests"
 _NOTE_HASH = "INSERT OR IGNORE INTO requests VALUES (?, ?)"
 _AT = f"{_COLUMNS} WHERE seq = ? AND endpoint = ?"
-_ASKED = (
+_WITH_HASH = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY seq DESC"
 )
@@ -72,7 +78,9 @@ _STAMP = (  # `seq` begins again after a deletion
 _STAMP_OF_RUN = (
     "SELECT count(*), coalesce(max(exchange_id), '') FROM exchanges WHERE run = ?"
 )
-Texts = bool | Literal["estimated"]
+PICKED = "picked"
+"""The name of the score of replies that a user picked (1) or did not pick (0)."""
+WhichTexts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
 
 
@@ -95,7 +103,8 @@ class Ledger:
         self.session_id = session_id or uuid4().hex
         self._file = LedgerFile(self.path, busy_s=busy_s)
         self._writer = LedgerWriter(self._file)
-        self._names: dict[str, str] = {}  # new ones, by series of turns or exchange_id
+        # after a rename, by series of turns or exchange_id
+        self._names: dict[str, str] = {}
         self._stamps: dict[str, tuple[Any, tuple[int, str]]] = {}
         weakref.finalize(self, self._writer.close)
 
@@ -112,12 +121,12 @@ class Ledger:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Open the file; if it is spoilt while rows wait in memory, an empty one."""
+        """Open the file; an empty ledger if it is unusable and rows wait in memory."""
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(self._file.opened())
             except LedgerError as problem:
-                if not self._writer.in_hand:
+                if not self._writer.pending:
                     raise
                 warn(f"Only what is kept in memory is read. {problem}")
                 connection = open_file(MEMORY, busy_s=0.0)
@@ -162,11 +171,13 @@ class Ledger:
         names = KeptPlan._fields if is_whole else KeptPlan._fields[:-1]
         sql = f"SELECT {', '.join(names)} FROM manifests"  # noqa: S608 - our own names
         sql += "" if run is None else " WHERE run = ?"
-        newest = self._in_hand(lambda each: each.plans(run, is_whole=is_whole))
+        newest = self._read_pending(
+            lambda pending: pending.plans(run, is_whole=is_whole)
+        )
         rows = self._rows(f"{sql} ORDER BY run, part", () if run is None else (run,))
-        found = {(row[0], row[1]): KeptPlan(*row) for row in rows}
-        found |= {(each.run, each.part): each for each in newest}
-        return list(found.values())
+        plans = {(row[0], row[1]): KeptPlan(*row) for row in rows}
+        plans |= {(plan.run, plan.part): plan for plan in newest}
+        return list(plans.values())
 
     def has_conversation(self, name: str) -> bool:
         """Return whether any exchange belongs to a conversation of this name."""
@@ -204,8 +215,18 @@ class Ledger:
         )
 
     def add_pick(self, exchange_id: str, choice_index: int, value: int | None) -> None:
-        """Put the score of a reply that was picked, or not, into the same queue."""
-        self._writer.add("scores", to_pick_values(exchange_id, choice_index, value))
+        """Put the score of a reply that was picked, or not, into the same queue.
+
+        The value None takes the score back.
+        """
+        score = {
+            "exchange_id": exchange_id,
+            "choice_index": choice_index,
+            "name": PICKED,
+            "value": value,
+            "scored_at": to_sortable(datetime.now(UTC)),
+        }
+        self._writer.add("scores", score)
 
     def flush(self) -> bool:
         """Wait briefly for the writer; return whether everything is written."""
@@ -217,14 +238,14 @@ class Ledger:
         return self._writer.problem
 
     def read(
-        self, *, texts: Texts = True, **filters: Unpack[ReadFilters]
+        self, *, texts: WhichTexts = True, **filters: Unpack[ReadFilters]
     ) -> Iterator[Exchange]:
         """Read exchanges in the order in which they were added: when they ended.
 
         What is added meanwhile may be missing.
 
         Args:
-            texts: False reads each exchange as a `row.Outline`, which is faster and
+            texts: False reads each exchange as a `records.Outline`, which is faster and
                 takes less memory; `estimated` does so where usage was reported.
             **filters: `scope` is `session` for what was added with this session_id, or
                 `all`. `since` is the earliest start, an instant or a day; text is ISO
@@ -238,7 +259,7 @@ class Ledger:
         return self._exchanges(where(self.session_id, **filters), texts)
 
     def numbered(self, run: str) -> Iterator[tuple[int, Exchange]]:
-        """Read the outlines of a run's exchanges, each with what `at` takes.
+        """Read the outlines of a run's exchanges, each with its number for `at`.
 
         Raises:
             LedgerError: The ledger cannot be read, or has not written all of them.
@@ -269,23 +290,23 @@ class Ledger:
         run, model, origin or name.
         """
         condition = where(self.session_id, scope=scope, since=since, **wanted)
-        newest = self._in_hand(
-            lambda each: each.tool_runs(scope=scope, since=since, **wanted)
+        newest = self._read_pending(
+            lambda pending: pending.tool_runs(scope=scope, since=since, **wanted)
         )
         with self._reading() as connection:
-            found = list(select_tool_runs(connection, condition))
-        return [*found, *(row for row in newest if row not in found)]
+            rows = list(select_tool_runs(connection, condition))
+        return [*rows, *(row for row in newest if row not in rows)]
 
     def marks(self) -> Marks:
         """Read the marks of turns."""
-        newest = self._in_hand(lambda each: each.marks().items())
+        newest = self._read_pending(lambda pending: pending.marks().items())
         with self._reading() as connection:
             return select_marks(connection) | dict(newest)
 
     def newest(
         self, model: str, *, is_emulated: bool, usage_source: UsageSource, n: int
     ) -> list[Exchange]:
-        """Return the newest `n` good exchanges of a model whose usage is such."""
+        """Return the newest `n` good exchanges of a model with this source of usage."""
         sql = (
             f"{_COLUMNS} WHERE model = ? AND is_emulated = ? AND status = 'ok' AND "
             "usage_source = ? AND NOT is_reused ORDER BY seq DESC LIMIT ?"
@@ -294,7 +315,7 @@ class Ledger:
         rows = self._rows(sql, (model, int(is_emulated), usage_source, n))
         return [self._to_exchange(row) for row in rows]
 
-    def asked(
+    def with_request_hash(
         self,
         request_hash: str,
         *,
@@ -305,16 +326,22 @@ class Ledger:
 
         The ledger keeps what `hash_of` returns: the hash of an exchange's request.
         """
-        yield from self._in_hand(
-            lambda each: each.asked(request_hash, endpoint=endpoint, hash_of=hash_of)
+        yield from self._read_pending(
+            lambda pending: pending.with_request_hash(
+                request_hash, endpoint=endpoint, hash_of=hash_of
+            )
         )
         with self._file.indexing:  # the first thread reads the whole ledger
             self._index(hash_of)
-            newest = [seq for seq, each in self._file.hashes if each == request_hash]
+            newest = [
+                seq
+                for seq, known_hash in self._file.hashes
+                if known_hash == request_hash
+            ]
         for seq in reversed(newest):
             for row in self._rows(_AT, (seq, endpoint)):
                 yield self._to_exchange(row)
-        for row in self._rows(_ASKED, (request_hash, endpoint)):
+        for row in self._rows(_WITH_HASH, (request_hash, endpoint)):
             yield self._to_exchange(row)
 
     def last(
@@ -322,7 +349,7 @@ class Ledger:
     ) -> Exchange | None:
         """Return the exchange that was added last, if any; or the last of some.
 
-        `exchange_id` is for that one, `is_reply` for those that brought something.
+        `exchange_id` looks for that one only, `is_reply` for those with some reply.
         """
         condition = where(self.session_id, scope=scope)
         some = " AND ? IN ('', exchange_id)"
@@ -331,7 +358,7 @@ class Ledger:
         these = condition.in_sequence + some
         sql = f"{_COLUMNS} WHERE {these} ORDER BY seq DESC LIMIT 1"
         values = (*condition.values, exchange_id)
-        rows = self._in_hand(lambda each: each._rows(sql, values))  # noqa: SLF001 - a ledger, too
+        rows = self._read_pending(lambda pending: pending._rows(sql, values))  # noqa: SLF001 - a ledger, too
         rows = rows or self._rows(sql, values)
         return self._to_exchange(rows[0]) if rows else None
 
@@ -341,12 +368,12 @@ class Ledger:
         condition = where(self.session_id, scope=scope)
         counting = "SELECT count(*) FROM exchanges WHERE " + condition.sql  # noqa: S608
         with self._file.lock:  # nothing leaves the queue meanwhile
-            tables = [job.table for job in self._writer.in_hand]
+            tables = [job.table for job in self._writer.pending]
             n_written = int(self._rows(counting, condition.values)[0][0])
         return n_written + tables.count("exchanges")
 
     def stamp(self, run: str) -> tuple[int, str] | None:
-        """Return what changes with the exchanges of a run; None if some are in hand."""
+        """Return what changes with a run's exchanges; None if some are not written."""
         if not self.flush():
             return None
         (whole,) = self._rows(_STAMP, ())
@@ -367,7 +394,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        if not self._file.is_open and not self._writer.in_hand:
+        if not self._file.is_open and not self._writer.pending:
             return f"<Ledger {self.path}, not open>"
         try:
             n_all, n_here = self.count(), self.count(scope="session")
@@ -375,29 +402,31 @@ class Ledger:
             return f"<Ledger {self.path}, cannot be read>"
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
 
-    def _in_hand(self, read: Callable[["Ledger"], Iterable[Found]]) -> list[Found]:
+    def _read_pending(self, read: Callable[["Ledger"], Iterable[Item]]) -> list[Item]:
         """Read what cannot be written now, if anything, from a ledger in memory."""
-        if self._writer.flush() or not (jobs := self._writer.in_hand):
+        if self._writer.flush() or not (jobs := self._writer.pending):
             return []
-        with Ledger(MEMORY, session_id=self.session_id) as found:
-            with found.opened() as connection:
+        with Ledger(MEMORY, session_id=self.session_id) as pending:
+            with pending.opened() as connection:
                 write_rows(connection, jobs, {})
-            return list(read(found))
+            return list(read(pending))
 
-    def _exchanges(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
-        newest = self._in_hand(lambda each: each._pages(condition, texts))  # noqa: SLF001 - a ledger, too
-        found = self._pages(condition, texts)
+    def _exchanges(self, condition: RowFilter, texts: WhichTexts) -> Iterator[Exchange]:
+        newest = self._read_pending(lambda pending: pending._pages(condition, texts))  # noqa: SLF001 - a ledger, too
+        written = self._pages(condition, texts)
         if newest:  # some may have been written meanwhile
-            known = {each.exchange_id for each in newest}
-            found = (each for each in found if each.exchange_id not in known)
-        yield from found
+            known = {exchange.exchange_id for exchange in newest}
+            written = (
+                exchange for exchange in written if exchange.exchange_id not in known
+            )
+        yield from written
         yield from newest
 
-    def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
+    def _pages(self, condition: RowFilter, texts: WhichTexts) -> Iterator[Exchange]:
         return (exchange for _, exchange in self._numbered(condition, texts))
 
     def _numbered(
-        self, condition: Where, texts: Texts
+        self, condition: RowFilter, texts: WhichTexts
     ) -> Iterator[tuple[int, Exchange]]:
         # Whole pages and no open cursor: a reader that stops half-way must not block
         # a writer in another program.
@@ -440,14 +469,14 @@ class Ledger:
         with self._reading() as connection:
             return connection.execute(sql, tuple(values)).fetchall()
 
-    def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
+    def _to_exchange(self, row: Any, texts: WhichTexts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
         _, record, crc32, exchange_id, is_estimated, name = row
         whole = is_estimated if texts == "estimated" else texts
-        found = from_row(record, crc32, exchange_id, self.path, texts=whole)
-        if found.origin.conversation == name:
-            return found
-        origin = msgspec.structs.replace(found.origin, conversation=name)
-        return msgspec.structs.replace(found, origin=origin)
+        exchange = from_row(record, crc32, exchange_id, self.path, texts=whole)
+        if exchange.origin.conversation == name:
+            return exchange
+        origin = msgspec.structs.replace(exchange.origin, conversation=name)
+        return msgspec.structs.replace(exchange, origin=origin)
 
 
 def name_taken(name: str) -> ParameterError:
@@ -456,3 +485,65 @@ def name_taken(name: str) -> ParameterError:
         f"There is a conversation {name!r} already; choose another name.",
         param="conversation",
     )
+
+
+SHORT_BUSY_S = 5.0
+"""How long a command waits for another program."""
+_FILES = ("", "-wal", "-shm", "-journal")
+
+
+def path_in_words(place: str, *, source: str = "default") -> str:
+    """Return where the ledger is, and the setting that names it."""
+    if place == MEMORY:
+        return f"in memory: nothing is kept ({source})"
+    file = absolute(place)
+    state = "" if file.exists() else "; not created yet"
+    return f"{file} ({source}{state})"
+
+
+def size_in_words(place: str) -> str:
+    """Return in words how many exchanges, bytes and days the ledger holds."""
+    if not exists(place):
+        return "nothing is kept"
+    with Ledger(place, busy_s=SHORT_BUSY_S) as ledger, ledger.opened() as connection:
+        n, first, last, n_sessions = connection.execute(
+            "SELECT count(*), min(started_at), max(started_at), "
+            "count(DISTINCT session_id) FROM exchanges"
+        ).fetchone()
+        n_bytes = _n_bytes(place)
+    if not n:
+        return f"no exchanges, {bytes_in_words(n_bytes)}"
+    since, until = first[:10], last[:10]
+    when = f"on {since}" if since == until else f"from {since} to {until}"
+    many = f"{counted(n, 'exchange')} of {counted(n_sessions, 'session')}"
+    return f"{many}, {bytes_in_words(n_bytes)}, {when}"
+
+
+def counted(n: int, what: str) -> str:
+    """Return a count with its noun."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def exists(place: str) -> bool:
+    """Say whether there is a file of a ledger."""
+    return place != MEMORY and absolute(place).exists()
+
+
+def _n_bytes(place: str) -> int:
+    file = absolute(place)
+    files = (file.with_name(file.name + ending) for ending in _FILES)
+    return sum(
+        file_or_journal.stat().st_size
+        for file_or_journal in files
+        if file_or_journal.exists()
+    )
+
+
+def bytes_in_words(n_bytes: int) -> str:
+    """Return a number of bytes in words."""
+    size = float(n_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:  # noqa: PLR2004 - as the units say
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

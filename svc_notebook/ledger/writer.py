@@ -7,52 +7,42 @@ file cannot be written.
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from itertools import chain, islice
-from threading import Condition, Lock, RLock, Thread, current_thread
+from threading import Condition, Thread, current_thread
 from typing import Any, Literal, NamedTuple
 
 from svc_notebook.errors import LedgerError, warn
 from svc_notebook.fork import Forkable
 
-from .connect import (
-    MEMORY,
-    Identity,
-    absolute,
+from .connection import (
+    TRY_S,
+    Begun,
+    LedgerFile,
     explain,
-    explained,
-    identity,
     is_busy,
-    is_read_only,
-    journals,
-    last_change,
-    open_file,
-    open_to_read,
-    probe,
-    set_aside,
     set_busy,
-    settle,
-    transaction,
-    wal_bytes,
 )
-from .row import INSERT_MARKS, INSERT_SCORE, INSERT_TOOL_RUN, KEYS, KeptPlan
+from .records import INSERT_MARKS, KEYS, KeptPlan
+from .tables import transaction
+from .tool_calls import INSERT_TOOL_RUN
 
 BUSY_S = 30.0
+"""Longest wait of a read for another program."""
 HELD_S = 2.0
 """Longest wait of `flush` while another program holds the file."""
 GIVEN_UP_S = 30.0
 """After this long a held file counts as one that cannot be written: a sweep stops then,
 since replies that are in memory alone would be lost with the kernel."""
-_TRY_S = 0.25
-_GATHER_S = 0.005  # so long rows gather for one commit where many come at once
+_GATHER_S = 0.005  # where many rows come at once, they gather so long for one commit
 _IDLE_S = 0.25  # after so long without a new row the WAL is emptied
-_ROWS_AT_ONCE = 8
-_PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
-_CLOSE_S = 2.0
-_BATCH = 256
-_UNFIT = (OverflowError, UnicodeError)  # of values that SQLite cannot hold
+_ROWS_AT_ONCE = 8  # exchanges in one statement: see `write_rows`
+_PAUSE_S = 0.05  # between two tries, so that readers of this process get the lock
+_CLOSE_S = 2.0  # the longest wait at the end of a kernel
+_BATCH = 256  # rows in one commit, so that a reader never waits long
+_UNFIT = (OverflowError, UnicodeError)  # raised for values that SQLite cannot hold
 
 # adding an exchange again changes nothing
 _INSERT_EXCHANGE, _INSERT_EXCHANGES = (
@@ -71,27 +61,31 @@ _INSERT_PLAN = (
     f"INSERT OR REPLACE INTO manifests ({', '.join(KeptPlan._fields)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join(':' + key for key in KeptPlan._fields)})"
 )
-Table = Literal["exchanges", "tool_runs", "turn_marks", "manifests", "scores"]
+INSERT_SCORE = (
+    "INSERT INTO scores (exchange_id, choice_index, name, value, scored_at) "
+    "VALUES (:exchange_id, :choice_index, :name, :value, :scored_at) "
+    "ON CONFLICT (exchange_id, choice_index, name) "
+    "DO UPDATE SET value = excluded.value, scored_at = excluded.scored_at"
+)
+TableName = Literal["exchanges", "tool_runs", "turn_marks", "manifests", "scores"]
 _INSERTS = {
     "tool_runs": INSERT_TOOL_RUN,
     "turn_marks": INSERT_MARKS,
     "manifests": _INSERT_PLAN,
     "scores": INSERT_SCORE,
 }
-Begun = dict[tuple[str, str], str]
-"""When sessions and runs began, as the file has it."""
 
 
-class Job(NamedTuple):
+class QueuedRow(NamedTuple):
     """A row to write, and the future for its commit."""
 
-    table: Table
+    table: TableName
     values: dict[str, Any]
     receipt: "Future[None]"
 
 
 def write_rows(
-    connection: sqlite3.Connection, jobs: Iterable[Job], begun: Begun
+    connection: sqlite3.Connection, jobs: Iterable[QueuedRow], begun: Begun
 ) -> None:
     """Write the rows of jobs; the caller commits, and new entries go into `begun`."""
     rows: list[tuple[Any, ...]] = []
@@ -117,140 +111,6 @@ def write_rows(
     connection.executemany(_INSERT_EXCHANGE, rows[whole:])
 
 
-class LedgerFile:
-    """The file of one ledger, and its only connection, opened at the first use."""
-
-    def __init__(self, path: str, *, busy_s: float) -> None:
-        self.path = path
-        # the ledger stays where it is when a notebook changes its folder
-        self._place = MEMORY if path == MEMORY else str(absolute(path))
-        self._busy_s = busy_s
-        self.lock = RLock()  # held while the connection is used
-        self.indexing = Lock()  # held while hashes of requests are written
-        self.begun: Begun = {}
-        self.hashes: list[tuple[int, str]] = []  # by `seq`, not in the file yet
-        self._connection: sqlite3.Connection | None = None
-        self._is_read_only = False
-        self._identity: Identity = None
-        self._last_change: tuple[int, int] | None = None
-        self._journals: dict[str, Identity] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a connection."""
-        return self._connection is not None
-
-    def check(self) -> None:
-        """Raise a LedgerError if rows cannot be written."""
-        with self.lock, explained(self.path):
-            probe(self.connection(), busy_s=_TRY_S)
-
-    @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
-        """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
-        with self.lock, explained(self.path):
-            connection = self.connection(is_to_write=False)
-            n_changes = connection.total_changes
-            set_busy(connection, self._busy_s)
-            try:
-                yield connection
-            finally:
-                set_busy(connection, _TRY_S)
-                if connection.total_changes != n_changes:
-                    self.settle()
-
-    def settle(self) -> None:
-        """Empty the WAL: see `connect.settle`."""
-        with self.lock:
-            if self._connection is not None:
-                settle(self._connection, busy_s=_TRY_S)
-                self.note_change()
-
-    def note_change(self) -> None:
-        """Note that the file is as this connection wrote it."""
-        self._last_change = last_change(self._place)
-
-    def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
-        """Return the open connection; the caller holds the lock.
-
-        With `is_to_write=False` it may be one that can only read.
-        """
-        if (
-            self._is_moved()  # it may be deleted: what is written to it would be lost
-            or self._is_overwritten()
-            or (is_to_write and self._is_read_only)
-        ):
-            self.close()
-        if self._connection is None:
-            self._connection = self._opened(is_to_write=is_to_write)
-            set_busy(self._connection, _TRY_S)
-            self._identity = identity(self._place)
-            self._journals = journals(self._place)
-            self.note_change()
-            self.begun.clear()
-            self.hashes.clear()
-        return self._connection
-
-    def _opened(self, *, is_to_write: bool) -> sqlite3.Connection:
-        self._is_read_only = False
-        try:
-            return open_file(self._place, busy_s=self._busy_s)
-        except sqlite3.OperationalError as problem:
-            if is_to_write or not is_read_only(problem):
-                raise
-        self._is_read_only = True
-        return open_to_read(self._place, busy_s=self._busy_s)
-
-    def _is_moved(self) -> bool:
-        """Return whether the open file was moved, deleted or replaced."""
-        return self._connection is not None and self._identity != identity(self._place)
-
-    def _is_overwritten(self) -> bool:
-        """Return whether something else was written into the open file.
-
-        It may be a backup, which SQLite does not see, or another kernel emptied the
-        WAL. A file with rows in its WAL stays open: closing it would write them.
-        """
-        if self._connection is None or self._last_change == last_change(self._place):
-            return False
-        return wal_bytes(self._place) == 0
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what is written inside, and wait only briefly for other programs."""
-        with self.lock:
-            with transaction(connection := self.connection()):
-                yield connection
-            self.note_change()
-
-    def close(self) -> None:
-        """Close the connection; the next use opens it again."""
-        with self.lock:  # closed during another thread's statement, SQLite crashes
-            is_moved = self._is_moved()
-            connection, self._connection = self._connection, None
-            if connection is None:
-                return
-            if is_moved:  # SQLite leaves its WAL behind, for a file that is elsewhere
-                with suppress(sqlite3.Error):
-                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            connection.close()
-            if is_moved:
-                set_aside(self._place, self._journals)
-
-    def before_fork(self) -> None:
-        """Take the lock, and close the file: a child must not use its connection.
-
-        It would rely on locks that only its parent has, and lose what it writes.
-        """
-        self.lock.acquire()
-        if self.path != MEMORY:
-            self.close()
-
-    def begin_child(self) -> None:
-        """Make new locks in a forked child."""
-        self.lock, self.indexing = RLock(), Lock()
-
-
 class LedgerWriter(Forkable):
     """Writes on a thread what any thread adds."""
 
@@ -260,7 +120,7 @@ class LedgerWriter(Forkable):
         self._begin_empty()
 
     def _begin_empty(self) -> None:
-        self._jobs: deque[Job] = deque()
+        self._queue: deque[QueuedRow] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
         self._problem: LedgerError | None = None
@@ -271,12 +131,12 @@ class LedgerWriter(Forkable):
         self._is_closing = self._is_forgotten = self._is_given_up = False
         self._n_added = self._n_gone = self._n_tries = 0
 
-    def add(self, table: Table, values: dict[str, Any]) -> "Future[None]":
+    def add(self, table: TableName, values: dict[str, Any]) -> "Future[None]":
         """Put a row into the queue: see `Ledger.add`."""
-        job = Job(table, values, Future())
+        job = QueuedRow(table, values, Future())
         job.receipt.set_running_or_notify_cancel()  # it cannot be cancelled any more
         with self._changed:
-            self._jobs.append(job)
+            self._queue.append(job)
             self._n_added += 1
             self._is_wanted = True
             self._is_given_up = False
@@ -298,10 +158,10 @@ class LedgerWriter(Forkable):
             return self._problem
 
     @property
-    def in_hand(self) -> list[Job]:
+    def pending(self) -> list[QueuedRow]:
         """The rows that are not written yet, in the order of arrival."""
         with self._changed:
-            return list(self._jobs)
+            return list(self._queue)
 
     def flush(self, within_s: float = HELD_S) -> bool:
         """Wait until all rows added before are written; return whether they are.
@@ -309,8 +169,8 @@ class LedgerWriter(Forkable):
         It returns early if one more attempt to write them fails.
         """
         with self._changed:
-            if not self._jobs or current_thread() is self._thread:
-                return not self._jobs
+            if not self._queue or current_thread() is self._thread:
+                return not self._queue
             goal = self._n_added
             n_tries = self._n_tries + 1 + self._is_trying
             self._is_wanted = True
@@ -345,14 +205,14 @@ class LedgerWriter(Forkable):
         if self._n_gone < goal and not self._is_given_up:
             self._is_given_up = True
             warn(
-                f"{_counted(self._jobs)} could not be written to the ledger "
+                f"{_counted(self._queue)} could not be written to the ledger "
                 f"{self._file.path} before it was closed: {self._problem}"
             )
         self._file.close()
         with self._changed:
             self._thread = None
             self._is_closing = False
-            if self._jobs and not self._is_given_up:  # added while the file was closed
+            if self._queue and not self._is_given_up:  # added while the file was closed
                 self._wake()
 
     def _has_failed(self, n_tries: int) -> bool:
@@ -395,7 +255,7 @@ class LedgerWriter(Forkable):
         return not self._is_closing
 
     def _is_ready(self) -> bool:
-        return self._is_closing or (self._is_wanted and bool(self._jobs))
+        return self._is_closing or (self._is_wanted and bool(self._queue))
 
     def _drain(self, within_s: float) -> None:
         """Write on this thread, and wait at most so long for other programs."""
@@ -412,12 +272,12 @@ class LedgerWriter(Forkable):
         """Write the oldest rows in one commit; return how many were tried."""
         with self._file.lock:
             with self._changed:
-                jobs = list(islice(self._jobs, _BATCH))
+                jobs = list(islice(self._queue, _BATCH))
                 self._is_wanted, self._is_trying = False, True
             n_written, problem = self._write(jobs) if jobs else (0, None)
             with self._changed:
                 for _ in range(n_written):
-                    self._jobs.popleft()
+                    self._queue.popleft()
                 self._n_gone += n_written
                 news, failed = self._note(problem)
                 self._n_tries += 1
@@ -432,7 +292,7 @@ class LedgerWriter(Forkable):
             _fail(job.receipt, why)
         return len(jobs)
 
-    def _write(self, jobs: list[Job]) -> tuple[int, Exception | None]:
+    def _write(self, jobs: list[QueuedRow]) -> tuple[int, Exception | None]:
         """Return how many were written, and the error of the next one."""
         problem = self._commit(jobs)
         if problem is None:
@@ -445,7 +305,7 @@ class LedgerWriter(Forkable):
                 return n_written, problem
         return len(jobs), None
 
-    def _commit(self, jobs: list[Job]) -> Exception | None:
+    def _commit(self, jobs: list[QueuedRow]) -> Exception | None:
         begun = self._file.begun
         try:
             connection = self._file.connection()
@@ -460,22 +320,22 @@ class LedgerWriter(Forkable):
             begun.clear()  # its new entries were rolled back
             return problem
         if self._busy_since_s is not None:
-            set_busy(connection, _TRY_S)
+            set_busy(connection, TRY_S)
         return None
 
     def _note(
         self, problem: Exception | None
-    ) -> tuple[str | None, list[tuple[Job, LedgerError]]]:
+    ) -> tuple[str | None, list[tuple[QueuedRow, LedgerError]]]:
         """Note how an attempt ended; return a warning, and the failed jobs."""
         if problem is None:
             self._problem = self._said = self._busy_since_s = None
-            self._is_held, self._is_wanted = False, bool(self._jobs)
+            self._is_held, self._is_wanted = False, bool(self._queue)
             return None, []
         if isinstance(problem, _UNFIT):
             return self._drop(problem)
         self._problem = _explained(problem, self._file.path)
         news = (
-            f"{_counted(self._jobs)} could not be written. The next request tries "
+            f"{_counted(self._queue)} could not be written. The next request tries "
             f"again. {self._problem}"
         )
         if is_busy(problem):
@@ -492,17 +352,19 @@ class LedgerWriter(Forkable):
         else:
             self._busy_since_s, self._is_held = None, False
         said, self._said = self._said, str(self._problem)
-        waiting = [job for job in self._jobs if not job.receipt.done()]
+        waiting = [job for job in self._queue if not job.receipt.done()]
         failed = [(job, self._problem) for job in waiting]
         return None if said == self._said else news, failed
 
-    def _drop(self, problem: Exception) -> tuple[str, list[tuple[Job, LedgerError]]]:
+    def _drop(
+        self, problem: Exception
+    ) -> tuple[str, list[tuple[QueuedRow, LedgerError]]]:
         """Drop the oldest row, which SQLite cannot hold, so that others are written."""
         self._problem = self._busy_since_s = None
         self._is_held = False
-        dropped = self._jobs.popleft()
+        dropped = self._queue.popleft()
         self._n_gone += 1
-        self._is_wanted = bool(self._jobs)
+        self._is_wanted = bool(self._queue)
         news = (
             f"{_counted([dropped])} cannot be written to the ledger {self._file.path}: "
             f"{type(problem).__name__}: {problem}"
@@ -534,7 +396,7 @@ def _explained(problem: Exception, path: str) -> LedgerError:
     return LedgerError(f"The ledger {path} cannot be used ({said}).")
 
 
-def _counted(jobs: Iterable[Job]) -> str:
+def _counted(jobs: Iterable[QueuedRow]) -> str:
     tables: list[str] = [job.table for job in jobs]
     words = {"exchanges": "exchange", "tool_runs": "tool run", "turn_marks": "mark"}
     words |= {"scores": "score"}

@@ -1,4 +1,4 @@
-"""The options of a magic line: one table, its parser and its help page.
+"""The options of a magic line: one table and its parser.
 
 Values of parameters are checked where requests are built, as everywhere.
 """
@@ -6,11 +6,9 @@ Values of parameters are checked where requests are built, as everywhere.
 import keyword
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from textwrap import fill
 from typing import Any
 
 from svc_notebook.errors import ParameterError
@@ -19,8 +17,7 @@ from svc_notebook.service.params import PARAMS, Param, read_extra
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, allowed_max_tokens
 
-from .defaults import CONFIRMATIONS
-from .subcommands import ASK, ASKING, COMMANDS
+from .config_traits import CONFIRMATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +45,6 @@ class SvcOptions:
     is_reused: bool | None = None  # None is what the settings say
     is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
-    # Variables of the function that the line is in; nothing that it asks for.
-    local_names: Mapping[str, object] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     @property
     def is_several(self) -> bool:
@@ -111,7 +104,7 @@ def to_number(text: str) -> int | float | None:
 
 
 def to_names(text: str) -> tuple[str, ...]:
-    """Read names separated by commas; `none` stands for no names."""
+    """Read names separated by commas; `none` means no names."""
     names = _names(text)
     return () if names == ("none",) else names
 
@@ -123,8 +116,8 @@ def _names(text: str) -> tuple[str, ...]:
 def _numbers(text: str) -> object:
     """Read a number, or several separated by commas; a wrong text is refused later."""
     parts = [part.strip() for part in text.split(",")]
-    found = [(part, to_number(part)) for part in parts]
-    values = [part if number is None else number for part, number in found]
+    read = [(part, to_number(part)) for part in parts]
+    values = [part if number is None else number for part, number in read]
     return values if len(values) > 1 else values[0]
 
 
@@ -259,8 +252,8 @@ OPTIONS = (
 )
 
 
-_BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
-_LONG_FLAGS = [flag for flag in _BY_FLAG if flag.startswith("--")]
+BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+_LONG_FLAGS = [flag for flag in BY_FLAG if flag.startswith("--")]
 _OTHER_FLAGS = {  # of other tools, or a value without its flag
     **dict.fromkeys(("--file", "--files", "--context"), "--with notes.md"),
     **{f"--{layout}": f"-f {layout}" for layout in LAYOUTS},
@@ -268,6 +261,8 @@ _OTHER_FLAGS = {  # of other tools, or a value without its flag
     "--top-k": """--extra '{"top_k": 40}'""",
 }
 HELP = "help"
+ASK, FIX, EXPLAIN, CONTINUE = "ask", "fix", "explain", "continue"
+COMMANDS_WITH_OPTIONS = (ASK, FIX, EXPLAIN, CONTINUE)  # options may follow these
 _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
 _REPEATABLE = {"--stop", "--with"}
 _DASH = re.compile(
@@ -287,9 +282,9 @@ def parse_options(line: str) -> SvcOptions:
             return SvcOptions(text=HELP)
         options, rest = _take_option(options, rest, taken)
     first = rest.split(maxsplit=1)[0] if rest else ""
-    if first in ASKING:
+    if first in COMMANDS_WITH_OPTIONS:
         text = rest.removeprefix(first).lstrip()
-        while text and _flag_of(text.split()[0]) in _BY_FLAG:
+        while text and _flag_of(text.split()[0]) in BY_FLAG:
             options, text = _take_option(options, text, taken)
         rest = f"{first} {text}".rstrip()
     _check_text(rest)
@@ -302,7 +297,7 @@ def _take_option(
     """Move an option and its value from the line into the options."""
     token, rest = _next_word(rest)
     flag, has_value, value = _split(token)
-    option = _BY_FLAG.get(flag) or _refuse(flag)
+    option = BY_FLAG.get(flag) or _refuse(flag)
     name = option.flags[-1]
     if name in taken and name not in _REPEATABLE:
         raise ParameterError(f"{name} is given twice; remove one.", param=flag)
@@ -333,7 +328,7 @@ def _check_text(text: str) -> None:
     if not words:
         return
     meant = _DASH.sub(_hyphens, words[0])
-    if meant != words[0] and _flag_of(meant) in _BY_FLAG:
+    if meant != words[0] and _flag_of(meant) in BY_FLAG:
         raise ParameterError(
             f"{words[0]!r} begins with a long dash, which word processors insert. Type "
             f"{meant}.",
@@ -357,15 +352,15 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTAL
 
 def _next_word(text: str) -> tuple[str, str]:
     """Split off a word by a shell's quoting rules."""
-    found = _WORD.match(text)
-    if found is None or not (
-        text[found.end() :][:1].isspace() or found.end() == len(text)
+    word = _WORD.match(text)
+    if word is None or not (
+        text[word.end() :][:1].isspace() or word.end() == len(text)
     ):
         raise ParameterError(
             f"A quote is not closed: {text!r}; close it, or put a backslash before it.",
             param="line",
         )
-    return "".join(shlex.split(found[0])), text[found.end() :].lstrip()
+    return "".join(shlex.split(word[0])), text[word.end() :].lstrip()
 
 
 def _is_flag(token: str) -> bool:
@@ -375,7 +370,7 @@ def _is_flag(token: str) -> bool:
 
 def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
     first = rest.split(maxsplit=1)[0] if rest else ""
-    if not first or (_is_flag(first) and _flag_of(first) in _BY_FLAG):
+    if not first or (_is_flag(first) and _flag_of(first) in BY_FLAG):
         raise ParameterError(
             f"{flag} needs a value: {flag} {option.value} ({option.doc}).", param=flag
         )
@@ -393,71 +388,15 @@ def _refuse(flag: str) -> Option:
     )
 
 
-_SHORT = """\
-%%svc -t 0.2 -o answer                options; the prompt is in the lines below
-Explain {{name}} in two sentences.    {{name}} puts a variable in
-%svc what is a monad?                 a question in one line
-%%svc --with df,Err                   with a table, and with the last error
-%%svc -c plan                         in a conversation, with its earlier turns
-%%svc -m MODEL,MODEL -t 0,1           several replies, side by side
-"""
-_MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
-_INDENT = 26
-_WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
-
-
-def help_text(defaults: Mapping[str, object]) -> str:
-    """Return the help page; `defaults` apply where a line does not say."""
-    groups = groupby(OPTIONS, key=lambda option: option.group)
-    sections = [
-        "\n".join([group, *(_option_entry(option, defaults) for option in options)])
-        for group, options in groups
-    ]
-    commands = "\n".join(["Commands", *(_entry(c.usage, c.doc) for c in COMMANDS)])
-    return "\n\n".join([_SHORT.rstrip(), *sections, commands])
-
-
-def help_on(topic: str, defaults: Mapping[str, object]) -> str:
-    """Return short help with examples, `all` of it, or that on an option or command."""
-    if topic == "all":
-        return help_text(defaults)
-    if not topic:
-        names = " ".join(option.flags[0] for option in OPTIONS)
-        commands = " ".join(command.name for command in COMMANDS)
-        filled = (
-            fill(row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-            for row in (f"Options: {names}", f"Commands: {commands}")
+def check_record(options: SvcOptions) -> None:
+    """Refuse --no-record where the ledger would have the exchange all the same."""
+    why = ""
+    if options.conversation is not None:
+        why = f"-c {options.conversation} sends it again, in turns that are recorded"
+    elif options.is_several:
+        why = "a grid is read back from the ledger"
+    if why and not options.is_recorded:
+        raise ParameterError(
+            f"--no-record is for one question: {why}. Leave one of the two out.",
+            param="record",
         )
-        return "\n".join([_SHORT, *filled, _MORE])
-    word = topic.rstrip("?").lstrip("-%").replace("_", "-")
-    found = [
-        _option_entry(option, defaults)
-        for option in OPTIONS
-        if word in [flag.lstrip("-") for flag in option.flags]
-    ]
-    found += [_entry(each.usage, each.doc) for each in COMMANDS if each.name == word]
-    if found:
-        return "\n".join(found)
-    hint = did_you_mean(topic, [*_BY_FLAG, *(each.name for each in COMMANDS)])
-    raise ParameterError(
-        f"There is no option or command {topic!r}.{hint} `%svc help all` lists them "
-        f"all; to ask the service, write `%svc ask help {topic}`.",
-        param="line",
-    )
-
-
-def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
-    now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
-    # A blank that no line break replaces, so that the value stays with its word.
-    text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
-    return _entry(option.usage, text)
-
-
-def _entry(name: str, text: str) -> str:
-    """Put a text next to its name, or below it if the name is long."""
-    gap = " " * _INDENT
-    has_room = len(name) <= _INDENT - 4
-    head = f"  {name}".ljust(_INDENT) if has_room else gap
-    filled = fill(text, _WIDTH, initial_indent=head, subsequent_indent=gap)
-    filled = filled.replace("\N{NO-BREAK SPACE}", " ")
-    return filled if has_room else f"  {name}\n{filled}"

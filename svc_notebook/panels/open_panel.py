@@ -1,40 +1,23 @@
-"""`svc.panel` opens a chat panel on a conversation, the panel's list on another one.
+"""`svc.panel` opens a chat panel; a cell that runs again gets the same panel again.
 
-ipywidgets loads at first use. What the list finds is sent in messages, not in the view,
-which is saved with notebooks.
+ipywidgets loads at the first panel.
 """
 
-import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.conversations.saved_turns import (
-    n_turns,
-    pick_saved,
-    read_list,
-    read_saved,
-)
-from svc_notebook.display.output import parent_message
-from svc_notebook.errors import LedgerError
-from svc_notebook.service.checks import must_be
+from svc_notebook.display.cell_output import parent_message
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
 from svc_notebook.tokens import MaxTokens
-from svc_notebook.tools.permissions import ToolParams, take_permit
+from svc_notebook.tools.rounds import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
-from .actions import Controls, Event
-from .state import Settings
+from .settings_form import PanelSettings
 
 if TYPE_CHECKING:  # widgets load when a panel is opened; no schema is made of this
     from .widget import Panel
-
-
-NAME = "chat"
 
 
 @with_params
@@ -70,31 +53,34 @@ def panel(
     Example:
         >>> panel = svc.panel("plan", system="You plan trips.")
     """
-    from .widget import Controller, Panel  # noqa: PLC0415 - loads ipywidgets
+    # These load ipywidgets.
+    from .conversations_dialog import NEW_NAME  # noqa: PLC0415
+    from .state import PanelContext  # noqa: PLC0415
+    from .widget import Panel  # noqa: PLC0415
 
     session = current()
-    given: dict[str, Any] = dict(params)
-    permit = take_permit(given)
-    toolbox = to_toolbox(given.pop("tools", None))
-    settings = Settings().setting("model", model)
-    given["max_tokens"] = "service" if max_tokens is None else max_tokens
+    values: dict[str, Any] = dict(params)
+    permit = take_permit(values)
+    toolbox = to_toolbox(values.pop("tools", None))
+    settings = PanelSettings().setting("model", model)
+    values["max_tokens"] = "service" if max_tokens is None else max_tokens
     most_tokens = session.context_of(settings.model or session.settings.model)
-    for param, value in given.items():
+    for param, value in values.items():
         settings = settings.setting(param, value, most_tokens=most_tokens)
-    conversation = session.conversations.named(NAME if name is None else name)
-    found = _CELLS.take(conversation)
-    if system is not None and not (found and found.opened_with == system):
+    conversation = session.conversations.named(NEW_NAME if name is None else name)
+    opened = _PANELS.take(conversation)
+    if system is not None and not (opened and opened.opened_with == system):
         conversation.system = system
-    if found is None:
-        found = Panel(Controller(conversation, session, settings, toolbox, permit))
+    if opened is None:
+        opened = Panel(PanelContext(conversation, session, settings, toolbox, permit))
     else:
-        found.reopen(settings, toolbox, permit)
-    found.opened_with = system
-    _CELLS.keep(found)
-    return found
+        opened.reopen(settings, toolbox, permit)
+    opened.opened_with = system
+    _PANELS.keep(opened)
+    return opened
 
 
-class _Cells:
+class _PanelsOfCells:
     """The panels of each cell, so that a cell that runs again has the same panel."""
 
     def __init__(self) -> None:
@@ -111,13 +97,13 @@ class _Cells:
         if self._cell and self._runs.get(self._cell) != run:
             self._runs[self._cell] = run
             self._earlier = self._panels.pop(self._cell, [])
-        alive = [each for each in self._earlier if each.comm is not None]
-        found = [each for each in alive if each.conversation is conversation]
-        if found:
-            self._earlier.remove(found[0])
-            return found[0]
-        for each in alive:
-            each.close()
+        alive = [panel for panel in self._earlier if panel.comm is not None]
+        for panel in alive:
+            if panel.conversation is conversation:
+                self._earlier.remove(panel)
+                return panel
+        for panel in alive:
+            panel.close()
         return None
 
     def keep(self, panel: "Panel") -> None:
@@ -131,85 +117,4 @@ def _shell() -> object:
     return module.get_ipython() if module else None
 
 
-_CELLS = _Cells()
-
-
-MAX_LISTED = 50
-_EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
-    "md": (Conversation.to_markdown, "text/markdown"),
-    "json": (Conversation.to_json, "application/json"),
-}
-_UNFIT = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')  # in the name of a file
-_MOST_CHARS = 80  # 240 bytes in Thai; file systems take 255
-
-
-def find(panel: Controls, event: Event) -> None:
-    """Send the conversations of the ledger that have a text, the newest first."""
-    found, n = read_list(panel.session.ledger, event.text, n=MAX_LISTED)
-    rows = [
-        {
-            "name": each.name,
-            "n_turns": each.n_turns,
-            "models": [*each.models],
-            "asked_at": each.asked_at.isoformat(),
-            "prompt": each.prompt,
-        }
-        for each in found
-    ]
-    n_more = n - len(rows)
-    panel.send({"t": "found", "search": event.text, "rows": rows, "n_more": n_more})
-
-
-def open_saved(panel: Controls, event: Event) -> None:
-    """Show a conversation in this panel, with its turns here or of the ledger."""
-    name, session = event.name, panel.session
-    found = next((each for each in session.conversations if each.name == name), None)
-    if found is None or not found.turns:
-        saved = read_saved(session.ledger, name).get(name, ())
-        picked = pick_saved(saved, name, None)
-        found = session.conversations.named(name)
-        found.add(picked)
-    panel.switch(found, notice=_others(found))
-
-
-def _others(found: Conversation) -> str:
-    """Say how many turns of this name only the ledger has."""
-    with suppress(LedgerError):
-        others = [each for each in found.saved() if not each.is_in(found.history)]
-        if n := sum(len(each.history.turns) for each in others):
-            return (
-                f"The ledger has {n_turns(n, 'more ')} of {found.name}, asked apart "
-                f"from these: see `%svc restore {found.name}`."
-            )
-    return ""
-
-
-def begin(panel: Controls, _: Event) -> None:
-    """Show a new conversation; an empty panel has one already."""
-    session, found = panel.session, panel.conversation
-    if found.turns or found.can_undo:
-        here = {each.name for each in session.conversations}
-        names = (NAME if n == 1 else f"{NAME}-{n}" for n in count(1))
-        is_taken = session.ledger.has_conversation
-        name = next(each for each in names if each not in here and not is_taken(each))
-        found = session.conversations.named(name)
-    panel.switch(found)
-
-
-def rename(panel: Controls, event: Event) -> None:
-    """Give the conversation of this panel another name."""
-    panel.change(notice="", is_problem=False)
-    if event.name == panel.conversation.name:
-        panel.show()
-    panel.conversation.rename(event.name)
-
-
-def export(panel: Controls, event: Event) -> None:
-    """Send the conversation of this panel as a file."""
-    if event.name not in _EXPORTS:
-        raise must_be("export", f"one of {', '.join(_EXPORTS)}", event.name)
-    to_text, kind = _EXPORTS[event.name]
-    found = panel.conversation
-    file = f"{_UNFIT.sub('_', found.name)[:_MOST_CHARS]}.{event.name}"
-    content = {"name": file, "kind": kind, "text": to_text(found)}
-    panel.send({"t": "file", "id": event.question_id, **content})
+_PANELS = _PanelsOfCells()

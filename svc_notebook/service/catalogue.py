@@ -68,4 +68,4 @@ MODELS = (
 
 def limit_of(model: str) -> Limit | None:
     """Return the documented limit of a model; None if the document shows none."""
-    return next((each.limit for each in MODELS if each.id == model), None)
+    return next((known.limit for known in MODELS if known.id == model), None)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from svc_notebook.errors import ParameterError
 
-_SHOWN_CHARS = 24
+_SHOWN_CHARS = 24  # a longer text may be a key or a prompt
 _SHOWN_BITS = 64
 _BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
 
@@ -133,7 +133,9 @@ def near_names(
     """
     names = list(known)
     is_long = least_chars is not None and len(name) >= least_chars
-    begun = [each for each in names if is_long and each.startswith(name)]
+    begun = [
+        known_name for known_name in names if is_long and known_name.startswith(name)
+    ]
     return (begun or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
 
 
@@ -183,6 +185,19 @@ def has_address_form(text: str) -> bool:
 def printable(text: str) -> str:
     """Return the text with escapes for control and other invisible characters."""
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode()
-        for each in text.encode("utf-8", "replace").decode()
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text.encode("utf-8", "replace").decode()
     )
+
+
+def one_line(text: str, n_chars: int = 60) -> str:
+    """Return a text as one printable line, cut if it is long."""
+    return printable(shorten(text, n_chars))
+
+
+HEAD_CHARS = 200  # of a body that cannot be read, in a message
+
+
+def head_of(body: bytes) -> str:
+    """Return the first characters of a body, made printable."""
+    return printable(body[: 4 * HEAD_CHARS].decode("utf-8", "replace")[:HEAD_CHARS])

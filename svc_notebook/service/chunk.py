@@ -1,8 +1,7 @@
-"""Replies, chunks of a stream, and faults: error bodies (doc: Stream chunk, Errors).
+"""Replies, and the chunks of a stream that are joined to one (doc: Completion).
 
 Text is joined exactly and never normalised; pieces of a tool call are never joined
-to another call. The error of a fault quotes the service and adds the next step; its
-message stays under 4 kB.
+to another call.
 """
 
 import json
@@ -11,16 +10,6 @@ from typing import Annotated
 
 import msgspec
 
-from svc_notebook.errors import (
-    AuthError,
-    BadRequestError,
-    RateLimitError,
-    ServerFaultError,
-    ServiceError,
-    UnknownModelError,
-)
-
-from .checks import printable, shorten
 from .request import FunctionCall, ToolCall
 
 # Larger numbers fit neither a ledger nor a DataFrame.
@@ -233,7 +222,7 @@ class Assembly:
     def is_finished(self) -> bool:
         """Whether every choice that began has a finish reason."""
         choices = self._choices.values()
-        return bool(choices) and all(each.finish_reason for each in choices)
+        return bool(choices) and all(choice.finish_reason for choice in choices)
 
     def has_ended(self, index: int) -> bool:
         """Whether this choice has a finish reason."""
@@ -251,90 +240,3 @@ class Assembly:
             ),
             usage=self._usage,
         )
-
-
-SHOWN_CHARS = 700
-FIELD_CHARS = 1000
-_SHOWN_PARAM_CHARS = 100
-_TIMEOUT_STATUS = 408
-_SERVER_STATUS = 500
-UNAUTHORIZED = 401
-"""The key was refused, so every other request with it fails, too (doc: Errors)."""
-UNAVAILABLE = 503
-"""The server has too much to do: HTTP's word, not the document's."""
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """The service's error body (doc: Error body).
-
-    Attributes:
-        message: Human-readable description; "" if there is none.
-        type, param, code: As sent; None where null or absent.
-    """
-
-    message: str = ""
-    type: str | None = None
-    param: str | None = None
-    code: str | None = None
-
-
-_KINDS: dict[int, type[ServiceError]] = {
-    401: AuthError,
-    403: AuthError,
-    404: UnknownModelError,
-    429: RateLimitError,
-}
-_NEXT_STEPS = {
-    401: """\
-The API key is invalid or revoked. Set SVC_API_KEY to a valid key from the key section \
-of the service's dashboard, and check that it is complete""",
-    403: """\
-The API key lacks permission for this request. Use another key, or ask the holder of \
-the account for the permission""",
-    404: """\
-Either the model id is unknown to the service (`%svc models` lists the documented \
-ones) or the base address is wrong (it ends with /v1). Check both""",
-    429: """\
-A rate limit was exceeded. Wait and ask again, or send fewer requests per second and \
-minute""",
-    511: """\
-The network requires a login, as in a hotel; the service was not reached. Open a page \
-in a browser, log in there and ask again""",
-}
-REFUSED = """\
-The same request would be refused again. Change what the message names"""
-"""The next step where nothing more is known."""
-_FAILED = "Ask again later"
-
-
-def to_error(
-    fault: Fault, *, status: int, retry_after_s: float | None = None
-) -> ServiceError:
-    """Make the error for an error body; an error inside a stream has the status 200."""
-    is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
-    by_class = ServerFaultError if is_failure else BadRequestError
-    kind = _KINDS.get(status, by_class)
-    next_step = _NEXT_STEPS.get(status, _FAILED if is_failure else REFUSED)
-    said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
-    param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
-    where = f", parameter {param}" if param else ""
-    wait = "" if retry_after_s is None else f" It asks to wait {retry_after_s:.0f} s."
-    return kind(
-        f"The service answered with status {status}{where}: {said}\n{next_step}.{wait}",
-        status=status,
-        type=_bounded(fault.type),
-        param=_bounded(fault.param),
-        code=_bounded(fault.code),
-        retry_after_s=retry_after_s,
-    )
-
-
-def _shown(text: str, n_chars: int) -> str:
-    """Return the beginning of the service's words, in printable lines."""
-    lines = text[: n_chars + 1].splitlines()
-    shown = "\n".join(printable(line) for line in lines)
-    return shorten(shown, n_chars)
-
-
-def _bounded(field: str | None) -> str | None:
-    return None if field is None else field[:FIELD_CHARS]

@@ -31,7 +31,7 @@ from .checks import (
 MAX_STOPS = 4  # doc: Limits, stop sequences
 DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default
 
-Kind = Literal["integer", "float", "string", "stops"]
+ParamKind = Literal["integer", "float", "string", "stops"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Param:
     """
 
     name: str
-    kind: Kind
+    kind: ParamKind
     minimum: float | None = None
     maximum: float | None = None
     default: float | None = None
@@ -236,7 +236,7 @@ def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
             f"tools is {type(value).__name__}; give a list of tool definitions.",
             param="tools",
         )
-    return tuple(check_definition(each) for each in value)
+    return tuple(check_definition(tool) for tool in value)
 
 
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
@@ -275,12 +275,12 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
 
 def read_extra(text: str) -> dict[str, Any] | list[Any]:
     """Read JSON as it is typed: an object, or a list of them."""
-    found: object = None
+    extra: object = None
     with suppress(msgspec.DecodeError, RecursionError):
-        found = msgspec.json.decode(text)
+        extra = msgspec.json.decode(text)
         json.loads(text, object_pairs_hook=_each_name_once)
-    if isinstance(found, (dict, list)):
-        return found
+    if isinstance(extra, (dict, list)):
+        return extra
     allowed = 'a JSON object, such as {"seed": 1} (on a line, in single quotes)'
     raise must_be("extra", allowed, text)
 
@@ -320,7 +320,8 @@ def with_params(verb: Verb) -> Verb:
         if name not in signature.parameters
     ]
     shown = [
-        each.replace(annotation=_briefly(each.annotation)) for each in (*own, *listed)
+        parameter.replace(annotation=_briefly(parameter.annotation))
+        for parameter in (*own, *listed)
     ]
     verb.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what inspect looks for
         parameters=shown, return_annotation=_briefly(signature.return_annotation)
@@ -338,9 +339,8 @@ def function_given() -> ParameterError:
     """Build the error for a function where only definitions are allowed."""
     return ParameterError(
         "tools contains a function, but only definitions are allowed here; give "
-        "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
-        "takes functions and runs them, and so does a client's `complete` with "
-        "run_tools=True; streams run no tools.",
+        "[svc.tool(...).definition]. `complete` takes functions and runs them; streams "
+        "run no tools.",
         param="tools",
     )
 

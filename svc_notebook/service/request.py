@@ -81,9 +81,9 @@ def _refused(why: str) -> ParameterError:
 class _Refusing(msgspec.StructMeta):
     """Refuses wrong fields in our words; what is decoded does not come this way."""
 
-    def __call__(cls, *positional: Any, **given: Any) -> Any:  # noqa: ANN401, N805 - a metaclass
+    def __call__(cls, *positional: Any, **fields: Any) -> Any:  # noqa: ANN401, N805 - a metaclass
         try:
-            return super().__call__(*positional, **given)
+            return super().__call__(*positional, **fields)
         except TypeError:
             pass
         raise _refused(
@@ -172,25 +172,25 @@ def _read(prompt: object) -> tuple[Message, ...]:
         raise _refused(
             "messages is empty; give at least one message with role and content",
         )
-    return tuple(_to_message(each) for each in prompt)
+    return tuple(_to_message(message) for message in prompt)
 
 
-def _to_message(each: object) -> Message:
-    if isinstance(each, Message):
-        return each
-    if not isinstance(each, Mapping):
+def _to_message(message: object) -> Message:
+    if isinstance(message, Message):
+        return message
+    if not isinstance(message, Mapping):
         raise _refused(
-            f"A message is {type(each).__name__}; give a Message or a mapping with "
+            f"A message is {type(message).__name__}; give a Message or a mapping with "
             "role and content"
         )
-    unknown = [str(name) for name in each if name not in Message.__struct_fields__]
+    unknown = [str(name) for name in message if name not in Message.__struct_fields__]
     if unknown:
         raise _refused(
             f"A message has the unknown field {shorten(unknown[0], 60)!r}; use "
             f"the fields {', '.join(Message.__struct_fields__)}"
         )
-    calls = tuple(ToolCall.from_json(call) for call in each.get("tool_calls") or ())
-    rest = {name: value for name, value in each.items() if name != "tool_calls"}
+    calls = tuple(ToolCall.from_json(call) for call in message.get("tool_calls") or ())
+    rest = {name: value for name, value in message.items() if name != "tool_calls"}
     return Message(**{"role": None, **rest}, tool_calls=calls)
 
 
@@ -227,7 +227,9 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def prompt(self) -> str:
         """The text of the newest user message; "" without one."""
-        texts = (each.content for each in self.messages[::-1] if each.role == "user")
+        texts = (
+            message.content for message in self.messages[::-1] if message.role == "user"
+        )
         return next(texts, None) or ""
 
 
@@ -243,11 +245,11 @@ def build_request(
 
     `context_of` returns the tokens that prompt and reply of a model share.
     """
-    given = dict(params or {})
-    extra = check_extra(given.pop("extra", None))
+    unchecked = dict(params or {})
+    extra = check_extra(unchecked.pop("extra", None))
     model = check_model(model)
     context_tokens = context_of(model)
-    checked = check_all(given, most_tokens=context_tokens)
+    checked = check_all(unchecked, most_tokens=context_tokens)
     tools = checked.pop("tools", ())
     return CompletionRequest(
         model=model,

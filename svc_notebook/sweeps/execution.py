@@ -1,90 +1,192 @@
-"""Sends what is missing of a run, on the background thread.
+"""Sends the missing requests of a run, from this process or from a Ray cluster.
 
 Nothing is sent before the run is locked, its endpoint is checked and a large number of
-requests is confirmed.
+requests is confirmed. The first interrupt sends nothing more and waits a moment for
+replies; the second one cancels them.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from threading import Event, RLock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from svc_notebook.client.attempts import ExchangeTask, RequestPath, Watch
-from svc_notebook.client.portal import Job, portal
+from svc_notebook.client.event_loop import BackgroundTask, portal
+from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.worker import RemoteTask
+from svc_notebook.client.request_path import RequestPath, Watch, send_once
+from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
-from svc_notebook.display.output import find_screen, is_terminal
+from svc_notebook.display.cell_output import find_screen, is_terminal
 from svc_notebook.errors import (
+    AuthError,
+    ConfigError,
+    DocumentError,
     Interrupted,
     LedgerError,
     ParameterError,
+    RateLimitError,
+    ServerFaultError,
     SvcError,
+    TransportError,
     write_line,
 )
+from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.checks import check_int
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.faults import UNAUTHORIZED
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
-from .describe import Speed, duration, forecast
-from .dimensions import Pace, kept_manifest, read_manifest
-from .grid import RunPlan
-from .order import Trials, pilot_of, todo_of
+from .description import duration
+from .estimate import Speed, forecast
+from .grid import Trial
+from .manifest import keep_plan, stored_manifest
+from .order import PendingTrials, pending_of, pilot_of
+from .plan import OwnLimits, Plan
 from .progress import Bars, progress_of
-from .resume import Settled, check_endpoint, check_strays
-from .row_files import check_same
+from .result import RunResult
+from .resume import (
+    Settled,
+    TrialFailure,
+    TrialKey,
+    check_endpoint,
+    check_unplanned,
+    settled_of,
+)
+from .row_files import check_same_files
 from .run_lock import held_here, lock_run
-from .run_view import RunView
-from .scheduler import Scheduler, Show, TrialRunner, most_in_flight
+from .scheduler import (
+    Answered,
+    Failed,
+    Outcome,
+    Refused,
+    Scheduler,
+    Stop,
+    most_in_flight,
+    n_tokens_of,
+)
 
 if TYPE_CHECKING:
     from .ray_cluster import Cluster
     from .tool_rounds import TrialRounds
 
-DRAIN_S = 2.5
-TICK_S = 0.1
-BEAT_S = 0.5
-ANNOUNCED_S = 60.0
+DRAIN_S = 2.5  # after the first interrupt, for replies that are under way
+TICK_S = 0.1  # how soon an interrupt is noticed
+BEAT_S = 0.5  # between two drawings of the bars of a run in the background
+ANNOUNCED_S = 60.0  # a wait of this length is printed
 
 INTERRUPTED = "(interrupted - what arrived is kept)"
 NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
 
+# after many such errors in a row the model is given up
+_OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)
+
 Tick = Callable[[], None]
+ShowPiece = Callable[[Trial, Delta], None]
+"""Called with each piece of a reply as it arrives, on the loop's thread."""
 
 
-class RunTask:
-    """Sends requests on the background thread; it begins at once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """How one pass over a run is sent; see `Run.run`, `retry` and `start`.
 
-    The bars are drawn now and then. At the end the runner's client is closed, and
-    `on_over` is called once or more.
+    `bars` are drawn until `wait`. `on` is the cluster whose workers send the requests,
+    `workers` how many; None for this process.
+
+    Raises:
+        ParameterError: The cluster, or the number of workers, is not possible.
+    """
+
+    is_retried: bool = False
+    include_refused: bool = False
+    first: int | None = None
+    watch: Watch | None = None
+    show: ShowPiece | None = None
+    bars: Bars | None = None
+    on: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check where the requests are to be sent from."""
+        if self.on is None:
+            if self.workers is None:
+                return
+            raise ParameterError(
+                "workers is for a run on a cluster; give on='ray', too.",
+                param="workers",
+            )
+        from .ray_cluster import check_address  # noqa: PLC0415 - where one is used
+
+        # frozen, but for blanks around the address
+        object.__setattr__(self, "on", check_address(self.on))
+        if self.show is not None:
+            raise ParameterError(
+                "show is called with pieces of replies, which workers of a cluster do "
+                "not send. Leave out show or on.",
+                param="show",
+            )
+        if self.workers is not None:
+            check_int("workers", self.workers, minimum=1, otherwise="or None to choose")
+
+
+@dataclass(kw_only=True, eq=False)
+class Execution:
+    """One pass over what is missing of a run, on the background thread.
+
+    It begins at once. At its end the client is closed, and `on_over` is called once
+    or more.
 
     Attributes:
+        plan: What is sent.
+        todo: The trials to send, by model.
+        options: How they are sent.
+        client: Sends their requests; the ledger is its sink.
+        failures: Why trials have no reply, where the ledger does not say it; the
+            execution adds to it.
+        limit_of: Returns the limit of a model, if one is known.
+        is_paced: Whether requests wait for limits; not where a file answers them.
+        rounds: Sends trials whose tools are run.
+        scheduler: Decides when each trial is sent.
         error: What ended it early; None if nothing did.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        runner: TrialRunner,
-        *,
-        bars: Bars | None = None,
-        on_over: Tick = lambda: None,
-    ) -> None:
-        self.scheduler = scheduler
-        self.error: BaseException | None = None
-        self._runner = runner
-        self._bars = bars
-        self._on_over = on_over
+    plan: Plan
+    todo: Mapping[str, PendingTrials]
+    options: SendOptions
+    client: RequestPath
+    ledger: Ledger
+    failures: dict[TrialKey, TrialFailure]
+    limit_of: Callable[[str], Limit | None]
+    is_paced: bool
+    rounds: "TrialRounds | None"
+    on_over: Tick
+    scheduler: Scheduler = field(init=False)
+    error: BaseException | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Begin to send, on the background thread."""
         self._ended = Event()
-        self._job: Job[None] = portal().submit(self._main())
+        self.scheduler = Scheduler(
+            self.todo,
+            self,
+            in_flight=self.plan.in_flight,
+            own_limits=self.plan.own_limits,
+            limit_of=self.limit_of,
+            clock=time.monotonic,
+            watch=self.options.watch or _announce,
+        )
+        if self.rounds is not None:
+            self.rounds.may_go = self.scheduler.until_next_round
+        self._job: BackgroundTask[None] = portal().submit(self._main())
 
     @property
     def is_over(self) -> bool:
@@ -94,20 +196,20 @@ class RunTask:
     @property
     def is_shown(self) -> bool:
         """Whether bars show its progress by themselves."""
-        return self._bars is not None and self._bars.is_shown
+        return self.options.bars is not None and self.options.bars.is_shown
 
     def draw(self, bars: Bars, *, is_last: bool = False) -> None:
         """Draw the progress of each model."""
         scheduler = self.scheduler
         state = "paused" if scheduler.is_paused else ""
-        parts = progress_of(
+        progress = progress_of(
             scheduler.queues,
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
             state="stopped" if scheduler.is_over else state,
-            labels=self._runner.plan.grid.model_labels,
+            labels=self.plan.grid.model_labels,
         )
-        bars.show(parts, is_last=is_last or self.is_over)
+        bars.show(progress, is_last=is_last or self.is_over)
 
     def wait(self, tick: Tick) -> None:
         """Wait for the end, calling `tick` again and again; raise what ended it."""
@@ -128,7 +230,7 @@ class RunTask:
                 await asyncio.sleep(TICK_S)
         except asyncio.CancelledError as stopped:
             self.stop()
-            # no class of our own: `asyncio.timeout` takes this very class only
+            # not an error of ours: `asyncio.timeout` handles only CancelledError itself
             setattr(stopped, "_render_traceback_", lambda: [INTERRUPTED])  # noqa: B010 - it has no such field
             raise
         except BaseException:
@@ -148,15 +250,17 @@ class RunTask:
 
     def _wait(self, tick: Tick, *, within_s: float = float("inf")) -> None:
         left_s = within_s
+        # in ticks, so that bars are drawn and an interrupt is noticed
         while left_s > 0 and not self._ended.wait(TICK_S):
             left_s -= TICK_S
             tick()
         tick()
 
     async def _main(self) -> None:
-        beat = None if self._bars is None else asyncio.create_task(self._beat())
+        bars = self.options.bars
+        beat = None if bars is None else asyncio.create_task(self._beat(bars))
         try:
-            async with aclosing(self._runner.client):
+            async with aclosing(self.client):
                 self.error = await self.scheduler.run()
         except asyncio.CancelledError:
             stopped = SvcError("The run was stopped before it was complete.")
@@ -167,103 +271,119 @@ class RunTask:
         finally:
             if beat is not None:
                 beat.cancel()
-            if self._bars is not None:
-                self.draw(self._bars, is_last=True)
+            if bars is not None:
+                self.draw(bars, is_last=True)
             self._end()
 
-    async def _beat(self) -> None:
-        while self._bars is not None:
+    async def _beat(self, bars: Bars) -> None:
+        while True:
             await asyncio.sleep(BEAT_S)
-            self.draw(self._bars)
+            self.draw(bars)
 
     def _end(self) -> None:
-        self._on_over()
+        self.on_over()
         self._ended.set()
 
+    # what the scheduler calls, on the loop's thread
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendOptions:
-    """How requests are sent; see `Run`. `bars` are drawn until `wait`.
+    def limiter(self, model: str) -> RateLimiter | None:
+        """Return what decides when a request to a model may go; None to go at once."""
+        return self.client.limiter(model) if self.is_paced else None
 
-    `on` is the cluster whose workers send them, `n_workers` how many; None for this
-    process.
+    async def send_trial(self, trial: Trial) -> Outcome:
+        """Send a trial, in rounds if its tools are run, and return its outcome."""
+        origin = self.plan.origin_of(trial)
+        try:
+            if self.rounds is None:
+                exchange = await self._send(trial, trial.request, origin)
+                n_tokens = n_tokens_of(exchange)
+            else:
+                n_tokens = await self.rounds.send(trial, origin, self._send)
+        except SvcError as error:
+            return self._failed(trial, error)
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
+        self.failures.pop(trial.key, None)
+        return Answered(n_tokens=n_tokens)
+
+    async def _send(
+        self,
+        trial: Trial,
+        request: CompletionRequest,
+        origin: Origin,
+        policy: Policy = QUEUED,
+    ) -> Exchange:
+        """Send a request of a trial, and return the exchange."""
+        show, plan = self.options.show, self.plan
+        own = plan.own_limits.get(trial.model, OwnLimits()).in_flight or plan.in_flight
+        if own is not None:
+            policy = replace(policy, limits_in_flight=True)
+        task = await self.client.begin_on_loop(
+            request,
+            is_streamed=show is not None,
+            origin=origin,
+            watch=self.options.watch,
+            policy=policy,
+        )
+        return await task.run(
+            lambda delta: None if show is None else show(trial, delta)
+        )
+
+    def _failed(self, trial: Trial, error: SvcError) -> Outcome:
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
+        is_key_invalid = isinstance(error, AuthError) and error.status == UNAUTHORIZED
+        if is_key_invalid or isinstance(error, (ConfigError, LedgerError)):
+            return Stop(error)
+        self.failures[trial.key] = TrialFailure(to_failure(error), trial.model)
+        if isinstance(error, RateLimitError):
+            return Refused(error)
+        return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
+
+
+class Executor:
+    """Begins the executions of one run, one after the other.
+
+    It sets the ledger of the result when it sends the first request.
+
+    Attributes:
+        execution: The newest one, if there is any.
     """
 
-    in_flight: int | None = None
-    confirm_above: int | None = None
-    is_reusing: bool = False
-    is_retried: bool = False
-    include_refused: bool = False
-    first: int | None = None
-    watch: Watch | None = None
-    show: Show | None = None
-    bars: Bars | None = None
-    on: str | None = None
-    n_workers: int | None = None
-
-
-def place_of(on: object, workers: object, *, is_shown: bool = False) -> dict[str, Any]:
-    """Check where a run is to be sent from; return it as `SendOptions` has it."""
-    if on is workers is None:
-        return {}
-    if on is None:
-        raise ParameterError(
-            "workers is for a run on a cluster; give on='ray', too.", param="workers"
-        )
-    from .ray_cluster import checked_place  # noqa: PLC0415 - where a cluster is used
-
-    place = checked_place(on)
-    if is_shown:
-        raise ParameterError(
-            "show is called with pieces of replies, which workers of a cluster do not "
-            "send. Leave out show or on.",
-            param="show",
-        )
-    if workers is not None:
-        check_int("workers", workers, minimum=1, otherwise="or None to choose")
-    return {"on": place, "n_workers": workers}
-
-
-class Execution:
-    """Sends what is missing of one run, each time it is started.
-
-    It sets the ledger of the view when it sends the first request.
-    """
-
-    def __init__(self, view: RunView, *, session: Session) -> None:
-        self.task: RunTask | None = None  # the newest
-        self._view = view
+    def __init__(self, result: RunResult, *, session: Session) -> None:
+        self.execution: Execution | None = None
+        self._result = result
         self._session = session
-        self._is_own = True
-        self._is_bound = False
+        self._is_own = True  # `execution` is not that of another `Run` of this name
+        self._is_bound = False  # what the ledger has under the name was read
         self._guard = RLock()
 
     @property
-    def _plan(self) -> RunPlan:
-        return self._view.plan
+    def _plan(self) -> Plan:
+        return self._result.plan
 
     @property
     def is_running(self) -> bool:
         """Whether requests are being sent."""
-        return self.task is not None and not self.task.is_over
+        return self.execution is not None and not self.execution.is_over
 
     @property
     def is_answered(self) -> bool:
         """Whether a file answers, so that nothing is sent."""
         return self._session.settings.answers is not None
 
-    def held_of(self, model: str) -> Sequence[float]:
-        """Return what a model's limit holds now; nothing without address and key."""
-        limiter = self._limiter(model)
-        return limiter.held_s() if limiter else ()
-
     def found_limits(self) -> dict[str, Limit | None]:
-        """Return what was found of limits that are not known, by model."""
+        """Return the limits that were measured where none are documented, by model."""
         limiters = {model: self._limiter(model) for model in self._plan.grid.n_by_model}
         return {
-            model: None if each is None else each.found
-            for model, each in limiters.items()
+            model: None if limiter is None else limiter.found
+            for model, limiter in limiters.items()
         }
+
+    def _held_of(self, model: str) -> Sequence[float]:
+        """Return when the requests went that a model's windows hold now."""
+        limiter = self._limiter(model)
+        return limiter.held_s() if limiter else ()
 
     def _limiter(self, model: str) -> RateLimiter | None:
         session = self._session
@@ -278,43 +398,43 @@ class Execution:
                 return limits.of(model)
         return None
 
-    def speed(self, in_flight: int | None) -> Speed:
+    def speed(self) -> Speed:
         """Return what determines how fast the run goes."""
-        paces, endpoint = self._plan.paces, self._session.settings.endpoint
+        plan, endpoint = self._plan, self._session.settings.endpoint
 
-        def at_once(model: str) -> int:
-            own = paces.get(model, Pace()).in_flight or in_flight
-            return most_in_flight(self._plan.limit(model, endpoint), own)
+        def in_flight_of(model: str) -> int:
+            own = plan.own_limits.get(model, OwnLimits()).in_flight or plan.in_flight
+            return most_in_flight(plan.limit(model, endpoint), own)
 
         return Speed(
-            held_of=self.held_of,
-            limit_for=lambda model: self._plan.limit(model, endpoint),
+            held_of=self._held_of,
+            limit_for=lambda model: plan.limit(model, endpoint),
             limit_of=endpoint.limit_of,
-            in_flight_of=at_once,
-            seen=self._view.status().seen,
+            in_flight_of=in_flight_of,
+            seen=self._result.status().seen,
         )
 
     def bind(self) -> None:
         """Continue with the exchanges that the ledger has under this run's name."""
-        view, ledger = self._view, self._session.ledger
+        result, ledger = self._result, self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
-        sent = view.sent(ledger).trials
-        if sent:
+        has_sent = bool(result.sent(ledger).trials)
+        if has_sent:
             self._check_files(ledger)
-        check_strays(self._plan, view.strays, read)
-        view.bound_strays = view.strays
-        if sent:
-            view.ledger, self._is_bound = ledger, True
+        check_unplanned(self._plan, result.unplanned, read)
+        result.unplanned_when_bound = result.unplanned
+        if has_sent:
+            result.ledger, self._is_bound = ledger, True
 
     def _check_files(self, ledger: Ledger) -> None:
         """Refuse rows in files that have changed since this run was sent."""
-        source = self._plan.grid.source
-        if source is None or source.files is None:
+        rows = self._plan.grid.rows
+        if rows is None or rows.files is None:
             return
-        for kept in ledger.plans(self._plan.run_id)[-1:]:
-            before = read_manifest(kept_manifest(kept)).files
+        for stored in ledger.plans(self._plan.run_id)[-1:]:
+            before = stored_manifest(stored).files
             if before is not None:
-                check_same(before, source.files.found)
+                check_same_files(before, rows.files.listed)
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
@@ -323,101 +443,106 @@ class Execution:
         with self._guard:
             if self.is_running:
                 return
-            self.task = self._begin(replace(options, bars=bars))
-            if bars is not None and self.task is not None:
-                self.task.draw(bars)
+            self.execution = self._begin(replace(options, bars=bars))
+            if bars is not None and self.execution is not None:
+                self.execution.draw(bars)
 
-    def run(self, options: SendOptions) -> RunTask | None:
-        """Send what is missing, wait, and return the task; None if nothing is missing.
+    def run(self, options: SendOptions) -> Execution | None:
+        """Send what is missing, and wait; None if nothing is missing.
 
         If another `Run` of this name is sending in this kernel, wait for that first.
         """
-        while task := self._begun(options):
-            task.scheduler.is_paused = False
-            with self._drawn(task) as tick:
-                task.wait(tick)
+        while execution := self._begun(options):
+            execution.scheduler.is_paused = False
+            with self._drawn(execution) as tick:
+                execution.wait(tick)
             if self._is_own:
                 break
-        return task
+        return execution
 
-    async def run_async(self, options: SendOptions) -> RunTask | None:
+    async def run_async(self, options: SendOptions) -> Execution | None:
         """Like `run`, without blocking the event loop."""
-        while task := self._begun(options):
-            with self._drawn(task) as tick:
-                await task.until_over(tick)
+        while execution := self._begun(options):
+            with self._drawn(execution) as tick:
+                await execution.until_over(tick)
             if self._is_own:
                 break
-        return task
+        return execution
 
     @contextmanager
-    def _drawn(self, task: RunTask) -> Iterator[Tick]:
-        """Give what draws the progress of a task, and draw it at the end.
+    def _drawn(self, execution: Execution) -> Iterator[Tick]:
+        """Yield a function that draws the progress; draw it once more at the end.
 
-        What `start` draws is not drawn twice.
+        The function does nothing if `start` already draws bars.
         """
-        if task.is_shown:
+        if execution.is_shown:
             yield lambda: None
             return
         bars = self._bars()
         try:
-            yield partial(task.draw, bars)
+            yield partial(execution.draw, bars)
         finally:
-            task.draw(bars, is_last=True)
+            execution.draw(bars, is_last=True)
 
     def _bars(self) -> Bars:
         return Bars(find_screen(self._session.settings.display))
 
-    def _begun(self, options: SendOptions) -> RunTask | None:
-        """Return the task that runs, or begin one; None if nothing is missing."""
+    def _begun(self, options: SendOptions) -> Execution | None:
+        """Return the execution in progress or begin one; None if nothing is missing."""
         with self._guard:
             if not self.is_running:
-                self.task = self._begin(options)
-            return self.task
+                self.execution = self._begin(options)
+            return self.execution
 
-    def _begin(self, options: SendOptions) -> RunTask | None:
-        """Begin a task, or join the one that another `Run` of this name began."""
-        if (ledger := self._view.ledger) is not None:
+    def _begin(self, options: SendOptions) -> Execution | None:
+        """Begin an execution, or join that of another `Run` of this name."""
+        if (ledger := self._result.ledger) is not None:
             ledger.flush()
             if ledger.problem is not None:
                 raise ledger.problem
             if self._plan.name is not None and not self._is_bound:
-                self._bind_again(len(self._plan.grid))  # it waited for another `Run`
+                self._bind_again(
+                    len(self._plan.grid)
+                )  # another `Run` of this name sent some
         # a complete run is never sent again, so its address makes no difference
         n_todo = self._n_todo(options)
         if n_todo == 0:
             self._keep_plan()
             return None
         plan = self._plan
-        ledger = self._settle(n_todo)
+        ledger = self._choose_ledger(n_todo)
         held = held_here(ledger, plan.run_id)
-        self._is_own = held is None or held.task is None or held.task.is_over
+        self._is_own = held is None or held.execution is None or held.execution.is_over
         if held is not None and not self._is_own:
-            return cast("RunTask", held.task)
+            return cast("Execution", held.execution)
         lock = lock_run(ledger, plan.run_id, is_named=plan.name is not None)
         try:
             if plan.name is not None and not self._is_bound:
                 self._bind_again(n_todo)
                 self._is_bound = True
-            lock.task = self._task(ledger, options, on_over=lock.release)
+            lock.execution = self._execution(ledger, options, release=lock.release)
         finally:
-            if lock.task is None:
+            if lock.execution is None:
                 lock.release()
-        return cast("RunTask | None", lock.task)
+        return cast("Execution | None", lock.execution)
 
     def _keep_plan(self) -> None:
         """Keep the plan of a complete run: labels and columns may be new."""
-        if (ledger := self._view.ledger) is not None:
+        if (ledger := self._result.ledger) is not None:
             with suppress(LedgerError):  # it can only be read
                 ledger.check()
-                self._view.keep_plan(ledger)
+                self._write_plan(ledger)
 
-    def _settle(self, n_todo: int) -> Ledger:
+    def _write_plan(self, ledger: Ledger) -> None:
+        result = self._result
+        # a newer plan of this name sent the other ones, and must stay the newest
+        if result.unplanned.keys() <= result.unplanned_when_bound.keys():
+            keep_plan(self._plan, ledger, has_unplanned=bool(result.unplanned))
+
+    def _choose_ledger(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
-        settings, view = self._session.settings, self._view
-        grid = self._plan.grid
-        texts = [
-            each for name in grid.labels for each in map(str, grid.values_of(name))
-        ]
+        settings, grid = self._session.settings, self._plan.grid
+        texts = [str(label) for name in grid.labels for label in grid.values_of(name)]
         texts.append(self._plan.run_id)
         if any(key.redact(texts) != texts for key in known_keys()):
             raise ParameterError(
@@ -427,10 +552,10 @@ class Execution:
             )
         self._check_endpoint(n_todo)
         _ = self._session.client  # refuses settings that cannot be used
-        ledger = view.ledger or self._session.ledger
+        ledger = self._result.ledger or self._session.ledger
         if settings.base_url is not None or self.is_answered:
             ledger.check()
-            view.ledger = ledger
+            self._result.ledger = ledger
         return ledger
 
     def _bind_again(self, n_todo: int) -> None:
@@ -439,66 +564,54 @@ class Execution:
             self.bind()
             self._check_endpoint(n_todo)
         except SvcError:
-            self._view.ledger = None  # those are another grid's
+            self._result.ledger = None  # its exchanges belong to another grid
             raise
 
     def _check_endpoint(self, n_todo: int) -> None:
         if not self.is_answered:
-            first = self._view.status().first
+            first = self._result.status().first
             check_endpoint(first, self._session.settings, n_todo=n_todo)
 
-    def _task(
-        self, ledger: Ledger, options: SendOptions, *, on_over: Tick
-    ) -> RunTask | None:
-        """Begin a task, once the run is locked; None if nothing is to be sent."""
-        settled = self._settled(options)
+    def _execution(
+        self, ledger: Ledger, options: SendOptions, *, release: Tick
+    ) -> Execution | None:
+        """Begin an execution, once the run is locked; None if nothing is to be sent."""
+        settled, failures = self._settled(options), self._result.failures
         if self._n_todo(options) == 0 or not self._is_confirmed(options):
             return None
-        for key in [each for each in self._view.failures if each not in settled]:
-            del self._view.failures[key]
-        self._view.keep_plan(ledger)
-        session, recorded = self._session, self._session.answers
-        reused = partial(session.reused, recorded=recorded)
+        for key in [key for key in failures if key not in settled]:
+            del failures[key]
+        self._write_plan(ledger)
+        session, context = self._session, self._session.context()
+        recorded = context.answers
+        reused = partial(context.reused, recorded=recorded)
         rounds, todo = self._rounds(ledger), self._todo(options)
         cluster = self._cluster(options) if recorded is None else None
-        runner = TrialRunner(
-            plan=self._plan,
-            client=RequestPath(
-                session.settings,
-                key=session.key() if recorded is None else None,
-                sinks=(ledger,),
-                answers=reused if options.is_reusing else recorded,
-                spending=lambda: session.spending,
-                task_type=ExchangeTask
-                if cluster is None
-                else partial(RemoteTask, ask=cluster.ask),
-            ),
-            ledger=ledger,
-            failures=self._view.failures,
-            watch=options.watch,
-            show=options.show,
-            is_paced=recorded is None,
-            in_flight=options.in_flight,
-            ask_rounds=None if rounds is None else rounds.ask,
-        )
-        scheduler = Scheduler(
-            todo,
-            runner,
-            in_flight=options.in_flight,
-            paces=self._plan.paces,
-            limit_of=self._session.settings.endpoint.limit_of,
-            clock=time.monotonic,
-            watch=options.watch or _announce,
-        )
-        if rounds is not None:
-            rounds.may_go = scheduler.until_next_round
 
         def end() -> None:
             if cluster is not None:
                 cluster.close()
-            on_over()
+            release()
 
-        return RunTask(scheduler, runner, bars=options.bars, on_over=end)
+        return Execution(
+            plan=self._plan,
+            todo=todo,
+            options=options,
+            client=RequestPath(
+                session.settings,
+                key=session.key() if recorded is None else None,
+                sinks=(ledger,),
+                answers=reused if self._plan.is_reusing else recorded,
+                spending=lambda: session.spending,
+                send=send_once if cluster is None else cluster.send_once,
+            ),
+            ledger=ledger,
+            failures=failures,
+            limit_of=session.settings.endpoint.limit_of,
+            is_paced=recorded is None,
+            rounds=rounds,
+            on_over=end,
+        )
 
     def _cluster(self, options: SendOptions) -> "Cluster | None":
         """Start workers on a cluster; None if this process sends the requests."""
@@ -511,7 +624,7 @@ class Execution:
             settings=self._session.settings,
             key=self._session.key(),
             models=self._plan.grid.n_by_model,
-            n_workers=options.n_workers,
+            n_workers=options.workers,
         )
         with suppress(KeyboardInterrupt):
             cluster.start()
@@ -519,14 +632,14 @@ class Execution:
         raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
 
     def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
-        """Return what asks in rounds, if tools are run."""
+        """Return what sends trials in rounds, if tools are run."""
         if self._plan.run_tools is None:
             return None
         if self._plan.tools is None:
             raise ParameterError(
                 "This run runs tools, and only their definitions were kept. Nothing "
                 "was sent. To continue it, give the same svc.sweep again, with its "
-                "functions in tools=[...], run_tools=True and its name.",
+                "functions in tools=[...] and its name.",
                 param="tools",
             )
         from .tool_rounds import TrialRounds  # noqa: PLC0415 - where tools are run
@@ -536,47 +649,50 @@ class Execution:
         )
 
     def _settled(self, options: SendOptions) -> Settled:
-        return self._view.status().settled(
-            is_retried=options.is_retried, include_refused=options.include_refused
+        return settled_of(
+            self._result.status(),
+            is_retried=options.is_retried,
+            include_refused=options.include_refused,
         )
 
     def _n_todo(self, options: SendOptions) -> int:
-        """Return how many requests are left to ask."""
-        if options.first is None:  # without a look at each
+        """Return how many requests are left to send."""
+        if options.first is None:  # counted, without making any trial
             return len(self._plan.grid) - len(self._settled(options))
-        return sum(each.n_trials for each in self._todo(options).values())
+        return sum(trials.n_trials for trials in self._todo(options).values())
 
-    def _todo(self, options: SendOptions) -> dict[str, Trials]:
-        """Return what is left to ask of each model."""
+    def _todo(self, options: SendOptions) -> dict[str, PendingTrials]:
+        """Return what is left to send to each model."""
         plan, settled = self._plan, self._settled(options)
         if options.first is None:
-            return todo_of(plan.grid, settled, seed=plan.seed)
+            return pending_of(plan.grid, settled, seed=plan.seed)
         return pilot_of(plan.grid, settled, seed=plan.seed, first=options.first)
 
     def _is_confirmed(self, options: SendOptions) -> bool:
         """Ask the user, if need be, and say whether they agree."""
-        session, above = self._session, options.confirm_above
+        session, plan = self._session, self._plan
+        above = plan.confirm_above
         if above is None or self.is_answered or self._n_todo(options) <= above:
             return True
         todo = self._todo(options)
-        n_left = Counter({model: each.n_trials for model, each in todo.items()})
-        if options.is_reusing:
+        n_left = Counter({model: trials.n_trials for model, trials in todo.items()})
+        if plan.is_reusing:
             n_left -= Counter(
                 trial.model
-                for each in todo.values()
-                for trial in each.pull
+                for trials in todo.values()
+                for trial in trials.pull
                 if trial is not None
-                and session.reused(trial.request, self._plan.origin_of(trial))
+                and session.context().reused(trial.request, plan.origin_of(trial))
             )
         if (n_todo := n_left.total()) <= above:
             return True
-        lasts_s = forecast(n_left, self.speed(options.in_flight))[0].last_sent_s
+        lasts_s = forecast(n_left, self.speed())[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
         requests = "request" if n_todo == 1 else "requests"
         question = f"This sends {n_todo} {requests}{how_long}. Continue?"
         try:
             return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
-        except (EOFError, NotImplementedError):  # IPython's refusal is the latter
+        except (EOFError, NotImplementedError):  # IPython raises the latter
             pass
         raise ParameterError(
             f"{question} No input is possible here, so nothing was sent; give a "

@@ -1,4 +1,4 @@
-"""The trials of a plan, numbered; each is made only when it is looked at."""
+"""The trials of a plan, numbered; each is made only when it is needed."""
 
 import itertools
 from array import array
@@ -20,12 +20,8 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.analysis.answers import AnswerType
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError, SvcError
-from svc_notebook.exchange import Origin, OriginKind
-from svc_notebook.ledger.prices import Prices
-from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import (
@@ -42,18 +38,9 @@ from svc_notebook.tokens import (
 )
 from svc_notebook.wire.encode import encode
 
-from .dimensions import (
-    FACTORS,
-    LABELS,
-    TOOLS,
-    Dimension,
-    Pace,
-    Paces,
-    SweepTools,
-    short,
-    tool_names,
-)
-from .source import ROW, Source, columns_in, filled
+from .factors import FACTORS, LABELS, TOOLS, Dimension, short, tool_names
+from .prompt_templates import columns_in, filled
+from .rows import ROW, Rows
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
@@ -119,6 +106,7 @@ def request_key_of(request: CompletionRequest, *, templates: object = None) -> s
 
 
 def _in_one_form(request: CompletionRequest) -> CompletionRequest:
+    """Sort the parameters, and write numbers alike, so that the hash is the same."""
     params = {
         name: float(value) if name in _FLOATS else value
         for name, value in sorted(request.asked_params.items())
@@ -131,9 +119,13 @@ def _digest(request: CompletionRequest, templates: bytes) -> int:
     return int.from_bytes(blake2b(body + templates, digest_size=8).digest())
 
 
-Where = Callable[[Mapping[str, Any]], object]
+Predicate = Callable[[Mapping[str, Any]], object]
 """Says whether to keep a combination, given its values and its row's columns."""
-_N_CONDITIONS = 1024  # kept for reuse, because trials are sent in a shuffled order
+
+
+_N_CONDITIONS = (
+    1024  # kept in memory: in a shuffled order each one is needed again and again
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +133,13 @@ class _Condition:
     """What the trials of one condition share, made once for all rows.
 
     Attributes:
-        request: As it is sent, but for templates that are not filled.
+        request: The request, with its templates not filled yet.
         columns: The names in the templates.
         labels: What the condition has and does not send.
         templates: Template columns of the replies.
         hashed: The request and the templates, as they are hashed.
-        fills: What fills the templates besides a row; the same gives the same texts.
+        fills: Identifies the templates and labels: where it is equal, so are the texts
+            that a row makes of them.
     """
 
     request: CompletionRequest
@@ -192,12 +185,13 @@ class Grid:
         repeats: How many times each combination is sent.
         is_raw: Whether prompts are sent as they are, without filling templates.
         kept: Numbers of the combinations that `where` kept; None for all.
+        endpoint: In use when it was planned.
     """
 
     dimensions: tuple[Dimension, ...]
-    source: Source | None = None
+    rows: Rows | None = None
     repeats: int = 1
-    endpoint: Endpoint = SERVICE  # in use when it was planned
+    endpoint: Endpoint = SERVICE
     is_raw: bool = False
     kept: Sequence[int] | None = None
 
@@ -222,16 +216,18 @@ class Grid:
     @cached_property
     def n_product(self) -> int:
         """How many combinations there are, including those that `where` left out."""
-        n_rows = 1 if self.source is None else len(self.source)
+        n_rows = 1 if self.rows is None else len(self.rows)
         return n_rows * self._n_conditions
 
     @cached_property
     def _multiplied(self) -> tuple[Dimension, ...]:
-        return tuple(each for each in self.dimensions if not each.is_by_row)
+        return tuple(
+            dimension for dimension in self.dimensions if not dimension.is_by_row
+        )
 
     @cached_property
-    def _tied_to_rows(self) -> tuple[Dimension, ...]:
-        return tuple(each for each in self.dimensions if each.is_by_row)
+    def _by_row(self) -> tuple[Dimension, ...]:
+        return tuple(dimension for dimension in self.dimensions if dimension.is_by_row)
 
     @cached_property
     def n_by_model(self) -> dict[str, int]:
@@ -239,14 +235,19 @@ class Grid:
         if self.kept is not None:
             counts = Counter(map(self.model_of, range(self.n_combinations)))
             return {model: n * self.repeats for model, n in counts.items()}
-        models, _ = self._models  # each comes as often as the others
-        n_each = self.n_product // max(len(models), 1) * self.repeats
-        return {model: n * n_each for model, n in Counter(models).items() if n_each}
+        models, _ = self._models  # all come equally often
+        n_of_one = self.n_product // max(len(models), 1) * self.repeats
+        return {model: n * n_of_one for model, n in Counter(models).items() if n_of_one}
+
+    @property
+    def points(self) -> Iterator[Mapping[str, Any]]:
+        """The points of all dimensions."""
+        return (point for dimension in self.dimensions for point in dimension.points)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names in conditions that are not sent: columns of prompts, and labels."""
-        names = (name for each in self.dimensions for name in each.names)
+        names = (name for dimension in self.dimensions for name in dimension.names)
         return tuple(dict.fromkeys(name for name in names if name not in FACTORS))
 
     @property
@@ -254,7 +255,7 @@ class Grid:
         """The names of all columns that this grid adds to a frame of replies."""
         templates = [f"{name}_template" for name in self.templates]
         offered = [TOOLS] if TOOLS in self.varied else []
-        joined = () if self.source is None else (ROW, *self.source.shown)
+        joined = () if self.rows is None else (ROW, *self.rows.shown)
         return tuple(dict.fromkeys((*joined, *self.labels, *templates, *offered)))
 
     @property
@@ -270,24 +271,23 @@ class Grid:
     @property
     def model_labels(self) -> dict[str, str]:
         """The label of each model that has one."""
-        points = (point for each in self.dimensions for point in each.points)
         label = LABELS["model"]
         return {
-            str(each["model"]): str(each[label]) for each in points if label in each
+            str(point["model"]): str(point[label])
+            for point in self.points
+            if label in point
         }
 
     def place_of(self, combination: int) -> tuple[int, int]:
         """Return the row of a combination, and the number of its condition."""
         number = self._number(combination)
-        return (
-            (0, number) if self.source is None else divmod(number, self._n_conditions)
-        )
+        return (0, number) if self.rows is None else divmod(number, self._n_conditions)
 
     def block_of(self, combination: int) -> int:
         """Return the block of rows that a combination is read with; 0 if in memory."""
-        if self.source is None or self.source.files is None:
+        if self.rows is None or self.rows.files is None:
             return 0
-        return self.source.files.block_of(self.place_of(combination)[0])
+        return self.rows.files.block_of(self.place_of(combination)[0])
 
     def trial(self, combination: int, repeat: int) -> Trial:
         """Return a trial by its combination, counted among those kept."""
@@ -305,37 +305,40 @@ class Grid:
 
     def trial_keys(self) -> Iterator[tuple[str, int]]:
         """Return the key of each trial, in the order of the plan."""
-        every = self._placed(range(self.n_combinations))
-        for digest, (row, condition) in zip(self._digests, every, strict=True):
+        placed = self._placed(range(self.n_combinations))
+        for digest, (row, condition) in zip(self._digests, placed, strict=True):
             key = self._numbered(digest, row, condition)
             yield from ((key, repeat) for repeat in range(self.repeats))
 
     def places(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         """Return the key of each trial and its columns in a frame of replies.
 
-        Its request is not made, and the keys are made only once.
+        No requests are made, and the hashes are computed only once.
         """
-        own: dict[str, Any] = {}
+        row_columns: dict[str, Any] = {}
         before: int | None = None
         repeats = range(self.repeats)
-        every = self._placed(range(self.n_combinations))
-        for digest, (row, condition) in zip(self._digests, every, strict=True):
+        placed = self._placed(range(self.n_combinations))
+        for digest, (row, condition) in zip(self._digests, placed, strict=True):
             key = self._numbered(digest, row, condition)
-            if row is None or self.source is None:
+            if row is None or self.rows is None:
                 columns = condition.columns_of(self._values(row, condition))
             else:
                 if row != before:
-                    before, own = row, self.source.joined(row)
+                    before, row_columns = row, self.rows.joined(row)
                 rest = condition.templates or condition.labels
-                columns = {**condition.columns_of({}), **own} if rest else own
+                columns = (
+                    {**condition.columns_of({}), **row_columns} if rest else row_columns
+                )
             for repeat in repeats:
                 yield (key, repeat), columns
 
     @cached_property
     def _digests(self) -> Sequence[int]:
         """The hash of each combination; as a number, because there can be millions."""
-        every = self._filled(range(self.n_combinations))
-        return array("Q", (each.digest_of(messages) for each, messages in every))
+        filled_all = self._filled(range(self.n_combinations))
+        digests = (condition.digest_of(messages) for condition, messages in filled_all)
+        return array("Q", digests)
 
     @cached_property
     def estimates(self) -> MutableSequence[int]:
@@ -344,8 +347,8 @@ class Grid:
 
     def requests(self, combinations: Iterable[int]) -> Iterator[CompletionRequest]:
         """Return the requests of combinations that are in the order of the plan."""
-        every = self._filled(combinations)
-        return (each.request_of(messages) for each, messages in every)
+        conditions = self._filled(combinations)
+        return (condition.request_of(messages) for condition, messages in conditions)
 
     def _filled(
         self, combinations: Iterable[int]
@@ -366,30 +369,30 @@ class Grid:
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
-        models, n_each = self._models
-        return models[self._number(combination) // n_each % len(models)]
+        models, n_in_a_row = self._models
+        return models[self._number(combination) // n_in_a_row % len(models)]
 
     @cached_property
     def _models(self) -> tuple[Sequence[str], int]:
-        """The models in the order of the plan, and how often each is repeated."""
-        n_each = 1
-        for dimension in (*reversed(self._multiplied), *self._tied_to_rows):
+        """The models in the order of the plan, and how often one comes in a row."""
+        n_in_a_row = 1
+        for dimension in (*reversed(self._multiplied), *self._by_row):
             if "model" in dimension.names:
                 break
-            n_each *= 1 if dimension.is_by_row else len(dimension.points)
-        return [str(point["model"]).strip() for point in dimension.points], n_each
+            n_in_a_row *= 1 if dimension.is_by_row else len(dimension.points)
+        return [str(point["model"]).strip() for point in dimension.points], n_in_a_row
 
     def factors(self, combination: int) -> dict[str, Any]:
         """Return the values of a combination, with all columns of its row."""
         row, point = self._point(self._number(combination))
         names = (name for dimension in self.dimensions for name in dimension.names)
-        own = {} if self.source is None else self.source.row(row or 0)
-        return {**dict.fromkeys(names), **own, **point}
+        row_values = {} if self.rows is None else self.rows.row(row or 0)
+        return {**dict.fromkeys(names), **row_values, **point}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of any point, also of one that `where` leaves out."""
         condition = self._condition_of(point)
-        if self.source is not None and not self.source:
+        if self.rows is not None and not self.rows:
             return condition.request  # no row to fill it from
         messages = condition.messages(self._values(row, condition))
         return condition.request_of(messages)
@@ -402,27 +405,27 @@ class Grid:
         for dimension in reversed(self._multiplied):
             number, digit = divmod(number, len(dimension.points))
             point = {**dimension.points[digit], **point}
-        if self.source is None:
+        if self.rows is None:
             return None, point
-        for dimension in self._tied_to_rows:
+        for dimension in self._by_row:
             point |= dimension.points[number]
         return number, point
 
     def _place(self, combination: int) -> tuple[int | None, _Condition]:
         """Return the row of a combination, and its condition."""
         number = self._number(combination)
-        if self.source is None:
+        if self.rows is None:
             return None, self._condition(number)
         row, digits = divmod(number, self._n_conditions)
-        return row, self._condition(number if self._tied_to_rows else digits)
+        return row, self._condition(number if self._by_row else digits)
 
     def _placed(
         self, combinations: Iterable[int]
     ) -> Iterator[tuple[int | None, _Condition]]:
         """Return the row and the condition of each combination."""
         n = self._n_conditions
-        is_product = self.kept is None and not self._tied_to_rows
-        if self.source is None or not is_product or n > _N_CONDITIONS:
+        is_product = self.kept is None and not self._by_row
+        if self.rows is None or not is_product or n > _N_CONDITIONS:
             return map(self._place, combinations)
         conditions = [*map(self._condition, range(n))]  # the usual case, and faster
         places = map(divmod, combinations, itertools.repeat(n))
@@ -430,7 +433,7 @@ class Grid:
 
     @cached_property
     def _n_conditions(self) -> int:
-        return prod(len(each.points) for each in self._multiplied)
+        return prod(len(dimension.points) for dimension in self._multiplied)
 
     @cached_property
     def _condition(self) -> Callable[[int], _Condition]:
@@ -444,18 +447,20 @@ class Grid:
         prompt, system = params.pop("prompt", None), params.pop("system", None)
         named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
         columns = tuple(dict.fromkeys(named))
-        labels = {name: each for name, each in point.items() if name not in FACTORS}
-        own = hashed_labels(point)
-        given, hashed = (prompt, system, own) if own else (prompt, system), b""
-        if self.source is not None or columns or own:
-            hashed = msgspec.json.encode(given)
-        kept: dict[str, Any] = {
+        labels = {name: text for name, text in point.items() if name not in FACTORS}
+        own_labels = hashed_labels(point)
+        hashed = b""
+        # two templates that give the same text for one row are two trials
+        if self.rows is not None or columns or own_labels:
+            texts = (prompt, system, own_labels) if own_labels else (prompt, system)
+            hashed = msgspec.json.encode(texts)
+        templates: dict[str, Any] = {
             f"{name}_template": point.get(name)
             for name in self.templates
             if columns and isinstance(point.get(name), str)
         }
         if TOOLS in self.varied:  # the replies have no column that says which
-            kept[TOOLS] = tool_names(point.get(TOOLS))
+            templates[TOOLS] = tool_names(point.get(TOOLS))
         if not columns and not self.is_raw:
             prompt, system = filled(prompt, {}), filled(system, {})
         max_tokens = params.pop("max_tokens", None)
@@ -473,7 +478,7 @@ class Grid:
             system=system,
             columns=columns,
             labels=labels,
-            templates=kept,
+            templates=templates,
             hashed=(_in_one_form(request), hashed),
             # templates and labels are of the dimensions, so their ids stay
             fills=tuple(map(id, (prompt, system, *map(labels.get, columns)))),
@@ -481,17 +486,17 @@ class Grid:
 
     def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
         labels = condition.labels
-        own = {} if self.source is None else self.source.columns
+        columns = {} if self.rows is None else self.rows.columns
         return {
-            name: labels[name] if name in labels else own[name][row or 0]
+            name: labels[name] if name in labels else columns[name][row or 0]
             for name in condition.columns
         }
 
     def _numbered(self, digest: int, row: int | None, condition: _Condition) -> str:
-        """Return the request key; of rows that ask the same, a later one ends in -2."""
+        """Return the request key; later rows that ask the same get -2, -3 and so on."""
         key, n_before = f"{digest:016x}", 0
-        if row is not None and self.source is not None:
-            n_before = self.source.repeated(condition.columns).get(row, 0)
+        if row is not None and self.rows is not None:
+            n_before = self.rows.repeated(condition.columns).get(row, 0)
         return f"{key}-{n_before + 1}" if n_before else key
 
     @cached_property
@@ -507,8 +512,7 @@ class Grid:
 
     def values_of(self, name: str) -> Iterator[Any]:
         """Return the values that prompt, system or a parameter takes, without None."""
-        points = (point for each in self.dimensions for point in each.points)
-        return (point[name] for point in points if point.get(name) is not None)
+        return (point[name] for point in self.points if point.get(name) is not None)
 
 
 def hashed_labels(point: Mapping[str, Any]) -> dict[str, str]:
@@ -517,39 +521,7 @@ def hashed_labels(point: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in point.items() if name not in known}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What a run sends, under which name and how fast; for the fields see `Run`."""
-
-    grid: Grid
-    name: str | None
-    run_id: str
-    seed: int
-    origin: OriginKind = "sweep"
-    prices: Prices | None = None
-    answer: AnswerType | None = None
-    paces: Paces = field(default_factory=dict)
-    in_flight: int | None = None
-    run_tools: Mapping[str, float] | None = None  # the limits of rounds; None: not run
-    tools: SweepTools | None = None  # None also if it was rebuilt without functions
-
-    def limit(self, model: str, endpoint: Endpoint) -> Limit | None:
-        """Return the limit in force for a model; None if none is known."""
-        return self.paces.get(model, Pace()).limit(endpoint.limit_of(model))
-
-    def origin_of(self, trial: Trial) -> Origin:
-        """Return the origin of a trial's exchange."""
-        return Origin(
-            kind=self.origin,
-            run=self.run_id,
-            request_key=trial.request_key,
-            repeat=trial.repeat,
-            columns=trial.columns,
-            answer=self.answer.kept if self.answer else None,
-        )
-
-
-class Factors(dict[str, Any]):
+class Combination(dict[str, Any]):
     """The values of a combination, as `where` gets them."""
 
     def __missing__(self, name: str) -> object:
@@ -560,7 +532,7 @@ class Factors(dict[str, Any]):
         )
 
 
-def keep(grid: Grid, where: Where) -> Sequence[int]:
+def matching(grid: Grid, where: Predicate) -> Sequence[int]:
     """Return the numbers of the combinations that `where` keeps."""
     if not callable(where):
         raise ParameterError(
@@ -578,11 +550,12 @@ def keep(grid: Grid, where: Where) -> Sequence[int]:
             "like lambda c: c['temperature'] < 1.",
             param="where",
         ) from None
-    return array("Q", (at for at in range(grid.n_product) if _is_kept(grid, at, where)))
+    numbers = range(grid.n_product)
+    return array("Q", (number for number in numbers if _is_kept(grid, number, where)))
 
 
-def _is_kept(grid: Grid, at: int, where: Where) -> bool:
-    factors = Factors(grid.factors(at))
+def _is_kept(grid: Grid, number: int, where: Predicate) -> bool:
+    factors = Combination(grid.factors(number))
     try:
         return bool(where(factors))
     except SvcError:

@@ -12,20 +12,20 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.output import Output, Screen
+from svc_notebook.display.cell_output import Output, Screen
+from svc_notebook.display.escape import to_terminal
 from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
 
-GAP_S = 0.25
+GAP_S = 0.25  # between two drawings
 SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
 _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """The progress of one part of the work, with a few words at the end of the line."""
+class ModelProgress:
+    """The progress of one model, with a few words at the end of the line."""
 
     name: str
     n_done: int
@@ -35,7 +35,7 @@ class Part:
 
 
 class Bars:
-    """One bar for each part, in the order in which they first appear."""
+    """One bar for each model, in the order in which they first appear."""
 
     def __init__(
         self, where: Screen, *, clock: Callable[[], float] = time.monotonic
@@ -52,12 +52,12 @@ class Bars:
         """Whether there is a place where they can be seen."""
         return self._where is not Screen.NONE
 
-    def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
-        """Draw all parts, a few times a second at most; the last ones in any case."""
+    def show(self, models: Sequence[ModelProgress], *, is_last: bool = False) -> None:
+        """Draw all bars, a few times a second at most; the last ones in any case."""
         with self._turn:
-            self._show(parts, is_last=is_last)
+            self._show(models, is_last=is_last)
 
-    def _show(self, parts: Sequence[Part], *, is_last: bool) -> None:
+    def _show(self, models: Sequence[ModelProgress], *, is_last: bool) -> None:
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
         if self._where is Screen.NONE or self._is_over or is_early:
@@ -65,8 +65,8 @@ class Bars:
         self._drawn_s = now_s
         self._is_over = is_last
         try:
-            for at, part in enumerate(parts):
-                self._draw(part, at)
+            for at, progress in enumerate(models):
+                self._draw(progress, at)
             if is_last:
                 self.close()
         except Exception:  # noqa: BLE001 - a bar must not stop paid work
@@ -82,18 +82,18 @@ class Bars:
                     bundle = bar.container._repr_mimebundle_()
                     Output().update(bundle, bar.container.model_id)
 
-    def _draw(self, part: Part, at: int) -> None:
-        bar = self._bars.get(part.name)
+    def _draw(self, progress: ModelProgress, at: int) -> None:
+        bar = self._bars.get(progress.name)
         if bar is None:
-            bar = self._bars[part.name] = self._made(part, at)
-        bar.n = part.n_done
-        bar.total = part.n_total
-        bar.unit = to_terminal(part.note)
-        if self._where is Screen.NOTEBOOK and part.is_bad:
+            bar = self._bars[progress.name] = self._new_bar(progress, at)
+        bar.n = progress.n_done
+        bar.total = progress.n_total
+        bar.unit = to_terminal(progress.note)
+        if self._where is Screen.NOTEBOOK and progress.is_bad:
             bar.colour = "#ffa500"  # orange; tqdm warns of names
         bar.refresh()
 
-    def _made(self, part: Part, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
+    def _new_bar(self, progress: ModelProgress, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
         # tqdm loads its widgets, which takes time: only when there is something to draw
         make: Callable[..., Any]
         if self._where is Screen.NOTEBOOK:
@@ -103,9 +103,9 @@ class Bars:
         else:
             from tqdm.std import tqdm as make  # noqa: PLC0415
         bar: Any = make(
-            initial=part.n_done,
-            total=part.n_total,
-            desc=to_terminal(part.name),
+            initial=progress.n_done,
+            total=progress.n_total,
+            desc=to_terminal(progress.name),
             position=at,
             bar_format=_FORMAT,
             unit="",
@@ -113,9 +113,10 @@ class Bars:
         )
         if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
-                text.layout.flex = "0 0 auto"  # it is the bar that gives way
-            # saved before the run ends, a count would stay as it was at first
-            plain = {"text/plain": f"Progress of {to_terminal(part.name)}"}
+                # where space is short, the bar shrinks and not the texts
+                text.layout.flex = "0 0 auto"
+            # no count here: a notebook saved before the run ends would keep it
+            plain = {"text/plain": f"Progress of {to_terminal(progress.name)}"}
             bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
         return bar
@@ -128,15 +129,15 @@ def progress_of(
     now_at: datetime,
     state: str = "",
     labels: Mapping[str, str] | None = None,
-) -> tuple[Part, ...]:
-    """Return the progress of each model that has anything to ask.
+) -> tuple[ModelProgress, ...]:
+    """Return the progress of each model that has anything to send.
 
     `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
     says if it is paused or stopped. `labels` are those of models.
     """
     labels = labels or {}
     return tuple(
-        Part(
+        ModelProgress(
             name=(
                 f"{labels[queue.model]} ({queue.model})"
                 if queue.model in labels
@@ -155,8 +156,8 @@ def progress_of(
 def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
     words = [f"{queue.n_failed} failed"] if queue.n_failed else []
     words.append(f"{queue.n_tokens:,} tokens")
-    if found := queue.limiter and queue.limiter.found:
-        words.append(f"found: {_shown(found)}")
+    if found_limit := queue.limiter and queue.limiter.found:
+        words.append(f"found: {_shown(found_limit)}")
     if queue.given_up:
         words.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,38 +22,41 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from svc_notebook.client.leased_slots import Quota
-from svc_notebook.client.retry import Policy
-from svc_notebook.client.worker import (
+from svc_notebook.client.rate_lease import QuotaLeases
+from svc_notebook.client.remote_worker import (
     GATHER_S,
-    Asked,
-    Ended,
-    Worker,
-    encode_asked,
-    read_ended,
-    said_by,
+    RemoteWorker,
+    WorkerRequest,
+    WorkerResponse,
+    encode_requests,
+    read_response,
+    send_by_worker,
+    wait_for_worker,
 )
+from svc_notebook.client.request_path import Attempt
+from svc_notebook.client.retry import FailedTry, Policy
 from svc_notebook.credentials import Key, without_keys
+from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, SvcError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connect import MEMORY
-from svc_notebook.service.catalogue import Limit
+from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
-MOST_WORKERS = 8  # of what is chosen for the user
-MOST_LOSSES = 5  # of workers while they had the same request
+MOST_WORKERS = 8  # if the user does not say how many
+MOST_LOSSES = 5  # workers that may end with the same request before it fails
 MOST_LOST_IN_A_ROW = 10  # workers, without any reply between
-UNSENT_LOAD = 8  # requests: what an attempt without a connection counts
+# A worker that could not connect counts as having so many more requests.
+UNSENT_LOAD = 8
 VERSION = version("svc-notebook")
-CONNECT_S = 10.0  # to reach a cluster that is said to be there
+CONNECT_S = 10.0  # until a cluster at a given address answers
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
-START_TRIES = 3  # of a cluster here, which gets 30 s of Ray
-_joined: dict[str, str] = {}  # our connections by Ray's job, and what `on` was
+START_TRIES = 3  # Ray gives up a start after 30 s
+_joined: dict[str, str] = {}  # `on` of each connection that we made, by Ray's job
 _starting = Lock()  # two runs may want to start a cluster at once
 
 
-def checked_place(on: object) -> str:
+def check_address(on: object) -> str:
     """Return where the user says that a cluster is; refuse anything else."""
     address = on.strip() if isinstance(on, str) else ""
     if address in {"ray", "auto"} or _host_and_port(address):
@@ -75,16 +78,16 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 
 def connected(on: str) -> Any:  # noqa: ANN401 - the package
-    """Return the package Ray, connected; a connection that there is already is used."""
+    """Return the package Ray, connected; an existing connection is used."""
     try:
-        ray = _apart(partial(import_module, "ray"))
+        ray = _on_thread(partial(import_module, "ray"))
     except ImportError:
         raise ConfigError(
             f"on={on!r} needs Ray, which is not installed. Install it with: "
             "python -m pip install 'svc-notebook[cluster]'"
         ) from None
     is_new = not ray.is_initialized()
-    if is_new and (problem := _problem_of(ray, on)):
+    if is_new and (problem := _try_to_connect(ray, on)):
         raise ConfigError(problem)
     job = ray.get_runtime_context().get_job_id()
     if is_new:
@@ -98,23 +101,25 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
     return ray
 
 
-def _apart(work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False) -> Any:  # noqa: ANN401 - as `work`
-    """Work on a thread: an interrupt in the midst of it would spoil Ray's modules.
+def _on_thread(
+    work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False
+) -> Any:  # noqa: ANN401 - as `work`
+    """Work on a thread, because an interrupt half-way would leave Ray's modules broken.
 
-    It `stays` where programs were started: the system ends them with their thread.
+    The thread `stays` where it started programs: the system ends them with it.
     """
-    found: Future[Any] = Future()
+    done: Future[Any] = Future()
 
     def run() -> None:
         try:
-            found.set_result(work())
+            done.set_result(work())
             Event().wait(None if stays else 0)
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
-            found.set_exception(problem)
+            done.set_exception(problem)
 
     Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
     try:
-        return found.result(None if wait_s == inf else wait_s)
+        return done.result(None if wait_s == inf else wait_s)
     except TimeoutError:  # Ray tries for much longer by itself
         raise TimeoutError(f"no answer within {wait_s:.0f} s") from None
 
@@ -126,19 +131,21 @@ def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN4
             connect(include_dashboard=False)
 
 
-def _problem_of(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
+def _try_to_connect(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
     """Connect to a cluster; return why that is not possible, "" if it is."""
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
     place, is_there = _host_and_port(on), on == "ray"
     for n_left in reversed(range(START_TRIES)):
         try:
             if place:
-                _apart(partial(_reach, *place), CONNECT_S)
+                _on_thread(partial(_reach, *place), CONNECT_S)
                 is_there = True
             if on == "ray":
-                _apart(partial(_start_here, ray, connect), stays=True)
+                _on_thread(partial(_start_here, ray, connect), stays=True)
             else:  # one that is there, and busy, needs long to let us in
-                _apart(partial(connect, address=on), START_S if place else CONNECT_S)
+                _on_thread(
+                    partial(connect, address=on), START_S if place else CONNECT_S
+                )
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
             said = in_words(problem)
             # a busy machine takes more than Ray's 30 s; another version stays one
@@ -162,17 +169,17 @@ def _reach(host: str, port: int) -> None:
 def in_words(problem: Exception) -> str:
     """Return what an error says in a line, without a traceback."""
     first, *rest = str(problem).strip().splitlines() or [""]
-    if first.endswith(":"):  # what it is comes below
+    if first.endswith(":"):  # the reason is in the lines below
         below = rest[-1:] if "Traceback" in str(problem) else rest
         first = " ".join([first, *below])
     return " ".join(first.split())[:300].rstrip(".:") or type(problem).__name__
 
 
-def check_version(found: str) -> None:
+def check_version(theirs: str) -> None:
     """Refuse workers without this package, or with another version of it."""
-    if found == VERSION:
+    if theirs == VERSION:
         return
-    which = f"svc-notebook {found}" if found else "no svc-notebook"
+    which = f"svc-notebook {theirs}" if theirs else "no svc-notebook"
     raise ConfigError(
         f"The workers of the Ray cluster have {which}, and this kernel has "
         f"{VERSION}. Nothing more was sent. Install the same version on every "
@@ -184,7 +191,7 @@ def unusable(said: Exception, key: Key) -> SvcError:
     """Return the error for a cluster that cannot run the workers."""
     if isinstance(said, SvcError):
         return said
-    # Ray says "died" of all actors if only one side wants its token
+    # if only one side uses Ray's token, Ray says no more than that all actors died
     has_token = os.environ.get("RAY_AUTH_MODE") == "token"
     why = key.redact(in_words(said))
     return ConfigError(_UNUSABLE.format(why) + _NO_AUTH * has_token)
@@ -196,7 +203,8 @@ def unusable(said: Exception, key: Key) -> SvcError:
 def _actor_class() -> type:
     """Return the class of the actors.
 
-    Ray sends one that is made here by value: any node can say its version.
+    Ray sends a class that is defined in a function by value, so that a node with any
+    version of this package, or without it, can answer `version`.
     """
 
     class SvcWorker:
@@ -206,8 +214,8 @@ def _actor_class() -> type:
             except PackageNotFoundError:
                 return ""
 
-        async def start(self, *given: Any) -> None:  # noqa: ANN401 - the actor's
-            self._worker = started(*given)
+        async def start(self, *arguments: Any) -> None:  # noqa: ANN401 - the actor's
+            self._worker = started(*arguments)
 
         async def put(self, batch: bytes) -> None:
             self._worker.put(batch)
@@ -218,31 +226,54 @@ def _actor_class() -> type:
     return SvcWorker
 
 
-def started(given: bytes, secret: str, number: int, quota: Any) -> Worker:  # noqa: ANN401 - an actor's handle
+def started(
+    settings_and_source: bytes,
+    secret: str,
+    number: int,
+    quota: Any,  # noqa: ANN401 - an actor's handle
+) -> RemoteWorker:
     """Return the worker of an actor; the key comes as an argument of its own."""
     key = Key(secret, source="") if secret else Key.none()
     secret = ""  # a traceback may show the locals of this frame
-    settings, key.source = pickle.loads(given)  # noqa: S301 - from the driver
+    settings, key.source = pickle.loads(settings_and_source)  # noqa: S301 - from the driver
     lease = None if quota is None else partial(quota.lease.remote, number)
-    return Worker(settings, key=key, lease=lease)
+    return RemoteWorker(settings, key=key, lease=lease)
 
 
-class _QuotaActor(Quota):
-    """The quota of a run, as an actor; Ray starts it again if its node dies."""
+class _QuotaActor(QuotaLeases):
+    """The quota of an endpoint, as an actor; Ray starts it again if its node dies."""
 
-    def __init__(self, limits: Mapping[str, Limit]) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         context = import_module("ray").get_runtime_context()
-        super().__init__(limits, is_restarted=context.was_current_actor_reconstructed)
+        is_restarted = context.was_current_actor_reconstructed
+        super().__init__(endpoint.limit_of, is_restarted=is_restarted)
 
 
 # What the driver does
+
+
+@dataclass(slots=True)
+class _SharedQuota:
+    """The quota of a key at an endpoint, and how many runs of this kernel use it.
+
+    Workers send some time after the driver has let a request go, so that two runs with
+    a quota each would overrun the limit together.
+    """
+
+    actor: Any
+    n_runs: int = 0
+
+
+_quotas: dict[object, _SharedQuota] = {}
+_quotas_lock = Lock()
+_worker_numbers = count()  # of all runs: a quota tells workers apart by them
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
     """A request that has not ended."""
 
-    asked: Asked
+    message: WorkerRequest
     ended: "asyncio.Future[tuple[Exchange | None, SvcError | None]]"
     n_losses: int = 0
     is_moved: bool = False
@@ -256,24 +287,24 @@ class _Link:
     actor: Any
     is_usable: Callable[[], bool]  # if not, Ray may start a cluster for a call
     open: dict[int, _Request] = field(default_factory=dict)
-    outbox: list[Asked] = field(default_factory=list)
+    outbox: list[WorkerRequest] = field(default_factory=list)
     posted_s: float = -inf
     n_unsent: int = 0  # in a row
 
     def give(self, request: _Request) -> None:
         """Give the worker a request, together with others of this moment."""
-        self.open[request.asked.number] = request
+        self.open[request.message.number] = request
         if not self.outbox:
             loop = asyncio.get_running_loop()
             loop.call_at(max(self.posted_s + GATHER_S, loop.time()), self._post)
-        self.outbox.append(request.asked)
+        self.outbox.append(request.message)
 
     def _post(self) -> None:
         batch, self.outbox = self.outbox, []
         self.posted_s = asyncio.get_running_loop().time()
-        with suppress(Exception):  # that the worker is gone shows when it is read
+        with suppress(Exception):  # if the worker is gone, `_read` notices it
             if self.is_usable():
-                self.actor.put.remote(encode_asked(batch))
+                self.actor.put.remote(encode_requests(batch))
 
 
 class Cluster:
@@ -290,20 +321,21 @@ class Cluster:
     ) -> None:
         self._on = on
         self._key = key
-        # no path of this machine, and nothing of how it was set, goes elsewhere
+        # paths of this machine, and where settings came from, stay here
         plain = replace(settings, ledger=MEMORY, prices=None, answers=None, sources={})
-        self._given = pickle.dumps((plain, key.source))
-        known = ((model, settings.endpoint.limit_of(model)) for model in models)
-        self._limits = {
-            model: each for model, each in known if each and each.is_windowed
-        }
+        self._settings = pickle.dumps((plain, key.source))
+        limits = map(settings.endpoint.limit_of, models)
+        self._has_limits = any(limit and limit.is_windowed for limit in limits)
+        self._endpoint = settings.endpoint
+        self._place = (settings.base_url, key.digest(settings.base_url or ""))
+        self._quota_key: object = None
         self.n_workers = n_workers or 0
         self._quota: Any = None
-        self._numbers, self._worker_numbers = count(), count()
+        self._numbers = count()
         self._links: list[_Link] = []
         self._is_closed = self._is_reading = False
-        self._said = partial(said_by, is_usable=self._is_usable)
-        self._homeless: list[_Request] = []
+        self._answer_of = partial(wait_for_worker, is_usable=self._is_usable)
+        self._unassigned: list[_Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_lost = 0  # in a row
         self._problem: SvcError | None = None
@@ -313,7 +345,7 @@ class Cluster:
         self._ray = connected(self._on)
         try:
             self._start_workers()
-        except BaseException as said:  # also an interrupt: it took long
+        except BaseException as said:  # also an interrupt, since starting takes long
             self.close()
             if not isinstance(said, Exception):
                 raise
@@ -326,18 +358,21 @@ class Cluster:
         n_cpus = int(self._ray.cluster_resources().get("CPU", 1))
         self.n_workers = self.n_workers or min(max(n_cpus, 1), MOST_WORKERS)
         self._actor = self._ray.remote(_actor_class())
-        if self._limits:
-            kind = self._ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
-            self._quota = kind.remote(self._limits)
+        if self._has_limits:
+            self._quota = self._share_quota()
         get = partial(self._ray.get, timeout=START_S)
-        # an interrupt in between leaves those that there are, to be ended
+        # added one by one, so that `close` ends those that an interrupt leaves
         self._links.extend(self._new_link() for _ in range(self.n_workers))
-        for found in get([link.actor.version.remote() for link in self._links]):
-            check_version(found)  # before the key leaves this process
-        quota = [self._quota.end.remote(-1)] if self._limits else []  # can it run?
+        for theirs in get([link.actor.version.remote() for link in self._links]):
+            check_version(theirs)  # before the key leaves this process
+        quota = [self._quota.end.remote(-1)] if self._has_limits else []  # does it run?
         get([*quota, *map(self._start_of, self._links)])
 
-    async def ask(
+    async def send_once(self, attempt: Attempt) -> FailedTry | None:
+        """Send a request from a worker, for a request path."""
+        return await send_by_worker(attempt, send=self.send)
+
+    async def send(
         self, request: CompletionRequest, policy: Policy
     ) -> tuple[Exchange | None, SvcError | None]:
         """Let a worker send a request; return its exchange, and its error if any."""
@@ -347,21 +382,47 @@ class Cluster:
             self._is_reading = True
             for link in self._links:
                 self._begin(self._read(link))
-        asked = Asked(next(self._numbers), request, policy)
-        found = _Request(asked, asyncio.get_running_loop().create_future())
-        self._give(found)
-        return await found.ended
+        message = WorkerRequest(next(self._numbers), request, policy)
+        pending = _Request(message, asyncio.get_running_loop().create_future())
+        self._give(pending)
+        return await pending.ended
 
     def close(self) -> None:
         """End the workers; what they have in flight is lost."""
         self._is_closed = True
-        actors = [*(link.actor for link in self._links), self._quota]
+        actors = [*(link.actor for link in self._links), self._leave_quota()]
         self._links, self._quota = [], None
         for actor in actors:
             self._kill(actor)
 
+    def _share_quota(self) -> Any:  # noqa: ANN401 - an actor's handle
+        """Use the quota that other runs of this kernel use, or start it."""
+        job = self._ray.get_runtime_context().get_job_id()
+        limits = (self._endpoint.models, self._endpoint.limit)
+        self._quota_key = (job, *self._place, *limits)
+        with _quotas_lock:
+            if (shared := _quotas.get(self._quota_key)) is None:
+                kind = self._ray.remote(_QuotaActor)
+                kind = kind.options(num_cpus=0, max_restarts=-1)
+                shared = _SharedQuota(kind.remote(self._endpoint))
+                _quotas[self._quota_key] = shared
+            shared.n_runs += 1
+        return shared.actor
+
+    def _leave_quota(self) -> Any:  # noqa: ANN401 - an actor's handle, or None
+        """Return the quota if no other run uses it, so that it can be ended."""
+        if self._quota is None:
+            return None
+        with _quotas_lock:
+            shared = _quotas[self._quota_key]
+            shared.n_runs -= 1
+            if shared.n_runs > 0:
+                return None
+            del _quotas[self._quota_key]
+        return shared.actor
+
     def _kill(self, actor: Any) -> None:  # noqa: ANN401 - an actor's handle
-        # Ray connects again, if need be: also where this process is about to end
+        # without a connection Ray would make one for this call, even at the end
         if actor is not None and self._ray.is_initialized():
             with suppress(Exception):  # it may be gone
                 self._ray.kill(actor)
@@ -369,13 +430,13 @@ class Cluster:
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         actor = self._actor.options(max_concurrency=1000, **options).remote()
-        return _Link(next(self._worker_numbers), actor, self._is_usable)
+        return _Link(next(_worker_numbers), actor, self._is_usable)
 
     def _is_usable(self) -> bool:
         return not self._is_closed and self._ray.is_initialized()
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
-        start = partial(link.actor.start.remote, self._given)
+        start = partial(link.actor.start.remote, self._settings)
         bearer = self._key.authorization  # its value is in no local variable
         return start(bearer().removeprefix("Bearer "), link.number, self._quota)
 
@@ -387,24 +448,24 @@ class Cluster:
     def _give(self, request: _Request, *, but: _Link | None = None) -> None:
         if request.ended.done():  # it was cancelled
             return
-        if links := [each for each in self._links if each is not but]:
-            # one without a network fails fast, and would get more than the others
+        if links := [link for link in self._links if link is not but]:
+            # a worker without a network fails fast, and would get the most requests
             load = (len(link.open) + UNSENT_LOAD * link.n_unsent for link in links)
             min(zip(load, count(), links, strict=False))[2].give(request)
         else:
-            self._homeless.append(request)
+            self._unassigned.append(request)
 
     async def _read(self, link: _Link) -> None:
         """Read what a worker has ended, until it is gone."""
-        with suppress(Exception):  # whatever Ray says of it
+        with suppress(Exception):  # Ray has many errors for a worker that is gone
             while link.is_usable():
-                for each in map(read_ended, await self._said(link.actor.take.remote())):
+                for response in await self._answer_of(link.actor.take.remote()):
                     self._n_lost = 0
-                    self._end(link, each)
+                    self._end(link, read_response(response))
         if not self._is_closed:
             self._lose(link)
 
-    def _end(self, link: _Link, ended: Ended) -> None:
+    def _end(self, link: _Link, ended: WorkerResponse) -> None:
         """End a request; let another worker try if this one cannot connect."""
         link.n_unsent = link.n_unsent + 1 if ended.is_unsent else 0
         request = link.open.pop(ended.number, None)
@@ -422,14 +483,14 @@ class Cluster:
         if link in self._links:
             self._links.remove(link)
         link.outbox.clear()  # others get it
-        self._kill(link.actor)  # it may live, where it cannot be reached
+        self._kill(link.actor)  # it may still run on a node that cannot be reached
         if self._quota is not None and link.is_usable():
             with suppress(Exception):
                 self._quota.end.remote(link.number)
         self._n_lost += 1
-        # all of them may be on a node that dies
+        # all workers may be on one node that dies
         if self._n_lost >= max(MOST_LOST_IN_A_ROW, 2 * self.n_workers):
-            self._homeless.extend(link.open.values())
+            self._unassigned.extend(link.open.values())
             self._fail(_LOST_ALL.format(self._n_lost))
             return
         for request in link.open.values():
@@ -442,14 +503,14 @@ class Cluster:
 
     async def _replace(self) -> None:
         link = None
-        if not self._is_usable():  # Ray would connect to any cluster
+        if not self._is_usable():  # for a call, Ray would connect to some cluster
             self._fail(_DISCONNECTED)
             return
         try:
             link = self._new_link()
             async with asyncio.timeout(START_S):
-                check_version(await self._said(link.actor.version.remote()))
-                await self._said(self._start_of(link))
+                check_version(await self._answer_of(link.actor.version.remote()))
+                await self._answer_of(self._start_of(link))
         except Exception as said:  # noqa: BLE001 - whatever Ray says
             problem = unusable(said, self._key)
             if link is not None and problem is not said:
@@ -462,14 +523,14 @@ class Cluster:
             if self._is_closed:
                 self._kill(link.actor)
             self._begin(self._read(link))
-            while self._homeless:
-                self._give(self._homeless.pop(0))
+            while self._unassigned:
+                self._give(self._unassigned.pop(0))
 
     def _fail(self, why: str) -> None:
         """End everything that is open, because no worker can run."""
         self._problem = ConfigError(why)
-        requests = [each for link in self._links for each in link.open.values()]
-        for request in (*requests, *self._homeless):
+        requests = [request for link in self._links for request in link.open.values()]
+        for request in (*requests, *self._unassigned):
             if not request.ended.done():
                 request.ended.set_result((None, ConfigError(why)))
 

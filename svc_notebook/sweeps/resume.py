@@ -1,4 +1,4 @@
-"""What the ledger has of a run's trials, and which of them are still to be sent.
+"""Resume and retry: how each trial ended, and which trials are sent again.
 
 A trial that failed counts as settled, because sending it again is the user's choice.
 One that was interrupted or refused, for a rate limit, its key or its model, does not.
@@ -6,47 +6,31 @@ One that was interrupted or refused, for a rate limit, its key or its model, doe
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan, nan
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 from msgspec.structs import replace
 
-from svc_notebook.analysis.answers import kept_type
+from svc_notebook.analysis.typed_answers import kept_type
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.completion import Completion, cut_mark
 from svc_notebook.errors import CutError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
-from svc_notebook.ledger.columns import Batch, chunks
-from svc_notebook.ledger.reply_columns import (
-    Reply,
-    RowStatus,
-    exchange_batch,
-    to_replies,
-)
-from svc_notebook.service.chunk import UNAUTHORIZED
+from svc_notebook.service.faults import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room
-from svc_notebook.tools.call import check_whole
+from svc_notebook.tools.arguments import check_whole
 
-from .describe import Seen
-from .dimensions import FACTORS, short
-from .grid import Grid, RunPlan, prompt_tokens_of, request_key_of, value_of
-from .source import HashedNumbers
+from .estimate import Seen
+from .factors import FACTORS, short
+from .grid import Grid, request_key_of, value_of
+from .plan import Plan
 
 TrialKey = tuple[str, int]
-Columns = dict[str, Any]
 
 
 class TrialFailure(NamedTuple):
@@ -73,7 +57,7 @@ _LOOP = Failure(
 
 
 def as_ended(exchange: Exchange) -> Exchange:
-    """Return what an exchange is for its trial: with open tool calls no good reply."""
+    """Return how a trial ended with an exchange: one that calls tools is not ok."""
     place = exchange.origin.tool_round
     if place is None or exchange.status != "ok":
         return exchange
@@ -88,11 +72,6 @@ def as_ended(exchange: Exchange) -> Exchange:
     return replace(exchange, status="cancelled", failure=_OPEN)
 
 
-def counts_more(exchange: Exchange, *, is_before_ok: bool) -> bool:
-    """Say whether an exchange counts for its trial, and not one before it."""
-    return exchange.status == "ok" or not is_before_ok
-
-
 def by_trial(
     exchanges: Iterable[Exchange],
     failures: Mapping[TrialKey, "TrialFailure"] | None = None,
@@ -102,132 +81,24 @@ def by_trial(
     The exchanges are of one run, oldest first. Of tool rounds the last one counts;
     `failures` say why rounds ended that the ledger has without an end.
     """
-    return dict(_newest(exchanges, failures or {}))
+    return dict(newest_by_trial(exchanges, failures or {}))
 
 
-def _newest(
+def newest_by_trial(
     exchanges: Iterable[Exchange], failures: Mapping[TrialKey, TrialFailure]
 ) -> Iterator[tuple[TrialKey, Exchange]]:
     """Return exchanges by trial; one that comes later replaces an earlier one."""
     good: set[TrialKey] = set()
-    for each in exchanges:
-        exchange, key = as_ended(each), key_of(each)
-        if not counts_more(exchange, is_before_ok=key in good):
-            continue
+    for sent in exchanges:
+        exchange, key = as_ended(sent), key_of(sent)
+        if exchange.status != "ok" and key in good:
+            continue  # a failure does not replace a good reply
         if exchange.status == "ok":
             good.add(key)
         elif exchange.failure is _OPEN and key in failures:
             failure = failures[key].failure
             exchange = replace(exchange, status="error", failure=failure)
         yield key, exchange
-
-
-def reply_rows(
-    plan: RunPlan,
-    found: Mapping[TrialKey, Exchange],
-    failures: Mapping[TrialKey, TrialFailure],
-    *,
-    is_begun: bool,
-) -> Iterator[Reply]:
-    """Return the rows of all trials: their choices, or why they have no reply."""
-    missing: RowStatus = "not_run" if is_begun else "planned"
-    for number, (key, columns) in enumerate(plan.grid.places()):
-        exchange = found.get(key)
-        if exchange is None:
-            trial, failed = plan.grid[number], failures.get(key)
-            yield Reply(
-                request=trial.request,
-                origin=replace(plan.origin_of(trial), columns=columns),
-                status="error" if failed else missing,
-                failure=failed.failure if failed else None,
-                est_prompt_tokens=trial.prompt_tokens.best,
-            )
-            continue
-        yield from to_replies(exchange, columns)
-
-
-def trial_batches(
-    plan: RunPlan,
-    exchanges: Iterable[Exchange],
-    failures: Mapping[TrialKey, TrialFailure],
-    *,
-    is_begun: bool,
-) -> Iterator[Batch]:
-    """Return the rows of all trials as `reply_rows` does, to be read by columns.
-
-    The exchanges are those of `by_trial`, read once. The part `trial` is the number in
-    the plan; of a trial only the rows of the last `turn` count.
-    """
-    places = {
-        key: (number, columns)
-        for number, (key, columns) in enumerate(plan.grid.places())
-    }
-    sent = set[int]()
-
-    def rows() -> Iterator[tuple[int, int, Exchange, Columns]]:
-        for turn, (key, exchange) in enumerate(_newest(exchanges, failures)):
-            if key in places:
-                number, columns = places[key]
-                sent.add(number)
-                yield number, turn, exchange, columns or exchange.origin.columns
-
-    for chunk in chunks(rows()):
-        numbers, turns, found, columns = zip(*chunk, strict=True)
-        parts = {"trial": numbers, "turn": turns, "origin.columns": columns}
-        batch = exchange_batch(found, plan.prices, parts=parts)
-        del chunk, found
-        yield batch
-        del batch
-    missing = [
-        (number, key, columns)
-        for key, (number, columns) in places.items()
-        if number not in sent
-    ]
-    status: RowStatus = "not_run" if is_begun else "planned"
-    for part in chunks(missing):
-        yield _missing_batch(plan, part, failures, status)
-
-
-def _missing_batch(
-    plan: RunPlan,
-    places: Sequence[tuple[int, TrialKey, Columns]],
-    failures: Mapping[TrialKey, TrialFailure],
-    status: RowStatus,
-) -> Batch:
-    """Return the rows of trials without a reply; a batch of them has no exchange."""
-    numbers, keys, columns = zip(*places, strict=True)
-    combinations = [number // plan.grid.repeats for number in numbers]
-    requests = [*plan.grid.requests(combinations)]
-    failed = [failures.get(key) for key in keys]
-    origin, nothing = plan.origin_of(plan.grid[numbers[0]]), [None] * len(numbers)
-    return Batch(
-        numbers,
-        {
-            **dict.fromkeys(("exchange", "first", "choice", "cost"), nothing),
-            "trial": numbers,
-            "request": requests,
-            "origin": [origin] * len(numbers),
-            "origin.request_key": [key for key, _ in keys],
-            "origin.repeat": [repeat for _, repeat in keys],
-            "origin.columns": columns,
-            "status": ["error" if each else status for each in failed],
-            "failure": [each and each.failure for each in failed],
-            "est_prompt_tokens": [*_estimates(plan.grid, combinations, requests)],
-        },
-    )
-
-
-def _estimates(
-    grid: Grid, combinations: Iterable[int], requests: Iterable[CompletionRequest]
-) -> Iterator[int]:
-    """Return the estimated prompt tokens; the conditions of a row share messages."""
-    known, before = grid.estimates, None
-    for number, each in zip(combinations, requests, strict=True):
-        if known[number] < 0:
-            if before is None or each.messages is not before.messages or each.tools:
-                before, best = each, prompt_tokens_of(each).best
-            known[number] = best
-        yield known[number]
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
@@ -248,7 +119,9 @@ class SentTrials:
     """The status of each trial that was sent, by its key; kept without the keys."""
 
     def __init__(self) -> None:
-        self._numbers = HashedNumbers()  # of the statuses, which are few
+        # The number of each status, by the hash of the key: of a million trials the
+        # keys would need 200 MB, and two share a hash in one of 30 million runs.
+        self._numbers: dict[int, int] = {}
         self._kinds: dict[TrialStatus, int] = {}
         self._statuses: list[TrialStatus] = []
         self._counts: list[int] = []
@@ -257,16 +130,16 @@ class SentTrials:
         return len(self._numbers)
 
     def __contains__(self, key: TrialKey) -> bool:
-        return self._numbers.get(key) is not None
+        return hash(key) in self._numbers
 
     def get(self, key: TrialKey) -> TrialStatus | None:
         """Return the status of a trial; None if it was not sent."""
-        number = self._numbers.get(key)
+        number = self._numbers.get(hash(key))
         return None if number is None else self._statuses[number]
 
     def put(self, key: TrialKey, status: TrialStatus) -> None:
         """Set the status of a trial."""
-        before = self._numbers.get(key)
+        before = self._numbers.get(hash(key))
         if before is not None:
             self._counts[before] -= 1
         number = self._kinds.setdefault(status, len(self._statuses))
@@ -274,7 +147,7 @@ class SentTrials:
             self._statuses.append(status)
             self._counts.append(0)
         self._counts[number] += 1
-        self._numbers.put(key, number)
+        self._numbers[hash(key)] = number
 
     def counts(self) -> Iterator[tuple[TrialStatus, int]]:
         """Return how many trials have each status."""
@@ -282,31 +155,10 @@ class SentTrials:
 
     def copy(self) -> "SentTrials":
         """Return a copy."""
-        found = copy(self)
-        found._numbers = self._numbers.copy()  # noqa: SLF001 - its own kind
-        found._kinds = self._kinds.copy()  # noqa: SLF001 - as above
-        found._statuses = self._statuses.copy()  # noqa: SLF001 - as above
-        found._counts = self._counts.copy()  # noqa: SLF001 - as above
-        return found
-
-
-class Settled:
-    """The trials that are not sent again: those without one of the `open_marks`."""
-
-    def __init__(self, trials: SentTrials, open_marks: Collection[Mark]) -> None:
-        self._trials = trials
-        self._open_marks = open_marks
-        self.n_by_model: Counter[str] = Counter()
-        for status, n in trials.counts():
-            if status.mark not in open_marks:
-                self.n_by_model[status.model] += n
-
-    def __len__(self) -> int:
-        return self.n_by_model.total()
-
-    def __contains__(self, key: TrialKey) -> bool:
-        status = self._trials.get(key)
-        return status is not None and status.mark not in self._open_marks
+        other = SentTrials()
+        for name in ("_numbers", "_kinds", "_statuses", "_counts"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
 
 
 class SeenReplies(Sequence[Seen]):
@@ -325,7 +177,7 @@ class SeenReplies(Sequence[Seen]):
     def __getitem__(self, at: slice) -> list[Seen]: ...
     def __getitem__(self, at: int | slice) -> Seen | list[Seen]:
         if isinstance(at, slice):
-            return [self[each] for each in range(*at.indices(len(self)))]
+            return [self[number] for number in range(*at.indices(len(self)))]
         took_s = self._took_s[at]
         known_s = None if isnan(took_s) else took_s
         return Seen(self._n_prompt[at], self._n_reply[at], known_s)
@@ -349,7 +201,7 @@ class RunStatus:
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
     def counts(self, n_trials: int) -> Counter[str]:
-        """Return how many of all trials ended how; the others are `not_run`."""
+        """Count the trials by how they ended; those that did not are `not_run`."""
         counts = Counter[str](self._n_by_mark)
         counts["error"] += counts.pop("refused", 0) + counts.pop("open", 0)
         counts["not_run"] = n_trials - counts.total()
@@ -358,8 +210,8 @@ class RunStatus:
     def cut_note(self) -> str:
         """Say how many replies were cut and what to pass; "" if none was."""
         remedies = Counter[str]()
-        for each, n in self.trials.counts():
-            remedies[each.remedy] += n if each.remedy else 0
+        for status, n in self.trials.counts():
+            remedies[status.remedy] += n if status.remedy else 0
         if not (remedies := +remedies):
             return ""
         ((remedy, _),) = remedies.most_common(1)
@@ -373,51 +225,19 @@ class RunStatus:
     @cached_property
     def _n_by_mark(self) -> Counter[Mark]:
         counts = Counter[Mark]()
-        for each, n in self.trials.counts():
-            counts[each.mark] += n
+        for status, n in self.trials.counts():
+            counts[status.mark] += n
         return counts
-
-    def settled(
-        self, *, is_retried: bool = False, include_refused: bool = False
-    ) -> Settled:
-        """Return the trials that are not sent again."""
-        open_marks: set[Mark] = {"cancelled", "open"}
-        if is_retried:
-            open_marks |= {"error", "refused"} if include_refused else {"error"}
-        return Settled(self.trials, open_marks)
-
-    @cached_property
-    def n_settled(self) -> Counter[str]:
-        """How many trials of each model `run` would not send again."""
-        return self.settled().n_by_model
-
-    def next_steps(self, n_trials: int) -> list[str]:
-        """Say what can be done once nothing is being sent."""
-        n_todo = n_trials - self.n_settled.total()
-        n_refused, n_open = self.count("refused"), self.count("open")
-        sent = ["what is missing"] if n_todo > n_open else []
-        sent += [f"{n_open} of those that failed again"] if n_open else []
-        read = ".replies_df(), .summary_df(), .compare()"
-        steps = [f".run() sends {' and '.join(sent)}" if sent else read]
-        if n_again := self.count("error"):
-            other = "other " if n_open else ""
-            steps.append(f".retry() sends the {other}{n_again} that failed again")
-        if n_refused:
-            steps.append(
-                f"{n_refused} would be refused again, "
-                ".retry(include_refused=True) sends them all the same"
-            )
-        return steps
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
         """Add trials that failed before anything was sent."""
         if not failures:
             return self
         trials = self.trials.copy()
-        for key, each in failures.items():
+        for key, failed in failures.items():
             known = trials.get(key)
             if known is None or known.is_open_round:
-                trials.put(key, TrialStatus(_mark_of(each.failure), each.model))
+                trials.put(key, TrialStatus(_mark_of(failed.failure), failed.model))
         return RunStatus(trials, self.first, self.seen)
 
 
@@ -470,6 +290,54 @@ def _mark_of(failure: Failure) -> Mark:
     return "refused" if failure.type == "BadRequestError" else "error"
 
 
+class Settled:
+    """The trials that are not sent again: those without one of the `open_marks`."""
+
+    def __init__(self, trials: SentTrials, open_marks: Collection[Mark]) -> None:
+        self._trials = trials
+        self._open_marks = open_marks
+        self.n_by_model: Counter[str] = Counter()
+        for status, n in trials.counts():
+            if status.mark not in open_marks:
+                self.n_by_model[status.model] += n
+
+    def __len__(self) -> int:
+        return self.n_by_model.total()
+
+    def __contains__(self, key: TrialKey) -> bool:
+        status = self._trials.get(key)
+        return status is not None and status.mark not in self._open_marks
+
+
+def settled_of(
+    status: RunStatus, *, is_retried: bool = False, include_refused: bool = False
+) -> Settled:
+    """Return the trials that are not sent again."""
+    open_marks: set[Mark] = {"cancelled", "open"}
+    if is_retried:
+        open_marks |= {"error", "refused"} if include_refused else {"error"}
+    return Settled(status.trials, open_marks)
+
+
+def next_steps(status: RunStatus, n_trials: int) -> list[str]:
+    """Say what can be done once nothing is being sent."""
+    n_todo = n_trials - len(settled_of(status))
+    n_refused, n_open = status.count("refused"), status.count("open")
+    pending = ["what is missing"] if n_todo > n_open else []
+    pending += [f"{n_open} of those that failed again"] if n_open else []
+    read = ".replies_df(), .summary_df(), .compare()"
+    steps = [f".run() sends {' and '.join(pending)}" if pending else read]
+    if n_again := status.count("error"):
+        other = "other " if n_open else ""
+        steps.append(f".retry() sends the {other}{n_again} that failed again")
+    if n_refused:
+        steps.append(
+            f"{n_refused} would be refused again, "
+            ".retry(include_refused=True) sends them all the same"
+        )
+    return steps
+
+
 def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -> None:
     """Raise SettingsError if the rest of a run would go to another address.
 
@@ -487,8 +355,8 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
         )
 
 
-def strays_of(
-    plan: RunPlan, sent: SentTrials, read: Callable[[], Iterable[Exchange]]
+def unplanned_of(
+    plan: Plan, sent: SentTrials, read: Callable[[], Iterable[Exchange]]
 ) -> Mapping[TrialKey, TrialStatus]:
     """Return those of the trials `sent` under the plan's name that it lacks.
 
@@ -500,26 +368,26 @@ def strays_of(
         return {}
     mine = set(plan.grid.trial_keys())
     keys = (key for key in map(key_of, read()) if key not in mine)
-    found = ((key, sent.get(key)) for key in keys)
-    return {key: status for key, status in found if status is not None}
+    unplanned = ((key, sent.get(key)) for key in keys)
+    return {key: status for key, status in unplanned if status is not None}
 
 
-def check_strays(
-    plan: RunPlan,
-    strays: Mapping[TrialKey, TrialStatus],
+def check_unplanned(
+    plan: Plan,
+    unplanned: Mapping[TrialKey, TrialStatus],
     read: Callable[..., Iterable[Exchange]],
 ) -> None:
     """Raise ParameterError if trials that the plan lacks have replies.
 
-    A trial without one binds nothing, and rows may be left out of a frame. `read`
+    Trials without a reply do not matter, nor do rows that a frame lacks now. `read`
     reads the run's exchanges.
     """
-    has_reply = {key for key, each in strays.items() if each.mark == "ok"}
+    has_reply = {key for key, status in unplanned.items() if status.mark == "ok"}
     if has_reply and len(plan.grid):
         others = {
-            key_of(each): each
-            for each in read(texts=True)
-            if key_of(each) in has_reply and not _is_other_row(plan, each)
+            key_of(exchange): exchange
+            for exchange in read(texts=True)
+            if key_of(exchange) in has_reply and not _is_other_row(plan, exchange)
         }
         if others:
             raise ParameterError(
@@ -531,23 +399,23 @@ def check_strays(
             )
 
 
-def _is_other_row(plan: RunPlan, exchange: Exchange) -> bool:
+def _is_other_row(plan: Plan, exchange: Exchange) -> bool:
     """Return whether an exchange is of a frame's run, for a row that is left out."""
     if plan.origin != "frame":
         return False
     templates = [next(plan.grid.values_of(name), None) for name in ("prompt", "system")]
     key = request_key_of(exchange.request, templates=templates)
     first, other = (
-        request_key_of(replace(each, messages=()))
-        for each in (plan.grid[0].request, exchange.request)
+        request_key_of(replace(request, messages=()))
+        for request in (plan.grid[0].request, exchange.request)
     )
     return first == other and (exchange.origin.request_key or "").startswith(key)
 
 
-def _answer_hint(plan: RunPlan, strays: Iterable[Exchange]) -> str:
-    """Say which answer was asked for, if this plan asks for none."""
-    kept = (kept_type(each.origin.answer) for each in strays)
-    name = next((each.name for each in kept if each), None)
+def _answer_hint(plan: Plan, unplanned: Iterable[Exchange]) -> str:
+    """Say which `answer` the exchanges were sent with, if this plan has none."""
+    answers = (kept_type(exchange.origin.answer) for exchange in unplanned)
+    name = next((answer.name for answer in answers if answer), None)
     if name is None or plan.answer is not None:
         return ""
     return f" They were asked for answer={name}; give it again."
@@ -556,12 +424,12 @@ def _answer_hint(plan: RunPlan, strays: Iterable[Exchange]) -> str:
 _SHOWN = 4
 
 
-def _difference(grid: Grid, strays: Iterable[Exchange]) -> str:
+def _difference(grid: Grid, unplanned: Iterable[Exchange]) -> str:
     """Return the values in these exchanges that the grid does not have."""
-    mine = {pair for each in grid for pair in _values(each.request, each.repeat)}
+    mine = {pair for trial in grid for pair in _values(trial.request, trial.repeat)}
     theirs: dict[str, dict[str, None]] = {}
-    for stray in strays:
-        for name, value in _values(stray.request, stray.origin.repeat or 0):
+    for exchange in unplanned:
+        for name, value in _values(exchange.request, exchange.origin.repeat or 0):
             if (name, value) not in mine:
                 theirs.setdefault(name, {})[value] = None
     if not theirs:

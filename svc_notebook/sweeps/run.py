@@ -1,27 +1,38 @@
-"""A run: the plan of a sweep, its requests once they are sent, and its replies."""
+"""A run: the plan of a sweep, its execution and its result, as users have them.
 
+`Plan` says what is sent. `Executor` locks the run, asks for consent and begins an
+`Execution`, whose `Scheduler` sends the trials, from one `ModelQueue` for each model.
+`RunResult` reads what the ledger has of them.
+"""
+
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
-from svc_notebook.analysis.answers import answer_type
-from svc_notebook.analysis.scores import score_replies
-from svc_notebook.client.attempts import Watch
+from svc_notebook.analysis.scorers import score_replies
+from svc_notebook.analysis.typed_answers import answer_type
+from svc_notebook.client.request_path import Watch
 from svc_notebook.completion import Completion
-from svc_notebook.display.comparison import Comparison
-from svc_notebook.display.markup import to_terminal
+from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import LedgerError, ParameterError, write_line
-from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.exchange import OriginKind
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.checks import check_flag, check_int
 from svc_notebook.session import Session
 
-from .describe import RunDescription, Size, headline, plan_lines
-from .execution import Execution, RunTask, SendOptions, Tick, place_of
-from .grid import RunPlan
-from .resume import RunStatus
-from .run_view import RunView, cell_number
-from .scheduler import Show
+from .description import RunDescription, headline, plan_lines
+from .estimate import Estimate
+from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
+from .grid import Grid
+from .manifest import run_manifest
+from .plan import Plan
+from .result import RunResult
+from .resume import RunStatus, next_steps, settled_of
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -47,20 +58,17 @@ class Run:
     Args:
         plan: What is sent.
         session: Whose settings, key and ledger are used.
-        confirm_above, is_reusing: See the attributes.
 
     Attributes:
-        grid: The trials.
-        name: As given, or None.
+        plan: What is sent, under which name and in which order.
+        grid: Its trials.
+        name: Its name, if it has one.
         run_id: Marks its exchanges in the ledger: the column `run`.
-        seed: Of the order in which requests are sent.
-        origin: Where it was planned: by a sweep, a magic or a frame.
-        prices: The price table for costs, if there is one.
+        seed, origin, prices, is_reusing: Those of the plan.
         in_flight: Most requests in flight for one model. If None, its limit
-            determines it, or what the server takes is found.
+            determines it, or what the server takes is found. You may change it.
         confirm_above: Ask the user before sending more requests; never if None. What
-            the ledger or a file answers is not counted.
-        is_reusing: Whether the ledger may answer identical requests.
+            the ledger or a file answers is not counted. You may change it.
 
     Raises:
         ParameterError: A run of this name has replies that are not in the plan.
@@ -72,33 +80,75 @@ class Run:
         ['Hello!', 'Hello!']
     """
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        *,
-        session: Session,
-        confirm_above: int | None = None,
-        is_reusing: bool = False,
-    ) -> None:
-        self.grid = plan.grid
-        self.name = plan.name
-        self.run_id = plan.run_id
-        self.seed = plan.seed
-        self.origin = plan.origin
-        self.prices = plan.prices
-        self.in_flight = plan.in_flight
-        self.confirm_above = confirm_above
-        self.is_reusing = is_reusing
+    def __init__(self, plan: Plan, *, session: Session) -> None:
         self._session = session
-        self._view = RunView(plan)
-        self._execution = Execution(self._view, session=session)
+        self._result = RunResult(plan)
+        self._executor = Executor(self._result, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
         if plan.name is not None:
-            self._execution.bind()
-            self._view.take_answer()
+            self._executor.bind()
+            self._result.take_answer()
 
     def __len__(self) -> int:
-        return len(self.grid)
+        return len(self.plan.grid)
+
+    @property
+    def plan(self) -> Plan:
+        """What is sent."""
+        return self._result.plan
+
+    @property
+    def grid(self) -> Grid:
+        """Its trials."""
+        return self.plan.grid
+
+    @property
+    def name(self) -> str | None:
+        """Its name, if it has one."""
+        return self.plan.name
+
+    @property
+    def run_id(self) -> str:
+        """Marks its exchanges in the ledger: the column `run`."""
+        return self.plan.run_id
+
+    @property
+    def seed(self) -> int:
+        """Sets the order in which requests are sent."""
+        return self.plan.seed
+
+    @property
+    def origin(self) -> OriginKind:
+        """Which part of the package asks: the column `origin`."""
+        return self.plan.origin
+
+    @property
+    def prices(self) -> Prices | None:
+        """The price table that its costs are estimated with, if there is one."""
+        return self.plan.prices
+
+    @property
+    def is_reusing(self) -> bool:
+        """Whether the ledger may answer identical requests."""
+        return self.plan.is_reusing
+
+    @property
+    def in_flight(self) -> int | None:
+        """Most requests in flight for one model."""
+        return self.plan.in_flight
+
+    @in_flight.setter
+    def in_flight(self, most: int | None) -> None:
+        self._result.plan = replace(self.plan, in_flight=most)
+
+    @property
+    def confirm_above(self) -> int | None:
+        """Most requests that are sent without asking the user."""
+        return self.plan.confirm_above
+
+    @confirm_above.setter
+    def confirm_above(self, most: int | None) -> None:
+        self._result.plan = replace(self.plan, confirm_above=most)
 
     def run(
         self,
@@ -141,7 +191,8 @@ class Run:
         """
         if first is not None:
             first = check_int("first", first, minimum=1, otherwise="or None for all")
-        return self._run(watch=watch, first=first, **place_of(on, workers))
+        options = SendOptions(first=first, watch=watch, on=on, workers=workers)
+        return self._run(options)
 
     def retry(
         self,
@@ -161,14 +212,20 @@ class Run:
             workers: As in `run`.
         """
         check_flag("include_refused", include_refused)
-        how = {"is_retried": True, "include_refused": include_refused}
-        return self._run(watch=watch, **how, **place_of(on, workers))
+        options = SendOptions(
+            is_retried=True,
+            include_refused=include_refused,
+            watch=watch,
+            on=on,
+            workers=workers,
+        )
+        return self._run(options)
 
     def start(
         self,
         *,
         watch: Watch | None = None,
-        show: Show | None = None,
+        show: ShowPiece | None = None,
         is_retried: bool = False,
         is_drawn: bool = True,
         on: str | None = None,
@@ -193,9 +250,14 @@ class Run:
         Raises:
             SvcError: It cannot begin; see `run`.
         """
-        how = place_of(on, workers, is_shown=show is not None)
-        options = self._options(watch=watch, show=show, is_retried=is_retried, **how)
-        self._execution.start(options, is_drawn=is_drawn)
+        options = SendOptions(
+            is_retried=is_retried,
+            watch=watch,
+            show=show,
+            on=on,
+            workers=workers,
+        )
+        self._executor.start(options, is_drawn=is_drawn)
         return self
 
     def wait(self, *, tick: Tick = lambda: None) -> Self:
@@ -204,63 +266,64 @@ class Run:
         Args:
             tick: Called again and again, on this thread.
         """
-        if (task := self._execution.task) is not None:
-            task.wait(tick)
+        if (execution := self._executor.execution) is not None:
+            execution.wait(tick)
         return self
 
     def pause(self) -> Self:
         """Send nothing more until `resume`; requests in flight are completed."""
-        if (task := self._execution.task) is not None:
-            task.scheduler.is_paused = True
+        if (execution := self._executor.execution) is not None:
+            execution.scheduler.is_paused = True
         return self
 
     def resume(self) -> Self:
         """Continue after `pause`."""
-        if (task := self._execution.task) is not None:
-            task.scheduler.is_paused = False
+        if (execution := self._executor.execution) is not None:
+            execution.scheduler.is_paused = False
         return self
 
     def cancel(self) -> Self:
         """Stop sending; the replies so far are kept."""
-        if (task := self._execution.task) is not None and not task.is_over:
-            task.stop()
+        execution = self._executor.execution
+        if execution is not None and not execution.is_over:
+            execution.stop()
         return self
 
     @property
     def is_running(self) -> bool:
         """Whether requests are being sent."""
-        return self._execution.is_running
+        return self._executor.is_running
 
     @property
     def error(self) -> BaseException | None:
         """The error that stopped the last sending early; None if there is none."""
-        task = self._execution.task
-        return None if task is None else task.error
+        execution = self._executor.execution
+        return None if execution is None else execution.error
 
     @property
-    def size(self) -> Size:
+    def size(self) -> Estimate:
         """How large the plan is: requests, tokens, cost; by the replies so far."""
-        return self._view.size
+        return self._result.size
 
     @property
     def n_todo(self) -> int:
         """How many requests `run` would send."""
-        return len(self) - self._view.status().n_settled.total()
+        return len(self) - len(settled_of(self._result.status()))
 
     @property
     def n_failed(self) -> int:
         """How many requests failed, including those that the service refused."""
-        return self._view.status().counts(len(self))["error"]
+        return self._result.status().counts(len(self))["error"]
 
     @property
     def reasons(self) -> list[str]:
         """Why requests failed, each reason with its count."""
-        return self._view.reasons()
+        return self._result.reasons()
 
     @property
     def cut_note(self) -> str:
         """How many replies were cut and what to pass; "" if none was."""
-        return self._view.status().cut_note()
+        return self._result.status().cut_note()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -269,12 +332,18 @@ class Run:
         `svc.sweep(manifest=...)` takes it, with `name`, `seed`, `confirm_above`,
         `reuse`, `answer`, `limits` and `in_flight` if you want others.
         """
-        values = self._view.manifest(self._execution.found_limits())
+        result = self._result
+        values = run_manifest(
+            result.plan,
+            result.status(),
+            result.exchanges(texts=False),
+            self._executor.found_limits(),
+        )
         return {**values, "ended_at": None} if self.is_running else values
 
-    def replies(self) -> Iterator[Reply]:
+    def replies(self) -> Iterator[ReplyRow]:
         """Return the rows of `replies_df`, one by one."""
-        return self._view.replies()
+        return self._result.replies()
 
     def plan_df(self) -> "pd.DataFrame":
         """List what is planned.
@@ -283,7 +352,7 @@ class Run:
             One row for each request, in the order of the plan, with the columns of
             `replies_df`; the status is `planned` throughout.
         """
-        return self._view.plan_df()
+        return self._result.plan_df()
 
     def replies_df(
         self, columns: Literal["narrow"] | Sequence[str] | None = None
@@ -305,9 +374,9 @@ class Run:
             ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.frames import chosen  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger.reply_frames import chosen  # noqa: PLC0415 - pandas
 
-        return chosen(self._view.replies_df(), columns)
+        return chosen(self._result.replies_df(), columns)
 
     def write_parquet(self, folder: str | PathLike[str]) -> Path:
         """Write `replies_df` in parts of about 50 000 rows, one in memory at a time.
@@ -321,9 +390,9 @@ class Run:
         Returns:
             The folder, which `svc.read_parquet` reads as one frame.
         """
-        from .reply_parts import write_parts  # noqa: PLC0415 - pandas
+        from .parquet_parts import write_parts  # noqa: PLC0415 - pandas
 
-        return write_parts(self._view, folder)
+        return write_parts(self._result, folder)
 
     def read(self, answer: Any) -> Self:  # noqa: ANN401 - a type, a regex or a function
         """Read the answers of the replies again, as another type; nothing is sent.
@@ -340,7 +409,7 @@ class Run:
         Raises:
             ParameterError: Answers cannot be read as this.
         """
-        self._view.answer = None if answer is None else answer_type(answer)
+        self._result.frames.answer = None if answer is None else answer_type(answer)
         return self
 
     def score(self, **scores: Callable[[Any], object] | None) -> int:
@@ -354,8 +423,8 @@ class Run:
             How many scores were kept.
 
         Raises:
-            ParameterError: A function failed for all replies, or there is no such
-                score to remove; nothing was changed.
+            ParameterError: A function failed for all replies or returned texts and
+                numbers, or there is no such score to remove; nothing was changed.
             LedgerError: The ledger cannot be read or written.
 
         Example:
@@ -368,7 +437,7 @@ class Run:
                 "run.score(right=lambda r: r.answer == r.label).",
                 param="scores",
             )
-        return score_replies(self._view.ledger, self._view.replies_df(), scores)
+        return score_replies(self._result.ledger, self._result.replies_df(), scores)
 
     def usage_df(
         self,
@@ -391,8 +460,8 @@ class Run:
             ParameterError: `by` names a column that does not exist.
             LedgerError: The ledger cannot be read.
         """
-        return self._view.usage_df(
-            by=by, include_emulated=include_emulated, include_reused=include_reused
+        return self._result.usage_df(
+            by, include_emulated=include_emulated, include_reused=include_reused
         )
 
     def summary_df(
@@ -424,7 +493,7 @@ class Run:
         columns: str | Sequence[str] | None = None,
         markdown: bool = True,
         diff: bool = False,
-    ) -> Comparison:
+    ) -> ComparisonTable:
         """Show replies side by side in a table.
 
         Args:
@@ -447,9 +516,7 @@ class Run:
             ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        return self._view.compare(
-            rows=rows, columns=columns, markdown=markdown, diff=diff
-        )
+        return self._result.compare(rows, columns, markdown=markdown, diff=diff)
 
     def plot(
         self,
@@ -490,19 +557,19 @@ class Run:
             'spam'
         """
         if exchange_id is None:
-            exchange_id = self._view.exchange_id_of(conditions)
+            exchange_id = self._result.exchange_id_of(conditions)
         elif conditions:
             raise ParameterError(
                 f"An exchange_id names one reply; leave out {', '.join(conditions)}.",
                 param="exchange_id",
             )
-        return self._session.reply(exchange_id)
+        return self._session.context().reply(exchange_id)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         how = f"svc.run({self.run_id!r}) rebuilds it from the ledger"
         raise ParameterError(
             "A run belongs to this kernel and cannot be copied or pickled. "
-            f"{how if self._view.is_begun else 'Plan it again'}; replies_df() is a "
+            f"{how if self._result.is_begun else 'Plan it again'}; replies_df() is a "
             "plain frame.",
             param="run",
         )
@@ -515,85 +582,86 @@ class Run:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         cell, text = self._explained
-        said = text if cell is not None and cell == cell_number() else ""
+        said = text if cell is not None and cell == _cell_number() else ""
         return self._describe(said=said).bundle()
 
-    def _run(self, **how: Any) -> Self:  # noqa: ANN401 - as `SendOptions`
-        self._explain_end(self._execution.run(self._options(**how)))
+    def _run(self, options: SendOptions) -> Self:
+        self._explain_end(self._executor.run(options))
         return self
 
     async def _run_async(self) -> Self:
-        self._explain_end(await self._execution.run_async(self._options()))
+        self._explain_end(await self._executor.run_async(SendOptions()))
         return self
-
-    def _options(self, **how: Any) -> SendOptions:  # noqa: ANN401 - as `SendOptions`
-        return SendOptions(
-            in_flight=self.in_flight,
-            confirm_above=self.confirm_above,
-            is_reusing=self.is_reusing,
-            **how,
-        )
 
     def _describe(self, *, said: str = "") -> RunDescription:
         """Describe the run; the reasons that were `said` above it are left out."""
+        result, grid = self._result, self.plan.grid
         try:
-            status = self._view.status()
+            status = result.status()
             counts = status.counts(len(self))
             reasons = self.reasons if counts["error"] else []
             size = self.size
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
-        n_left = {
-            model: n - status.n_settled[model]
-            for model, n in self.grid.n_by_model.items()
-        }
+        n_settled = settled_of(status).n_by_model
         news = [*(("failed", reason) for reason in reasons), ("cut", status.cut_note())]
         lines = plan_lines(
-            self.grid,
+            grid,
             size=size,
-            n_left=n_left,
-            is_answered=self._execution.is_answered,
-            speed=self._execution.speed(self.in_flight),
+            n_left={
+                model: n - n_settled[model] for model, n in grid.n_by_model.items()
+            },
+            is_answered=self._executor.is_answered,
+            speed=self._executor.speed(),
         )
-        lines += self._view.notes()
+        lines += result.notes()
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
-            head=headline(self.grid, counts, is_begun=self._view.is_begun),
+            head=headline(grid, counts, is_begun=result.is_begun),
             lines=[*(line for line in news if line[1] not in said), *lines],
             footer=" · ".join(self._next_steps(status)),
         )
 
     def _next_steps(self, status: RunStatus) -> list[str]:
-        task = self._execution.task
-        if task is not None and not task.is_over:
-            if task.scheduler.is_paused:
+        execution = self._executor.execution
+        if execution is not None and not execution.is_over:
+            if execution.scheduler.is_paused:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
-        return status.next_steps(len(self)) + [
+        return next_steps(status, len(self)) + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
-            for queue in (() if task is None else task.scheduler.queues)
+            for queue in (() if execution is None else execution.scheduler.queues)
             if queue.given_up
         ]
 
-    def _explain_end(self, task: RunTask | None) -> None:
-        """Print the reasons if every request of a task failed, or what was cut."""
-        if task is None or self.origin != "sweep":
+    def _explain_end(self, execution: Execution | None) -> None:
+        """Print the reasons if every request of a pass failed, or what was cut."""
+        if execution is None or self.plan.origin != "sweep":
             return
-        queues = task.scheduler.queues
+        queues = execution.scheduler.queues
         n_failed = sum(queue.n_failed for queue in queues)
         text = ""
         if any(queue.n_ok for queue in queues):
             text = self.cut_note
         elif n_failed:
-            reasons = "".join(f"\n  {each}" for each in self.reasons)
-            way = "Fix this, then call retry()"
-            if self._view.status().count("refused") >= n_failed:
-                way = "Fix this in a new plan"
-            where = " in this pass" if self._view.status().count("ok") else ""
-            text = f"No request succeeded{where}; {n_failed} failed:{reasons}\n{way}."
+            reasons = "".join(f"\n  {reason}" for reason in self.reasons)
+            remedy = "Fix this, then call retry()"
+            if self._result.status().count("refused") >= n_failed:
+                remedy = "Fix this in a new plan"
+            where = " in this pass" if self._result.status().count("ok") else ""
+            text = (
+                f"No request succeeded{where}; {n_failed} failed:{reasons}\n{remedy}."
+            )
         if text:
-            self._explained = cell_number(), text
+            self._explained = _cell_number(), text
             write_line(to_terminal(text))
+
+
+def _cell_number() -> int | None:
+    """Return the number of the cell or line that runs; None outside of IPython."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    return None if shell is None else int(shell.execution_count)

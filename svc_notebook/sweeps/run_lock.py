@@ -18,7 +18,7 @@ from typing import Any
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.fork import Forkable, leave_to_parent
-from svc_notebook.ledger.connect import MEMORY, absolute
+from svc_notebook.ledger.connection import MEMORY, absolute
 from svc_notebook.ledger.store import Ledger
 
 # The holder before may just be removing its file: how long to try again.
@@ -27,12 +27,12 @@ _BUSY_S = 0.1
 
 @dataclass(slots=True)
 class RunLock:
-    """A lock that this kernel holds, and the task that sends the run's requests."""
+    """A lock that this kernel holds, and the execution that sends the run."""
 
     key: str  # the file, or the ledger in memory, with the run
     path: Path | None = None  # of the locked file, if there is one
     file: Any = None  # its `filelock.FileLock`
-    task: Any = None
+    execution: Any = None
 
     def release(self) -> None:
         """Release the lock; releasing it again is harmless."""
@@ -44,9 +44,9 @@ class RunLock:
             return
         # Removed while they are locked, so that they are not of the next holder.
         # Windows refuses to remove a locked file; filelock then does it afterwards.
-        for each in (_holder_file(self.path), self.path):
+        for path in (_holder_file(self.path), self.path):
             with suppress(OSError):
-                each.unlink()
+                path.unlink()
         with suppress(OSError):
             file.release()
 
@@ -61,9 +61,9 @@ class _Held(Forkable):
 
     def after_in_child(self) -> None:
         """Leave the files to the parent, which holds their locks."""
-        for each in self.locks.values():
-            leave_to_parent(each.file)  # filelock has closed it in the child
-            each.file = None
+        for lock in self.locks.values():
+            leave_to_parent(lock.file)  # filelock has closed it in the child
+            lock.file = None
         self.guard, self.locks = Lock(), {}
 
 
@@ -90,19 +90,19 @@ def lock_run(
     A run without a name needs no file: no other kernel can mean it. `advice` is what
     the error says to do.
     """
-    found = RunLock(_key(ledger, run_id))
+    lock = RunLock(_key(ledger, run_id))
     with _held.guard:
-        if found.key in _held.locks:  # of another thread; a second lock would free both
+        if lock.key in _held.locks:  # of another thread; a second lock would free both
             raise _taken(run_id, _me(), advice)
-        _held.locks[found.key] = found
+        _held.locks[lock.key] = lock
     try:
         if is_named and ledger.path != MEMORY:
-            found.path = _path(ledger, run_id)
-            found.file = _locked(found.path, run_id, advice)
+            lock.path = _path(ledger, run_id)
+            lock.file = _locked(lock.path, run_id, advice)
     except BaseException:
-        found.release()
+        lock.release()
         raise
-    return found
+    return lock
 
 
 def _key(ledger: Ledger, run_id: str) -> str:
@@ -150,10 +150,10 @@ def _me() -> dict[str, object]:
 
 def _read(holder: Path) -> dict[str, object]:
     try:
-        found = json.loads(holder.read_bytes())
+        values = json.loads(holder.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _taken(run_id: str, holder: dict[str, object], advice: str) -> ParameterError:

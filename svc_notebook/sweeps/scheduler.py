@@ -1,49 +1,29 @@
-"""Sends the trials of a run: one queue for each model, side by side.
+"""The scheduler: when each trial of a run is sent; one queue for each model.
 
 A trial is made only when its model's rate limit lets it go, so a million trials need no
-room. After a 429 it goes back to the front of its queue.
+memory. After a 429 it goes back to the front of its queue.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from svc_notebook.client.adaptive_limit import FIRST
-from svc_notebook.client.attempts import RequestPath, Watch, tell
-from svc_notebook.client.exchange_record import to_failure
+from svc_notebook.client.aimd import FIRST
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
-from svc_notebook.client.retry import QUEUED, Policy
-from svc_notebook.errors import (
-    AuthError,
-    ConfigError,
-    DocumentError,
-    LedgerError,
-    RateLimitError,
-    ServerFaultError,
-    SvcError,
-    TransportError,
-    UnknownModelError,
-)
-from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.client.request_path import Watch, tell
+from svc_notebook.errors import RateLimitError, SvcError, UnknownModelError
+from svc_notebook.exchange import Exchange
 from svc_notebook.service.catalogue import Limit, limit_of
-from svc_notebook.service.chunk import UNAUTHORIZED, Delta
-from svc_notebook.service.request import CompletionRequest
 
-from .describe import last_sent_s
-from .dimensions import Pace, Paces
-from .grid import RunPlan, Trial
-from .order import Trials
-from .resume import TrialFailure, TrialKey
+from .estimate import last_sent_s
+from .grid import Trial
+from .order import PendingTrials
+from .plan import LimitsByModel, OwnLimits
+from .resume import TrialKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +31,14 @@ class Answered:
     """The service answered, and the trial took so many tokens."""
 
     n_tokens: int = 0
+
+
+def n_tokens_of(exchange: Exchange) -> int:
+    """Return the tokens of an exchange, reported or else estimated."""
+    usage = exchange.body.usage if exchange.body else None
+    if usage is not None and usage.total_tokens is not None:
+        return usage.total_tokens
+    return exchange.est_prompt_tokens + exchange.est_completion_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +51,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service's limit was exceeded (429): ask this trial again later."""
+    """The service's limit was exceeded (429): send this trial again later."""
 
     error: RateLimitError
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more can be asked: no key, no ledger."""
+    """Nothing more can be sent: no key, no ledger."""
 
     error: SvcError
 
@@ -79,8 +67,8 @@ Outcome = Answered | Failed | Refused | Stop
 
 Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
-FAILURES_IN_A_ROW = 10
-MOST_IN_FLIGHT = 64
+FAILURES_IN_A_ROW = 10  # of the service's errors, until the model is given up
+MOST_IN_FLIGHT = 64  # to one model, where its limit would allow more
 
 
 def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
@@ -92,7 +80,7 @@ def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
 
 
 class ModelQueue:
-    """The trials of one model that are still to be asked.
+    """The trials of one model that are still to be sent.
 
     At most `in_flight` are sent at once; if None, the model's `known` limit determines
     it, or what the limiter finds.
@@ -110,17 +98,18 @@ class ModelQueue:
     def __init__(  # noqa: PLR0913 - a clock and what paces it
         self,
         model: str,
-        trials: Trials,
+        trials: PendingTrials,
         *,
         in_flight: int | None = None,
         known: Limit | None = None,
-        pace: Pace = Pace(),  # noqa: B008 - it cannot change
+        own_limits: OwnLimits = OwnLimits(),  # noqa: B008 - it cannot change
         clock: Clock = time.monotonic,
         watch: Watch = lambda _: None,
     ) -> None:
         self.model = model
         self.limiter: RateLimiter | None = None
-        limit, self.own_in_flight = pace.limit(known), pace.in_flight or in_flight
+        limit = own_limits.limit(known)
+        self.own_in_flight = own_limits.in_flight or in_flight
         is_own = limit is not None and limit != known
         self.own = Windows(limit, clock=clock) if limit and is_own else None
         self._own_limit = limit if is_own else None
@@ -151,10 +140,10 @@ class ModelQueue:
     @property
     def most_in_flight(self) -> int:
         """The user's own number, or what the limiter found, or what the limit needs."""
-        found = self.limiter.in_flight if self.limiter else None
-        if self.own_in_flight or found is None:
+        learned = self.limiter.in_flight if self.limiter else None
+        if self.own_in_flight or learned is None:
             return self._most_in_flight
-        return found
+        return learned
 
     @property
     def is_through(self) -> bool:
@@ -162,7 +151,7 @@ class ModelQueue:
         return self.is_dry and not self._next and self.n_in_flight == 0
 
     def pull(self) -> bool:
-        """Have the next trial ready; False if it needs no asking, or there is none."""
+        """Have the next trial ready; False if it needs no sending, or there is none."""
         if self._next:
             return True
         try:
@@ -175,7 +164,7 @@ class ModelQueue:
         return trial is not None
 
     def take(self, now_s: float) -> Trial:
-        """Return the next trial, which is asked now."""
+        """Return the next trial, which is sent now."""
         if self._began_s is None:
             self._began_s = now_s
             self._held_s = self.limiter.held_s() if self.limiter else ()
@@ -267,7 +256,7 @@ class ModelQueue:
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
         if newest_s == self._refused_s:
-            return  # several were in flight, and this one says nothing new
+            return  # the 429s of requests that were in flight together count once
         self._refused_s = newest_s
         self._n_refusals += 1
         if self._n_refusals >= REFUSALS_IN_A_ROW:
@@ -277,35 +266,35 @@ class ModelQueue:
         return self.limiter.refusals if self.limiter else Refusals()
 
 
-SKIPPED_AT_ONCE = 20
-LOOK_S = 0.5  # a pause, a stop and a limit that moved are seen after so long
+SKIPPED_AT_ONCE = 20  # settled trials that are passed over before others may go
+LOOK_S = 0.5  # a pause, a stop or a changed limit is noticed after at most so long
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Asks(Protocol):
-    """Asks one trial, and knows each model's rate limiter."""
+class TrialSender(Protocol):
+    """Sends one trial, and knows each model's rate limiter."""
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""
 
-    async def ask(self, trial: Trial) -> Outcome:
-        """Ask a trial; it raises nothing but cancellation."""
+    async def send_trial(self, trial: Trial) -> Outcome:
+        """Send a trial; it raises nothing but cancellation."""
 
 
 class Scheduler:
-    """Asks all trials of one execution of a run; `watch` is called for 429s.
+    """Sends all trials of one execution of a run; `watch` is called for 429s.
 
     Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
     """
 
     def __init__(  # noqa: PLR0913 - a clock and what paces it
         self,
-        trials: Mapping[str, Trials],
-        asker: Asks,
+        trials: Mapping[str, PendingTrials],
+        sender: TrialSender,
         *,
         in_flight: int | None = None,
-        paces: Paces | None = None,
+        own_limits: LimitsByModel | None = None,
         limit_of: Callable[[str], Limit | None] = limit_of,
         watch: Watch = lambda _: None,
         clock: Clock,
@@ -317,14 +306,14 @@ class Scheduler:
                 todo,
                 in_flight=in_flight,
                 known=limit_of(model),
-                pace=(paces or {}).get(model, Pace()),
+                own_limits=(own_limits or {}).get(model, OwnLimits()),
                 clock=clock,
                 watch=watch,
             )
             for model, todo in trials.items()
         )
         self.is_paused = False
-        self._asker = asker
+        self._sender = sender
         self._clock = clock
         self._sleep = sleep
         self._stop: SvcError | None = None
@@ -333,7 +322,7 @@ class Scheduler:
     async def run(self) -> SvcError | None:
         """Ask every trial; return what stopped it before its end, if anything."""
         for queue in self.queues:
-            queue.limiter = self._asker.limiter(queue.model)
+            queue.limiter = self._sender.limiter(queue.model)
         try:
             async with asyncio.TaskGroup() as group:
                 for queue in self.queues:
@@ -357,12 +346,12 @@ class Scheduler:
         """Send a model's trials, one after the other, each when it may go."""
         while await self._until_next(queue) and await self._until_free(queue):
             trial = queue.take(self._clock())
-            group.create_task(self._ask(queue, trial))
+            group.create_task(self._send(queue, trial))
             # the request takes its place in the limit's window before the next looks
             await asyncio.sleep(0)
 
     async def _until_next(self, queue: ModelQueue) -> bool:
-        """Wait until there is a trial to ask; False if there will be none."""
+        """Wait until there is a trial to send; False if there will be none."""
         n_skipped = 0
         while not (self.is_over or queue.given_up):
             if queue.pull():
@@ -383,7 +372,7 @@ class Scheduler:
 
     async def until_next_round(self, model: str) -> bool:
         """Wait until a trial may send its next request; False if it must not."""
-        (queue,) = (each for each in self.queues if each.model == model)
+        (queue,) = (queue for queue in self.queues if queue.model == model)
         if is_due := await self._until_due(queue):
             queue.count_sent()
         return is_due
@@ -407,97 +396,11 @@ class Scheduler:
         queue.say_if_closed(self._clock())
         return due
 
-    async def _ask(self, queue: ModelQueue, trial: Trial) -> None:
+    async def _send(self, queue: ModelQueue, trial: Trial) -> None:
         outcome: Outcome | None = None
         try:
-            outcome = await self._asker.ask(trial)
+            outcome = await self._sender.send_trial(trial)
         finally:
             queue.end(trial, outcome, self._clock())
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
-
-
-_OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)
-
-Show = Callable[[Trial, Delta], None]
-"""Called with each piece of a reply as it arrives, on the loop's thread."""
-Send = Callable[[Trial, CompletionRequest, Origin, Policy], Awaitable[Exchange]]
-AskRounds = Callable[[Trial, Origin, Send], Awaitable[int]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRunner:
-    """Sends the trials of one run, on the loop it is awaited on."""
-
-    plan: RunPlan
-    client: RequestPath  # the ledger is its sink
-    ledger: Ledger
-    # added to, for rows the ledger does not have
-    failures: dict[TrialKey, TrialFailure]
-    watch: Watch | None
-    show: Show | None  # replies are streamed if it is given
-    is_paced: bool  # whether requests wait for limits; not where a file answers them
-    in_flight: int | None = None  # as the user says, for all models
-    ask_rounds: AskRounds | None = None  # returns the tokens, if tools are run
-
-    def limiter(self, model: str) -> RateLimiter | None:
-        """Return what decides when a request to a model may go; None to go at once."""
-        return self.client.limiter(model) if self.is_paced else None
-
-    async def ask(self, trial: Trial) -> Outcome:
-        """Send a trial and return its outcome."""
-        origin = self.plan.origin_of(trial)
-        try:
-            if self.ask_rounds is None:
-                exchange = await self.send(trial, trial.request, origin)
-                n_tokens = n_tokens_of(exchange)
-            else:
-                n_tokens = await self.ask_rounds(trial, origin, self.send)
-        except SvcError as error:
-            return self._failed(trial, error)
-        if (problem := self.ledger.problem) is not None:
-            return Stop(problem)
-        self.failures.pop(trial.key, None)
-        return Answered(n_tokens=n_tokens)
-
-    async def send(
-        self,
-        trial: Trial,
-        request: CompletionRequest,
-        origin: Origin,
-        policy: Policy = QUEUED,
-    ) -> Exchange:
-        """Send a request of a trial, and return the exchange."""
-        show = self.show
-        own = self.plan.paces.get(trial.model, Pace()).in_flight or self.in_flight
-        if own is not None:
-            policy = replace(policy, limits_in_flight=True)
-        task = await self.client.begin_on_loop(
-            request,
-            is_streamed=show is not None,
-            origin=origin,
-            watch=self.watch,
-            policy=policy,
-        )
-        return await task.run(
-            lambda delta: None if show is None else show(trial, delta)
-        )
-
-    def _failed(self, trial: Trial, error: SvcError) -> Outcome:
-        if (problem := self.ledger.problem) is not None:
-            return Stop(problem)
-        is_key_invalid = isinstance(error, AuthError) and error.status == UNAUTHORIZED
-        if is_key_invalid or isinstance(error, (ConfigError, LedgerError)):
-            return Stop(error)
-        self.failures[trial.key] = TrialFailure(to_failure(error), trial.model)
-        if isinstance(error, RateLimitError):
-            return Refused(error)
-        return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
-
-
-def n_tokens_of(exchange: Exchange) -> int:
-    """Return the tokens of an exchange, reported or else estimated."""
-    usage = exchange.body.usage if exchange.body else None
-    if usage is not None and usage.total_tokens is not None:
-        return usage.total_tokens
-    return exchange.est_prompt_tokens + exchange.est_completion_tokens

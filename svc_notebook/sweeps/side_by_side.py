@@ -13,23 +13,23 @@ from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.completion import marks
-from svc_notebook.display.comparison import Card, cards_bundle, cards_text
-from svc_notebook.display.live import Mode
-from svc_notebook.display.output import Output, Wait, follow
-from svc_notebook.display.reply import footer
+from svc_notebook.display.cell_output import Output
+from svc_notebook.display.footer import footer
+from svc_notebook.display.reply_cards import Card, cards_bundle, cards_text
+from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
-from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 
-from .describe import in_a_line
+from .description import in_a_line
 from .execution import INTERRUPTED
 from .grid import Trial, value_of
 from .run import Run
 
-MAX_CARDS = 24
-GAP_S = 0.25
+MAX_CARDS = 24  # more do not fit on a screen
+GAP_S = 0.25  # between two drawings, at least
 MAX_BYTES_PER_S = 60_000  # of all cards together
 _SHOWN_CHARS = 60
 
@@ -156,15 +156,15 @@ class _Cards:
             is_live = self._mode is Mode.LIVE
             self._output.publish(bundle, self._display_id if is_live else None)
         self._is_drawn = True
-        return sum(len(each.encode()) for each in bundle.values())
+        return sum(len(text.encode()) for text in bundle.values())
 
 
-def _ended(run: Run, reply: Reply) -> Card:
+def _ended(run: Run, reply: ReplyRow) -> Card:
     exchange = reply.exchange
     text = (reply.choice.text or "") if reply.choice else ""
-    found = marks(exchange) if exchange else (reply.status.replace("_", " "),)
+    shown = marks(exchange) if exchange else (reply.status.replace("_", " "),)
     if reply.failure is not None and reply.status == "error":
-        found = (*found, reply.failure.type)
+        shown = (*shown, reply.failure.type)
         text = text or reply.failure.message
     return replace(
         _card(run, reply.request, reply.origin.repeat or 0),
@@ -172,7 +172,7 @@ def _ended(run: Run, reply: Reply) -> Card:
         footer=footer(exchange, has_model=False)
         if exchange and exchange.choices
         else "",
-        marks=found,
+        marks=shown,
     )
 
 

@@ -1,7 +1,7 @@
-"""Runs that the ledger has: a list of them, a run rebuilt, and the rows of replies.
+"""Stored runs: lists them, rebuilds one, and adds the columns of its rows to replies.
 
-A plan is kept once for each run, with all of its rows; replies find their row by the
-key of their trial. A run from before plans were kept has replies only.
+The ledger keeps the plan of a run once, with all rows; the key of its trial tells which
+row a reply is for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.columns import Column
-from svc_notebook.ledger.frames import to_frame
 from svc_notebook.ledger.prices import Prices, cost_of
-from svc_notebook.ledger.row import KeptPlan, Scope
+from svc_notebook.ledger.records import KeptPlan, Scope
+from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_text, did_you_mean, must_be
 from svc_notebook.session import Session, current
 
-from .dimensions import kept_manifest, read_manifest
-from .plan import grid_of, plan
+from .manifest import grid_of, stored_manifest
 from .resume import TrialKey, key_of, status_of
 from .run import Run
+from .sweep import plan_run
 
 
 class StoredRun(NamedTuple):
@@ -70,32 +70,34 @@ def runs_df(
     prices: Prices | None = None,
 ) -> pd.DataFrame:
     """List the runs in a ledger: see `svc.runs_df`."""
-    found: dict[str, list[Exchange]] = {}
+    by_run: dict[str, list[Exchange]] = {}
     for exchange in ledger.read(scope=scope, since=since, texts=False):
         if exchange.origin.run is not None:
-            found.setdefault(exchange.origin.run, []).append(exchange)
-    kept = {each.run: each for each in ledger.plans(is_whole=False)}
-    rows = (_stored(each, kept.get(run), prices) for run, each in found.items())
-    return to_frame(sorted(rows, key=lambda each: each.started_at), RUNS)
+            by_run.setdefault(exchange.origin.run, []).append(exchange)
+    plans = {plan.run: plan for plan in ledger.plans(is_whole=False)}
+    rows = (
+        _stored(exchanges, plans.get(run), prices) for run, exchanges in by_run.items()
+    )
+    return to_frame(sorted(rows, key=lambda row: row.started_at), RUNS)
 
 
 def _stored(
-    exchanges: Sequence[Exchange], kept: KeptPlan | None, prices: Prices | None
+    exchanges: Sequence[Exchange], plan: KeptPlan | None, prices: Prices | None
 ) -> StoredRun:
-    first = min(exchanges, key=lambda each: each.started_at)
+    first = min(exchanges, key=lambda exchange: exchange.started_at)
     counts = status_of(exchanges).counts(0)
-    costs = [] if prices is None else [cost_of(each, prices) for each in exchanges]
-    amounts = [each.amount for each in costs if each is not None]
+    costs = (cost_of(exchange, prices) for exchange in exchanges) if prices else ()
+    amounts = [cost.amount for cost in costs if cost is not None]
     return StoredRun(
         run=first.origin.run or "",
-        name=kept.name if kept else None,
+        name=plan.name if plan else None,
         origin=first.origin.kind,
         started_at=first.started_at,
-        ended_at=max(each.ended_at for each in exchanges),
-        n_trials=kept.n_trials if kept else None,
+        ended_at=max(exchange.ended_at for exchange in exchanges),
+        n_trials=plan.n_trials if plan else None,
         n_ok=counts["ok"],
         n_failed=counts["error"],
-        models=", ".join(dict.fromkeys(each.request.model for each in exchanges)),
+        models=", ".join(dict.fromkeys(row.request.model for row in exchanges)),
         endpoint=first.endpoint,
         is_emulated=first.is_emulated,
         cost=sum(amounts) if amounts else None,
@@ -113,52 +115,42 @@ def stored_run(
     if not isinstance(name, str):
         raise must_be("name", "a text: the name of a run, or its id", name)
     ledger, name = session.ledger, check_text(name, param="name")
-    if not (kept := ledger.plans(name)):
-        raise _not_kept(ledger, name)
-    manifest = kept_manifest(kept[-1])
-    return plan(
+    if not (plans := ledger.plans(name)):
+        known = [plan.run for plan in ledger.plans(is_whole=False)]
+        raise ParameterError(
+            f"The ledger {ledger.path} has no run {name!r}.{did_you_mean(name, known)} "
+            "svc.runs_df() lists its runs.",
+            param="name",
+        )
+    manifest = stored_manifest(plans[-1])
+    return plan_run(
         session,
         manifest=manifest,
         name=name,
-        origin=manifest["origin"],
+        origin=manifest.origin,
         confirm_above=confirm_above,
         reuse=reuse,
     )
 
 
-def _not_kept(ledger: Ledger, name: str) -> ParameterError:
-    if ledger.stamp(name) != (0, ""):
-        return ParameterError(
-            f"The run {name!r} was sent by an older version, which did not keep its "
-            f"plan. svc.replies_df(run={name!r}, scope='all') has its replies; to "
-            "continue it, plan the same sweep under this name.",
-            param="name",
-        )
-    known = [each.run for each in ledger.plans(is_whole=False)]
-    return ParameterError(
-        f"The ledger {ledger.path} has no run {name!r}.{did_you_mean(name, known)} "
-        "svc.runs_df() lists its runs.",
-        param="name",
-    )
-
-
 def with_rows(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
     """Give exchanges of runs the columns that their trials have in the run's frame."""
-    found: dict[str, Mapping[TrialKey, dict[str, Any]]] = {}
-    for each in exchanges:
-        if (run := each.origin.run) is not None:
-            if run not in found:
-                found[run] = _places(ledger, run)
-            if (columns := found[run].get(key_of(each))) is not None:
-                yield replace(each, origin=replace(each.origin, columns=columns))
+    columns_of: dict[str, Mapping[TrialKey, dict[str, Any]]] = {}
+    for exchange in exchanges:
+        if (run := exchange.origin.run) is not None:
+            if run not in columns_of:
+                columns_of[run] = _places(ledger, run)
+            if (columns := columns_of[run].get(key_of(exchange))) is not None:
+                origin = replace(exchange.origin, columns=columns)
+                yield replace(exchange, origin=origin)
                 continue
-        yield each
+        yield exchange
 
 
 def _places(ledger: Ledger, run: str) -> Mapping[TrialKey, dict[str, Any]]:
     places: dict[TrialKey, dict[str, Any]] = {}
     endpoint = current().settings.endpoint
-    for kept in ledger.plans(run):  # a newer plan has the newer rows
-        with suppress(SvcError):  # the plan of a newer version
-            places |= grid_of(read_manifest(kept_manifest(kept)), endpoint).places()
+    for plan in ledger.plans(run):  # the newest is last, and its columns count
+        with suppress(SvcError):  # such as rows in files that have changed
+            places |= grid_of(stored_manifest(plan), endpoint).places()
     return places

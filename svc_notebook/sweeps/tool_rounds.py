@@ -1,7 +1,7 @@
-"""Runs tools in a sweep: each trial is asked in rounds, and its last reply is its row.
+"""Tools in a sweep: a trial is sent in rounds, and the last reply is its row.
 
 Each round is an exchange of the run. A trial that was stopped between two rounds is
-asked again from its first one.
+sent again from its first one.
 """
 
 import asyncio
@@ -10,19 +10,23 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from svc_notebook.client.aio import Ask, run_on_thread
-from svc_notebook.client.retry import INTERACTIVE, QUEUED
+from svc_notebook.client.async_client import run_on_thread
+from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.retry import INTERACTIVE, QUEUED, Policy
 from svc_notebook.completion import Completion
 from svc_notebook.errors import Interrupted
-from svc_notebook.exchange import Origin, ToolRound
+from svc_notebook.exchange import Exchange, Origin, ToolRound
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tools.permissions import Decision, Proposal, deny_all
+from svc_notebook.tools.consent import Decision, Proposal, deny_all
 from svc_notebook.tools.rounds import ToolRecord, run_rounds
 
-from .dimensions import SweepTools
 from .grid import Trial
-from .scheduler import Send, n_tokens_of
+from .scheduler import n_tokens_of
+from .sweep_tools import SweepTools
+
+SendRound = Callable[[Trial, CompletionRequest, Origin, Policy], Awaitable[Exchange]]
+"""Sends one request of a trial."""
 
 
 class _StoppedError(Exception):
@@ -30,7 +34,7 @@ class _StoppedError(Exception):
 
 
 class TrialRounds:
-    """Asks trials in rounds; `may_go` waits until another round may be sent."""
+    """Sends trials in rounds; `may_go` waits until another round may be sent."""
 
     may_go: Callable[[str], Awaitable[bool]]
 
@@ -42,8 +46,8 @@ class TrialRounds:
         self._hide = hide
         self._consent = Lock()
 
-    async def ask(self, trial: Trial, origin: Origin, send: Send) -> int:
-        """Ask a trial and return the tokens of all rounds.
+    async def send(self, trial: Trial, origin: Origin, send: SendRound) -> int:
+        """Send a trial and return the tokens of all rounds.
 
         Raises:
             SvcError: It failed.
@@ -62,7 +66,8 @@ class TrialRounds:
                 n_tool_runs=_n_results(request) - n_before,
                 is_last=n_rounds == permit.rounds.max_rounds,
             )
-            # what was paid for is not asked again because of a 429
+            # after a 429, a QUEUED trial is sent again from its first round; later
+            # rounds are tried again here, because the rounds before them were paid for
             policy = QUEUED if n_rounds == 1 else INTERACTIVE
             own = replace(origin, tool_round=place)
             exchange = await send(trial, request, own, policy)
@@ -72,7 +77,7 @@ class TrialRounds:
         def run(
             request: CompletionRequest,
             origin: Origin,
-            ask: Ask,
+            ask: SendRequest,
             check_stop: Callable[[], None] = lambda: None,
         ) -> Completion:
             return run_rounds(

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
 
 import msgspec
 
+from svc_notebook.client.request_path import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
@@ -25,10 +26,10 @@ from svc_notebook.service.request import (
 )
 from svc_notebook.tokens import check_budget, refitted
 
-from .call import ToolRun, check_whole, cut_error, failed_run, parse_arguments
-from .docstrings import texts_of
-from .rounds import RunSink, Send
-from .schema import build, schema_of
+from .arguments import check_whole, cut_error, parse_arguments
+from .call import ToolRun, failed_run
+from .rounds import RunSink
+from .signature import texts_of
 
 Value = TypeVar("Value")
 MAX_TRIES = 3
@@ -60,12 +61,20 @@ class Form(Generic[Value]):
         return f"Answer by calling the tool {self.name} once, with nothing made up."
 
 
+def _build(type_: type[Value], value: object) -> Value:
+    from .schema import build  # noqa: PLC0415 - pydantic loads with the first type
+
+    return build(type_, value)
+
+
 def to_form(type_: type[Value]) -> Form[Value]:
     """Make a tool definition of a type."""
-    given: object = type_
-    if not isinstance(given, type) and get_origin(given) is None:
+    from .schema import schema_of  # noqa: PLC0415 - pydantic loads with the first type
+
+    target: object = type_
+    if not isinstance(target, type) and get_origin(target) is None:
         raise ToolSchemaError(
-            f"This is a value of type {type(given).__name__}; extract takes a type: a "
+            f"This is a value of type {type(target).__name__}; extract takes a type: a "
             "dataclass, a TypedDict or a pydantic model, or a list of one."
         )
     schema = schema_of(type_)
@@ -101,33 +110,33 @@ def extract(
     request: CompletionRequest,
     origin: Origin,
     *,
-    send: Send,
+    send: SendRequest,
     max_tries: int = MAX_TRIES,
     keep: RunSink | None = None,
 ) -> Value:
-    """Ask for a value until one fits; `asking_for` made the request."""
+    """Ask until a value fits; `asking_for` made the request."""
     check_int("max_tries", max_tries, minimum=1)
-    asked = request
+    attempt = request
     for _ in range(max_tries):
-        asked = refitted(asked)
-        check_budget(asked)
-        completion = send(asked, origin)
+        attempt = refitted(attempt)
+        check_budget(attempt)
+        completion = send(attempt, origin)
         check_whole(completion)
         runs = _read_calls(form, completion.tool_calls)
         for run in runs:
             if keep is not None:
                 keep(completion.exchange, run)
-        found = runs or [_read_text(form, completion.text)]
-        good = [run for run in found if run.error is None]
+        answers_read = runs or [_read_text(form, completion.text)]
+        good = [run for run in answers_read if run.error is None]
         if good:
-            return build(form.type_, _joined(form, good))
+            return _build(form.type_, _joined(form, good))
         if completion.is_cut:
             raise cut_error(completion, f"before it gave a whole {form.name}")
-        reason = next(run.error for run in found if run.error)
+        reason = next(run.error for run in answers_read if run.error)
         again = Message(role="user", content=f"{reason} {form.order}")
         answers = [run.message for run in runs] or [again]
-        messages = (*asked.messages, completion.reply, *answers)
-        asked = msgspec.structs.replace(asked, messages=messages)
+        messages = (*attempt.messages, completion.reply, *answers)
+        attempt = msgspec.structs.replace(attempt, messages=messages)
     raise _no_value(form, completion, reason, n_tries=max_tries)
 
 
@@ -146,7 +155,7 @@ def read_value(form: Form[Value], calls: Sequence[ToolCall], text: str) -> Value
             if is_silent
             else next(run.error for run in runs if run.error)
         )
-    return build(form.type_, _joined(form, good))
+    return _build(form.type_, _joined(form, good))
 
 
 def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
@@ -158,10 +167,10 @@ def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionReque
     )
 
 
-def with_order(form: Form[Value], given: Sequence[Message]) -> tuple[Message, ...]:
+def with_order(form: Form[Value], history: Sequence[Message]) -> tuple[Message, ...]:
     """Ask for the tool at the end of the newest user message."""
-    messages = list(given)
-    users = [place for place, each in enumerate(messages) if each.role == "user"]
+    messages = list(history)
+    users = [place for place, message in enumerate(messages) if message.role == "user"]
     if users:
         place = users[-1]
         content = f"{messages[place].content}\n\n{form.order}"
@@ -195,7 +204,7 @@ def _fault_together(form: Form[Value], runs: list[ToolRun], good: list[ToolRun])
     if any(run.error for run in runs if run.name == form.name):
         return "Another call of this reply did not fit."
     try:
-        build(form.type_, _joined(form, good))
+        _build(form.type_, _joined(form, good))
     except ToolCallError as problem:
         return str(problem)
     return ""
@@ -216,7 +225,7 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
         text = f'{{"{_ITEMS}": {text}}}'
     try:
         arguments = parse_arguments(text)
-        build(form.sent_type, arguments)
+        _build(form.sent_type, arguments)
     except ToolCallError as problem:
         return failed_run(call, str(problem))
     return ToolRun(

@@ -65,8 +65,8 @@ def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
             low = middle
         else:
             high = middle - 1
-    kept = _cut(text, low)
-    return kept, max(estimate_tokens(text).best - estimate_tokens(kept).best, 1)
+    fitted = _cut(text, low)
+    return fitted, max(estimate_tokens(text).best - estimate_tokens(fitted).best, 1)
 
 
 def _cut(text: str, n_chars: int) -> str:
@@ -96,14 +96,14 @@ def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anythi
         raise _refusal(value, "contains itself")
     around = (*around, id(value))
     if isinstance(value, dict):
-        plain = {_name(name): _plain(each, around) for name, each in value.items()}
+        plain = {_name(name): _plain(item, around) for name, item in value.items()}
         if len(plain) < len(value):
             raise _refusal(value, "has two keys that become the same text in JSON")
         return plain
     if isinstance(value, list | tuple):
-        return [_plain(each, around) for each in value]
+        return [_plain(item, around) for item in value]
     if isinstance(value, set | frozenset):
-        return [_plain(each, around) for each in sorted(value, key=str)]
+        return [_plain(item, around) for item in sorted(value, key=str)]
     if isinstance(value, Enum):
         return _plain(value.value, ())
     if isinstance(value, float) and not isfinite(value):
@@ -182,7 +182,7 @@ _HEAD_TOKENS = 60  # the line above the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class CutTable:
     """A table, shortened to a number of tokens."""
 
     kind: str  # DataFrame or Series
@@ -195,8 +195,8 @@ class Table:
 def is_pandas(value: object, *names: str) -> bool:
     """Return whether a value is of a pandas class, without loading pandas."""
     return any(
-        each.__name__ in names and each.__module__.split(".")[0] == "pandas"
-        for each in type(value).__mro__
+        cls.__name__ in names and cls.__module__.split(".")[0] == "pandas"
+        for cls in type(value).__mro__
     )
 
 
@@ -208,25 +208,27 @@ def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
     return "\n".join([head, *table.lines]), table.n_cut_tokens
 
 
-def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
+def cut_table(value: Any, cap_tokens: int) -> CutTable:  # noqa: ANN401 - a frame
     """Write a DataFrame or Series as rows, up to a number of estimated tokens."""
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
     shape = f"{n_rows} row{'s'[: n_rows != 1]}"
     shape += f" x {n_columns} columns" if n_columns > 1 else ""
     shown = frame.iloc[: max(cap_tokens // 2, 1), :MAX_COLUMNS]
-    kept = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
-    n_shown = max(len(kept) - 1, 0)
+    lines = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
+    n_shown = max(len(lines) - 1, 0)
     cuts = [
         f"the first {n_shown} row{'s'[: n_shown != 1]}" if n_shown < n_rows else "",
         f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
     ]
-    tokens_per_row = sum(estimate_tokens(row).mean for row in kept) / max(len(kept), 1)
-    return Table(
+    tokens_per_row = sum(estimate_tokens(row).mean for row in lines) / max(
+        len(lines), 1
+    )
+    return CutTable(
         kind=type(value).__name__,
         shape=shape,
-        cut=" and ".join(each for each in cuts if each),
-        lines=tuple(kept),
+        cut=" and ".join(part for part in cuts if part),
+        lines=tuple(lines),
         n_cut_tokens=round(tokens_per_row * max(n_rows - n_shown, 0)),
     )
 
@@ -247,11 +249,11 @@ def _short(line: str) -> str:
 
 
 def _within(lines: Iterable[str], cap_tokens: int) -> list[str]:
-    kept: list[str] = []
+    fitting: list[str] = []
     room = cap_tokens
     for line in lines:
         room -= most_tokens(line) + 1
-        if room < 0 and kept:
+        if room < 0 and fitting:
             break
-        kept.append(line)
-    return kept
+        fitting.append(line)
+    return fitting

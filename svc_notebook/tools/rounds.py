@@ -1,4 +1,4 @@
-"""Tool rounds: ask, run the tools that the model calls, send the results, ask again.
+"""Tool rounds: ask, run the called tools, send the results, ask again; their record.
 
 Each call is run once and in order; the last request offers no tools (doc: Tool-calling
 flow). However the rounds end, the messages so far can be sent.
@@ -7,7 +7,7 @@ flow). However the rounds end, the messages so far can be sent.
 import json
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from svc_notebook.client.request_path import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
@@ -29,17 +30,20 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.row import tool_row_of
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_calls import tool_row_of
+from svc_notebook.service.checks import check_int, check_number
+from svc_notebook.service.params import OtherParams
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 
-from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
-from .permissions import Consent, Decision, Proposal, Rounds, deny_all
+from .arguments import check_whole
+from .call import Checked, ToolRun, check_call, failed_run, run_call
+from .consent import AskFor, Confirm, Consent, Decision, Proposal, deny_all, to_consent
 from .results import fit_text
+from .tool_timeout import TOOL_TIMEOUT_S
 from .toolbox import Toolbox
 
-MAX_NEWEST = 200
 MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
@@ -48,12 +52,64 @@ UNDECIDED = "Nobody could decide on this call; it was not run."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
 
-Send = Callable[[CompletionRequest, Origin], Completion]
-"""Sends a request and returns the whole reply."""
-Watch = Callable[[ToolCall | ToolRun], None]
+WatchCalls = Callable[[ToolCall | ToolRun], None]
 """Called with each call before it is run, and with its run afterwards."""
 RunSink = Callable[[Exchange, ToolRun], None]
 """Records a run, with the exchange whose reply made the call."""
+
+
+MAX_ROUNDS = 8
+TOTAL_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundLimits:
+    """The limits of rounds, and which calls need consent."""
+
+    max_rounds: int = MAX_ROUNDS  # requests, the last one included
+    tool_timeout_s: float = TOOL_TIMEOUT_S  # of a call whose tool has no limit
+    total_s: float = TOTAL_S  # of all rounds; no request and no call starts after it
+    ask_for: AskFor = "marked"  # those of tools made with `confirm`
+
+    def __post_init__(self) -> None:
+        # One round to call and one to answer (doc: Tool-calling flow).
+        check_int("max_rounds", self.max_rounds, minimum=2)
+        for name in ("tool_timeout_s", "total_s"):
+            check_number(name, getattr(self, name), above=0, kind="a number of seconds")
+
+
+class ToolParams(OtherParams, total=False):
+    """The other parameters of a request, with consent and the limits of rounds."""
+
+    confirm: Confirm
+    max_rounds: int | None
+    tool_timeout_s: float | None
+    total_s: float | None
+
+
+LIMITS = ToolParams.__annotations__.keys() - OtherParams.__annotations__.keys()
+"""The names of the arguments that only mean something where tools are run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """Consent, as `to_consent` takes it, and limits for tool calls."""
+
+    confirm: Confirm = None
+    rounds: RoundLimits = field(default_factory=RoundLimits)
+
+    def consent(self, at_prompt: Consent) -> Consent:
+        """Return what decides on calls; `at_prompt` asks the user."""
+        return to_consent(self.confirm, at_prompt)[0]
+
+
+def take_permit(params: MutableMapping[str, Any]) -> Permit:
+    """Remove consent and limits from parameters, and check them."""
+    taken = {name: params.pop(name, None) for name in LIMITS}
+    limits = {name: value for name, value in taken.items() if value is not None}
+    confirm = limits.pop("confirm", None)
+    _, ask_for = to_consent(confirm)
+    return Permit(confirm=confirm, rounds=RoundLimits(**limits, ask_for=ask_for))
 
 
 def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
@@ -61,10 +117,10 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     origin: Origin,
     *,
     toolbox: Toolbox,
-    send: Send,
+    send: SendRequest,
     consent: Consent = deny_all,
-    rounds: Rounds | None = None,
-    watch: Watch | None = None,
+    rounds: RoundLimits | None = None,
+    watch: WatchCalls | None = None,
     keep: RunSink | None = None,
     hide: Callable[[str], str] = str,
     check_stop: Callable[[], None] = lambda: None,
@@ -97,7 +153,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     runner = _CallRunner(
         toolbox=toolbox,
         consent=consent,
-        limits=rounds or Rounds(),
+        limits=rounds or RoundLimits(),
         watch=watch,
         keep=keep,
         hide=hide,
@@ -115,7 +171,7 @@ class _ToolRounds:
 
     _request: CompletionRequest
     _origin: Origin
-    _send: Send
+    _send: SendRequest
     _runner: "_CallRunner"
     _new_messages: tuple[Message, ...] = ()
     _tool_runs: tuple[ToolRun, ...] = ()
@@ -256,8 +312,8 @@ class _CallRunner:
 
     toolbox: Toolbox
     consent: Consent
-    limits: Rounds
-    watch: Watch | None
+    limits: RoundLimits
+    watch: WatchCalls | None
     keep: RunSink | None
     hide: Callable[[str], str]
     check_stop: Callable[[], None]
@@ -337,10 +393,10 @@ class _CallRunner:
             if decision.arguments is None:
                 return checked
             edited = _with_arguments(checked.call, decision.arguments)
-            found = check_call(self.toolbox, edited)
-            if isinstance(found, Checked):
-                return found
-            about = f"The changed arguments do not fit. {found.error}"
+            checked_again = check_call(self.toolbox, edited)
+            if isinstance(checked_again, Checked):
+                return checked_again
+            about = f"The changed arguments do not fit. {checked_again.error}"
             proposal = replace(proposal, about=about)
         return None
 
@@ -390,6 +446,13 @@ def _changed_note(arguments: dict[str, Any]) -> str:
 _to_json = partial(json.dumps, ensure_ascii=False)
 
 
+MAX_NEWEST = 200
+
+
+def _as_text(arguments: dict[str, Any] | None) -> str | None:
+    return None if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
 class ToolRecord:
     """Adds each tool run to the ledger in use, and keeps the newest in memory."""
 
@@ -406,7 +469,7 @@ class ToolRecord:
             call_id=run.call_id,
             name=run.name,
             arguments=run.arguments,
-            sent_arguments=None if sent is None else _to_json(sent),
+            sent_arguments=_as_text(sent),
             result=run.result,
             error=run.error,
             is_approved=run.is_approved,

@@ -7,12 +7,13 @@ change.
 
 import copy
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from inspect import isfunction
 from types import MethodType
-from typing import Any, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.checks import (
@@ -21,21 +22,21 @@ from svc_notebook.service.checks import (
     check_number,
     check_text,
     did_you_mean,
+    one_line,
 )
+from svc_notebook.service.params import check_definition
 from svc_notebook.tokens import estimate_prompt_tokens
 
-from .docstrings import texts_of
-from .parameters import (
-    Parameters,
-    ReadyParameters,
-    inner,
-    read_definition,
-    sendable,
-    without_partials,
-)
-from .schema import short
+from .signature import texts_of, without_partials, written_function
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+class ArgumentCheck(Protocol):
+    """Checks the arguments of a call."""
+
+    def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return the values that the function gets, or raise a ToolCallError."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +57,7 @@ class Tool:
 
     name: str
     definition: dict[str, Any]
-    parameters: Parameters | ReadyParameters
+    parameters: ArgumentCheck
     _: KW_ONLY
     function: Callable[..., Any] | None = None
     is_async: bool = False
@@ -68,7 +69,7 @@ class Tool:
     def __post_init__(self) -> None:
         if self.function is None:
             return
-        source = inner(self.function)
+        source = written_function(self.function)
         for name in _COPIED:  # what functools.update_wrapper copies; this is frozen
             if hasattr(source, name):
                 object.__setattr__(self, name, getattr(source, name))
@@ -178,13 +179,13 @@ def tool(
         _check_function(function)
         is_method = _takes_self(function)
         offered = partial(function, None) if is_method else function
-        described: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
+        described = (
             _of_function(offered, name)
             if definition is None
             else _of_definition(definition, name)
         )
         called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
-        is_async = any(inspect.iscoroutinefunction(each) for each in (function, called))
+        is_async = any(inspect.iscoroutinefunction(code) for code in (function, called))
         return Tool(
             *described,
             function=function,
@@ -205,8 +206,10 @@ def from_definition(definition: Mapping[str, Any]) -> Tool:
 
 def _of_function(
     function: Callable[..., Any], name: str | None
-) -> tuple[str, dict[str, Any], Parameters]:
-    source = inner(function)
+) -> tuple[str, dict[str, Any], ArgumentCheck]:
+    from .schema import Parameters  # noqa: PLC0415 - pydantic loads with the first tool
+
+    source = written_function(function)
     own_name = getattr(source, "__name__", "")
     if source is not function and own_name == "__call__":  # an object with __call__
         own_name = type(without_partials(function)).__name__
@@ -223,20 +226,40 @@ def _of_function(
             "parameters": parameters.schema,
         },
     }
-    return name, sendable(definition), parameters
+    return name, _sendable(definition), parameters
 
 
 def _of_definition(
     definition: Mapping[str, Any], name: str | None
-) -> tuple[str, dict[str, Any], ReadyParameters]:
-    copied = read_definition(definition)
+) -> tuple[str, dict[str, Any], ArgumentCheck]:
+    from .json_definition import DefinedParameters  # noqa: PLC0415 - loads jsonschema
+
+    try:
+        copied = _sendable(dict(check_definition(definition)))
+    except ParameterError as problem:
+        raise ToolSchemaError(str(problem)) from None
     own_name = _checked_name(copied["function"]["name"])
     if name not in (None, own_name):
         raise ToolSchemaError(
             f"name={name!r} differs from {own_name!r} in the definition; remove one."
         )
-    parameters = ReadyParameters(copied["function"].get("parameters"), own_name)
+    parameters = DefinedParameters(copied["function"].get("parameters"), own_name)
     return own_name, copied, parameters
+
+
+def _sendable(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a definition as it is sent."""
+    try:
+        text = json.dumps(definition, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        copied: dict[str, Any] = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as problem:
+        reason = one_line(f"{type(problem).__name__}: {problem}", 200)
+        raise ToolSchemaError(
+            f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
+            "lists and dicts."
+        ) from None
+    return copied
 
 
 def _check_function(function: object) -> None:
@@ -253,7 +276,7 @@ def _check_function(function: object) -> None:
             f"A tool must be a function, and this is {what}; write a function that "
             "uses it."
         )
-    source = inner(function)
+    source = written_function(function)
     if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
         raise ToolSchemaError(
             f"{source.__name__} yields its results, but a call has one result; return "
@@ -269,7 +292,11 @@ def _takes_self(function: Callable[..., Any]) -> bool:
 
 
 def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name or any(each.isspace() for each in name):
+    if (
+        not isinstance(name, str)
+        or not name
+        or any(letter.isspace() for letter in name)
+    ):
         raise ToolSchemaError(
             f"A tool cannot be called {name!r}; give a name without spaces, as in "
             'svc.tool(function, name="weather").'
@@ -297,7 +324,7 @@ def _check_settings(
         raise ToolSchemaError(str(problem)) from None
 
 
-Offer = Tool | Callable[..., Any] | Mapping[str, Any]
+ToolLike = Tool | Callable[..., Any] | Mapping[str, Any]
 """A tool, a function, or a ready-made definition."""
 
 _QUIET = "opacity:.7;font-size:90%"
@@ -320,7 +347,7 @@ class Toolbox:
         ('weather', 'lookup')
     """
 
-    def __init__(self, offers: Iterable[Offer] = ()) -> None:
+    def __init__(self, offers: Iterable[ToolLike] = ()) -> None:
         if isinstance(offers, str | bytes | Mapping | Tool) or not isinstance(
             offers, Iterable
         ):
@@ -329,8 +356,8 @@ class Toolbox:
                 "Write svc.Toolbox([...])."
             )
         self._tools: dict[str, Tool] = {}
-        for each in offers:
-            made = _to_tool(each)
+        for offer in offers:
+            made = _to_tool(offer)
             if made.is_method:
                 raise ToolSchemaError(
                     f"{made.name} is a method and its object is missing; offer the "
@@ -346,7 +373,7 @@ class Toolbox:
     @property
     def definitions(self) -> tuple[dict[str, Any], ...]:
         """Copies of what is sent as `tools`, in order (doc: Tool definition)."""
-        return tuple(copy.deepcopy(each.definition) for each in self)
+        return tuple(copy.deepcopy(tool.definition) for tool in self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -356,7 +383,7 @@ class Toolbox:
     @property
     def n_tokens(self) -> int:
         """Estimated tokens of the definitions in every request."""
-        return estimate_prompt_tokens((), [each.definition for each in self]).best
+        return estimate_prompt_tokens((), [tool.definition for tool in self]).best
 
     def tool(self, name: str) -> Tool:
         """Return the tool with a name.
@@ -369,7 +396,7 @@ class Toolbox:
         hint = did_you_mean(name, self._tools, n=1)
         known = ", ".join(self._tools) or "none"
         raise ToolCallError(
-            f"There is no tool '{short(name)}'; the tools are: {known}.{hint}"
+            f"There is no tool '{one_line(name)}'; the tools are: {known}.{hint}"
         )
 
     def __iter__(self) -> Iterator[Tool]:
@@ -385,21 +412,21 @@ class Toolbox:
         """Return a toolbox with the tools of both, each of them once."""
         others = to_toolbox(other)
         mine = list(self)
-        return Toolbox([*mine, *(each for each in others if each not in mine)])
+        return Toolbox([*mine, *(tool for tool in others if tool not in mine)])
 
     def __repr__(self) -> str:
         return f"Toolbox([{', '.join(self.names)}])"
 
     def _repr_html_(self) -> str:
-        from svc_notebook.display.markup import to_text  # noqa: PLC0415 - where it is shown
+        from svc_notebook.display.escape import to_text  # noqa: PLC0415 - where it is shown
 
         rows = "".join(
             "<tr>"
-            f"<td><code>{to_text(each.signature)}</code></td>"
+            f"<td><code>{to_text(tool.signature)}</code></td>"
             "<td style=text-align:left>"
-            f"{to_text(each.description.strip().partition(_LINE_END)[0])}</td>"
-            f"<td>{to_text(_notes(each))}</td></tr>"
-            for each in self
+            f"{to_text(tool.description.strip().partition(_LINE_END)[0])}</td>"
+            f"<td>{to_text(_notes(tool))}</td></tr>"
+            for tool in self
         )
         n = len(self)
         tools = "1 tool" if n == 1 else f"{n} tools"
@@ -410,34 +437,63 @@ class Toolbox:
         )
 
 
-def to_toolbox(given: object) -> Toolbox:
+def to_toolbox(offers: object) -> Toolbox:
     """Make a toolbox of a toolbox, a tool in any form, a list of these, or None."""
-    if isinstance(given, Toolbox):
-        return given
-    if given is None:
+    if isinstance(offers, Toolbox):
+        return offers
+    if offers is None:
         return Toolbox()
-    if isinstance(given, Mapping) or callable(given):
-        return Toolbox([given])
-    return Toolbox(given)  # type: ignore[arg-type]  # checked there
+    if isinstance(offers, Mapping) or callable(offers):
+        return Toolbox([offers])
+    return Toolbox(offers)  # type: ignore[arg-type]  # checked there
 
 
-def _to_tool(given: object) -> Tool:
-    if isinstance(given, Tool):
-        return given
-    if isinstance(given, Mapping):
-        return from_definition(given)
-    if callable(given):
-        return tool(given)
-    raise ToolSchemaError(
-        "A tool is a function, a svc.tool or a definition; got "
-        f"{type(given).__name__}: {short(repr(given))}."
+class OfferedTools(NamedTuple):
+    """The tools of a request, as they are sent, and those to run."""
+
+    definitions: Any
+    toolbox: Toolbox | None = None
+
+
+def to_offer(tools: object, *, run_tools: bool = True) -> OfferedTools:
+    """Read the `tools` of a request: a tool in any form, a toolbox, or a list."""
+    if tools is None or (
+        isinstance(tools, list | tuple)
+        and all(isinstance(offer, Mapping) for offer in tools)
+    ):
+        return OfferedTools(tools)
+    if isinstance(tools, (str, bytes)) or not (
+        callable(tools) or isinstance(tools, Iterable)
+    ):
+        raise ParameterError(
+            f"tools must be a list of functions, or of tool definitions; got "
+            f"{type(tools).__name__}.",
+            param="tools",
+        )
+    toolbox = to_toolbox(tools)
+    can_run = any(tool.function is not None for tool in toolbox)
+    return OfferedTools(
+        list(toolbox.definitions) or None, toolbox if run_tools and can_run else None
     )
 
 
-def _notes(each: Tool) -> str:
+def _to_tool(offer: object) -> Tool:
+    if isinstance(offer, Tool):
+        return offer
+    if isinstance(offer, Mapping):
+        return from_definition(offer)
+    if callable(offer):
+        return tool(offer)
+    raise ToolSchemaError(
+        "A tool is a function, a svc.tool or a definition; got "
+        f"{type(offer).__name__}: {one_line(repr(offer))}."
+    )
+
+
+def _notes(tool: Tool) -> str:
     notes = [
-        "asks first" if each.confirm else "",
-        "async" if each.is_async else "",
-        "definition only" if each.function is None else "",
+        "asks first" if tool.confirm else "",
+        "async" if tool.is_async else "",
+        "definition only" if tool.function is None else "",
     ]
     return ", ".join(note for note in notes if note)

@@ -1,16 +1,11 @@
-"""A request as the bytes of its JSON body, or as code to keep (doc: Request body).
+"""A request as the bytes of its JSON body (doc: Request body).
 
 Only what was asked for is sent, and texts go byte for byte. What JSON cannot represent
-is refused by its place, because the encoder would turn NaN into null silently. Code,
-Python or a curl command, is made from the same body and reads the key from the
-environment.
+is refused by its place, because the encoder would turn NaN into null silently.
 """
 
-import json
 import math
-import shlex
-from collections.abc import Mapping, Sequence
-from pprint import pformat
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,8 +14,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
 from svc_notebook.service.request import CompletionRequest
 
-MAX_DEPTH = 64
-_WHERE_CHARS = 80
+MAX_DEPTH = 64  # deeper than any schema of a tool, and far from the recursion limit
+_WHERE_CHARS = 80  # of a place in `extra`, in a message
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -35,10 +30,10 @@ def encode(
         "model": request.model,
         "messages": [
             # Null content with tool calls is sent back as null.
-            {"role": each.role, "content": None, **msgspec.to_builtins(each)}
-            if each.content is None
-            else each
-            for each in request.messages
+            {"role": message.role, "content": None, **msgspec.to_builtins(message)}
+            if message.content is None
+            else message
+            for message in request.messages
         ],
         **request.params,
     }
@@ -75,12 +70,12 @@ def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - J
         raise _refused(where, f"is nested deeper than {MAX_DEPTH}")
     if isinstance(value, Mapping):
         return {
-            _checked_name(name, where): _checked(each, f"{where}[{name!r}]", depth + 1)
-            for name, each in value.items()
+            _checked_name(name, where): _checked(item, f"{where}[{name!r}]", depth + 1)
+            for name, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [
-            _checked(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)
+            _checked(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)
         ]
     shown = repr(value) if isinstance(value, float) else type(value).__name__
     raise _refused(where, f"is {shown}, which JSON cannot represent")
@@ -106,72 +101,3 @@ def _refused(where: str, reason: str) -> ParameterError:
 
 def _param(where: str) -> str:
     return "tools" if where.startswith("tools") else "extra"
-
-
-_WIDTH = 80
-
-
-def to_python(
-    request: CompletionRequest, *, is_streamed: bool, notes: Sequence[str]
-) -> str:
-    """Return the call of `svc.complete` or `svc.stream` that sends a request.
-
-    `notes` are comments, such as where it was sent.
-    """
-    body: dict[str, Any] = json.loads(encode(request, is_streamed=False))
-    extra = {name: body.pop(name) for name in request.extra}
-    messages = body.pop("messages")
-    given: dict[str, Any] = {"model": body.pop("model")}
-    first, *others = messages
-    if first["role"] == "system" and others:
-        given["system"], messages = first["content"], others
-    given |= {"max_tokens": "service"} | body  # `fit` is what the verbs do
-    if request.is_fitted:
-        del given["max_tokens"]
-    is_text = [each["role"] for each in messages] == ["user"]
-    text = messages[0]["content"]
-    prompt = text if is_text and text.strip() else messages
-    if extra:
-        given["extra"] = extra
-    lines = [_argument("", prompt)]
-    lines += [_argument(f"{name}=", value) for name, value in given.items()]
-    call = f"svc.{'stream' if is_streamed else 'complete'}(\n{''.join(lines)})"
-    head = f"import svc_notebook as svc\n\n{_comments(notes)}"
-    if not is_streamed:
-        return f"{head}reply = {call}\nprint(reply)\n"
-    shown = 'for text in stream:\n    print(text, end="")\nreply = stream.completion\n'
-    return f"{head}stream = {call}\n{shown}"
-
-
-def _argument(name: str, value: object) -> str:
-    """Write an argument; `repr` leaves no line break or control character in a text."""
-    lines = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
-    return f"    {name}" + f"\n    {' ' * len(name)}".join(lines) + ",\n"
-
-
-def _comments(notes: Sequence[str]) -> str:
-    return "".join(f"# {note}\n" for note in notes)
-
-
-def to_curl(
-    request: CompletionRequest,
-    *,
-    is_streamed: bool,
-    url: str,
-    key_variable: str,
-    notes: Sequence[str],
-) -> str:
-    """Return the command for a POSIX shell that sends a request.
-
-    `key_variable` is the environment variable with the key; "" for no key.
-    """
-    body = encode(request, is_streamed=is_streamed).decode()
-    # what a terminal does not show is escaped; in JSON it means the same
-    shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
-    key = f'  -H "Authorization: Bearer ${key_variable}" \\\n' if key_variable else ""
-    return (
-        f"{_comments(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
-        f"{key}"
-        "  -H 'Content-Type: application/json' \\\n"
-        f"  --data-raw {shlex.quote(shown)}\n"
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from svc_notebook.ledger.frames import replies_frame
+from svc_notebook.ledger.reply_frames import replies_frame
 
 MIDDLE = ("prompt_label", "prompt_template", "system_label", "tools", "row")
 SMALL, LARGE = "svc-v2-8b-instruct", "svc-v2-70b-instruct"

@@ -5,19 +5,24 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.analysis.compare import compare, difference, find, tokens
-from svc_notebook.display.comparison import Comparison, Entry, Part
+from svc_notebook.analysis.compare import compare, find
+from svc_notebook.analysis.text_diff import difference, tokens
+from svc_notebook.display.comparison_table import (
+    ComparedText,
+    ComparisonTable,
+    DiffPart,
+)
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'</td><script>x()</script> \u202e $x$"
 
 
-def _drawn(table: Comparison) -> str:
+def _drawn(table: ComparisonTable) -> str:
     return table._repr_mimebundle_()["text/html"]
 
 
-def _entries(table: Comparison) -> list[Entry]:
+def _entries(table: ComparisonTable) -> list[ComparedText]:
     return [each for _, fields in table.rows for field in fields for each in field]
 
 
@@ -224,10 +229,10 @@ def test_thai_is_compared_by_characters_as_people_see_them() -> None:
     parts = difference(tokens("น้ำดีมาก"), tokens("น้ำดำมาก"))
 
     assert parts == (
-        Part("same", "น้ำ"),
-        Part("gone", "ดี"),
-        Part("added", "ดำ"),
-        Part("same", "มาก"),
+        DiffPart("same", "น้ำ"),
+        DiffPart("gone", "ดี"),
+        DiffPart("added", "ดำ"),
+        DiffPart("same", "มาก"),
     )
 
 

@@ -2,10 +2,10 @@
 
 `python -m tests.benchmarks` measures all clients in shuffled rounds against one stub of
 the service, each in a process of its own, and prints the medians of the ratios of each
-round; then what a cell, reading a large run, memory and the install take. It needs
-`pip install aiohttp openai httpx-aiohttp`; a client whose package is missing is left
-out. `--rounds N` takes more rounds, 5 if left out; `--only WORD` measures the rows that
-have the word. It is no test: nothing fails.
+round; then what a cell, reading a large run, memory and the install take. A client
+whose package is missing is left out, and the report says how to install it.
+`--rounds N` takes more rounds, 5 if left out; `--only WORD` measures the rows that have
+the word. It is no test: nothing fails.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from tests.benchmarks.clients import CLIENTS, Job, Took, serve
 from tests.benchmarks.stub import Stub
 from tests.benchmarks.sweep_bench import Figure
 
-NEEDS = {
-    "openai": ["openai"],
-    "openai with aiohttp": ["openai", "httpx_aiohttp"],
-    "aiohttp": ["aiohttp"],
+NEEDS = {  # packages as pip calls them
+    "openai": ("openai",),
+    "openai with aiohttp": ("openai", "httpx-aiohttp"),
+    "aiohttp": ("aiohttp",),
 }
 N_REQUESTS = 600
 N_CHUNKS = 1000
@@ -89,13 +89,32 @@ def say(line: str = "") -> None:
     sys.stdout.flush()
 
 
+def missing(client: str) -> list[str]:
+    """Return the packages that a client needs and that are not installed."""
+    packages = NEEDS.get(client, ())
+    return [name for name in packages if not find_spec(name.replace("-", "_"))]
+
+
+def say_missing() -> None:
+    """Say which clients are left out, and the command that installs them."""
+    left_out = [name for name in CLIENTS if missing(name)]
+    if left_out:
+        packages = dict.fromkeys(
+            package for client in left_out for package in missing(client)
+        )
+        say(
+            f"Left out, because they are not installed: {', '.join(left_out)}. "
+            f"Install them with: python -m pip install {' '.join(packages)}\n"
+        )
+
+
 @contextmanager
 def started(port: int) -> Iterator[dict[str, Connection]]:
     """Start the clients whose packages are installed."""
     spawn = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
     for name in CLIENTS:
-        if not all(find_spec(package) for package in NEEDS.get(name, ())):
+        if missing(name):
             continue
         here, there = spawn.Pipe()
         spawn.Process(target=serve, args=[name, port, there], daemon=True).start()
@@ -118,20 +137,20 @@ def measure(
     for at in range(n_rounds + 1):
         for name in order.sample([*took], len(took)):
             pipes[name].send(job)
-            found = pipes[name].recv()
+            cost = pipes[name].recv()
             if at:  # the first round warms up
-                took[name].append(found)
+                took[name].append(cost)
     return took
 
 
 def ratios(took: dict[str, list[Took]], baseline: str) -> dict[str, float]:
     """Return the median over rounds of each client's CPU by the baseline's."""
-    of_base = [each.cpu_s for each in took[baseline]]
     return {
         name: statistics.median(
-            each.cpu_s / base for each, base in zip(found, of_base, strict=True)
+            cost.cpu_s / base.cpu_s
+            for cost, base in zip(costs, took[baseline], strict=True)
         )
-        for name, found in took.items()
+        for name, costs in took.items()
     }
 
 
@@ -139,8 +158,8 @@ def _line(what: str, unit: str, goal: str, ours: float, others: str) -> str:
     return f"| {what} | {goal} {unit} | {ours:.2f} | {others or '-'} |"
 
 
-def _say(each: Figure) -> None:
-    say(_line(each.what, each.unit, each.goal, each.here, each.others))
+def _say(figure: Figure) -> None:
+    say(_line(figure.what, figure.unit, figure.goal, figure.here, figure.others))
 
 
 def main() -> None:
@@ -148,18 +167,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", metavar="WORD")
-    asked = parser.parse_args()
+    options = parser.parse_args()
+    say_missing()
     say("| what | goal | here | others |\n|---|---|---|---|")
-    rows = [row for row in ROWS if asked.only in row.what]
+    rows = [row for row in ROWS if options.only in row.what]
     with Stub.running() as stub:
-        if any(asked.only in what for what in (*(r.what for r in rows), GROWTH, SHARE)):
+        if any(
+            options.only in what for what in (*(r.what for r in rows), GROWTH, SHARE)
+        ):
             with started(stub.port) as pipes:
-                _say_clients(pipes, rows, asked.only, asked.rounds)
+                _say_clients(pipes, rows, options.only, options.rounds)
         for what, measured in OTHERS.items():
-            if asked.only in what:
-                measured(stub.port, asked.rounds)
+            if options.only in what:
+                measured(stub.port, options.rounds)
     say(
-        f"\nMedians of {asked.rounds} rounds. CPU is that of the client's process; "
+        f"\nMedians of {options.rounds} rounds. CPU is that of the client's process; "
         "a share is the throughput by the ideal, in flight / latency. A sweep writes "
         "its ledger to the disk, the client writes none."
     )
@@ -169,6 +191,9 @@ def _say_clients(
     pipes: Mapping[str, Connection], rows: list[Row], only: str, n_rounds: int
 ) -> None:
     for row in rows:
+        if row.baseline not in pipes:
+            say(f"| {row.what} | {row.goal} | - | {row.baseline} is not installed |")
+            continue
         names = (*row.clients, row.baseline)
         by_name = ratios(measure(pipes, row.job, names, n_rounds), row.baseline)
         first, *rest = (name for name in by_name if name != row.baseline)
@@ -196,8 +221,8 @@ def _say_shares(pipes: Mapping[str, Connection], n_rounds: int) -> None:
         names = ("ours", "ours, a sweep", "aiohttp", "openai with aiohttp", "openai")
         ideal_s = job.n_requests * LATENCY_S / n_at_once
         shares = {
-            name: statistics.median(ideal_s / each.wall_s for each in found)
-            for name, found in measure(pipes, job, names, n_rounds).items()
+            name: statistics.median(ideal_s / cost.wall_s for cost in costs)
+            for name, costs in measure(pipes, job, names, n_rounds).items()
         }
         ours = shares.pop("ours")
         others = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
@@ -215,10 +240,10 @@ def _cpu_ratio(ours: str, plain: str, n_rounds: int) -> float:
         compiled = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
         compiled.pop("PYTHONDONTWRITEBYTECODE", None)
         for at in range(n_rounds + 1):
-            for code, found in took.items():
+            for code, costs in took.items():
                 cpu_s = float(_printed("-c", code, env=compiled))
                 if at:  # the first round compiles
-                    found.append(cpu_s)
+                    costs.append(cpu_s)
     pairs = zip(took[ours], took[plain], strict=True)
     return statistics.median(one / other for one, other in pairs)
 
@@ -226,10 +251,10 @@ def _cpu_ratio(ours: str, plain: str, n_rounds: int) -> float:
 def _printed(*arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Return the last word that a Python process prints."""
     command: list[Any] = [sys.executable, *arguments]
-    found = subprocess.run(  # noqa: S603 - our own words
+    ended = subprocess.run(  # noqa: S603 - our own words
         command, check=True, capture_output=True, text=True, env=env
     )
-    return found.stdout.splitlines()[-1]
+    return ended.stdout.splitlines()[-1]
 
 
 def _say_load(_: int, n_rounds: int) -> None:
@@ -271,25 +296,25 @@ def _say_first_cell(port: int, n_rounds: int) -> None:
 def _say_cell(port: int, n_rounds: int) -> None:
     took: dict[str, list[display_bench.CellCost]] = {"svc": [], "markdown": []}
     for _ in range(n_rounds):
-        for how, found in took.items():
+        for how, costs in took.items():
             printed = _printed(display_bench.__file__, "--cell", how, str(port))
-            found.append(display_bench.CellCost(*json.loads(printed)))
+            costs.append(display_bench.CellCost(*json.loads(printed)))
     pairs = list(zip(*took.values(), strict=True))
     unit = f"x display(Markdown) {display_bench.UPDATES_PER_S} times/s"
     for name, field in (("CPU a chunk", 0), ("first visible text", 1)):
         ratio = statistics.median(ours[field] / plain[field] for ours, plain in pairs)
         say(_line(f"{CELL}, {name}", unit, "1", ratio, ""))
     gap_ms, plain_ms = (
-        statistics.median(each.longest_gap_s * 1000 for each in found)
-        for found in took.values()
+        statistics.median(cost.longest_gap_s * 1000 for cost in costs)
+        for costs in took.values()
     )
     what = f"{CELL}, longest gap while chunks arrive"
     say(_line(what, "ms", "150", gap_ms, f"display(Markdown) {plain_ms:.0f}"))
 
 
 def _say_reading(_: int, __: int) -> None:
-    for each in sweep_bench.reading(25_000):
-        _say(each)
+    for figure in sweep_bench.reading(25_000):
+        _say(figure)
 
 
 N_MEMORY, N_BEFORE = 100_000, 10_000

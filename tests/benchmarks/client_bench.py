@@ -12,9 +12,9 @@ import sys
 import time
 from multiprocessing.connection import Connection
 
-from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
-from svc_notebook.client.reply_reader import Head, ReplyReader
+from svc_notebook.client.response import ReplyReader, ResponseHead
 from svc_notebook.service.catalogue import Limit
 
 N_CHUNKS = 20_000
@@ -128,7 +128,7 @@ async def _measure(port: int) -> None:
 
 
 def _measure_reading() -> None:
-    reading = ReplyReader(Head(status=200), is_streamed=True, n_choices=1)
+    reading = ReplyReader(ResponseHead(status=200), is_streamed=True, n_choices=1)
     body = CHUNK * N_CHUNKS + END
     began_s = time.process_time()
     for at in range(0, len(body), 4096):

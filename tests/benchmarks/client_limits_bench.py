@@ -17,7 +17,7 @@ import sys
 import time
 from tempfile import TemporaryDirectory
 
-from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import SvcError

@@ -59,7 +59,7 @@ class Ours:
     """`AsyncClient` of this package."""
 
     def __init__(self, port: int) -> None:
-        from svc_notebook.client.aio import AsyncClient  # noqa: PLC0415 - measured alone
+        from svc_notebook.client.async_client import AsyncClient  # noqa: PLC0415 - measured alone
         from svc_notebook.client.rate_limit import RateLimits  # noqa: PLC0415
         from svc_notebook.service.catalogue import Limit  # noqa: PLC0415
 

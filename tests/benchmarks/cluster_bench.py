@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 from tests.benchmarks.stub import Stub
 
 MODEL = "stub-wait0.1"
@@ -27,12 +27,12 @@ def per_second(stub: Stub, n_workers: int) -> float:
     """Return how many requests a second so many workers complete."""
     n_trials = IN_FLIGHT * n_workers * N_ROUNDS
     with TemporaryDirectory() as folder:
-        settings = Settings(
-            base_url=f"http://127.0.0.1:{stub.port}/v1", ledger=f"{folder}/l.sqlite"
-        )
+        base_url = f"http://127.0.0.1:{stub.port}/v1"
+        os.environ["SVC_BASE_URL"] = base_url
+        settings = Settings(base_url=base_url, ledger=f"{folder}/l.sqlite")
         session = Session(settings)
         rows = [str(number) for number in range(n_trials)]
-        run = plan(session, "Say {{text}}", rows=rows, model=MODEL)
+        run = plan_run(session, "Say {{text}}", rows=rows, model=MODEL)
         run.in_flight = IN_FLIGHT * n_workers
         run.start(on="ray", workers=n_workers, is_drawn=False).wait()
         found = [*session.ledger.read(texts=False)]

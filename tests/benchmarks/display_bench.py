@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from jupyter_client.session import Session
 
-from svc_notebook.display.live import Mode, ReplyDisplay
-from svc_notebook.display.output import Output
-from svc_notebook.display.reply import Final
+from svc_notebook.display.cell_output import Output
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Mode, ReplyDisplay
 
 CHUNKS_PER_S = 200
 _FLUSH_GAP_S = 0.05

@@ -20,7 +20,7 @@ import psutil
 
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 from tests.benchmarks.stub import Stub
 
 N_ROWS = 200_000
@@ -56,13 +56,12 @@ def measure(folder: Path, n_rows: int, *, is_list: bool) -> None:
     """Send a run, and print the memory on the way."""
     given: object = [*texts(n_rows)] if is_list else folder / "*.parquet"
     with Stub.running() as stub:
-        settings = Settings(
-            base_url=f"http://127.0.0.1:{stub.port}/v1",
-            ledger=str(folder / "ledger.sqlite"),
-        )
+        base_url = f"http://127.0.0.1:{stub.port}/v1"
+        os.environ["SVC_BASE_URL"] = base_url
+        settings = Settings(base_url=base_url, ledger=str(folder / "ledger.sqlite"))
         session = Session(settings)
         before_mb, began_s = memory_mb(), time.monotonic()
-        run = plan(
+        run = plan_run(
             session, "Say {{text}}", rows=given, model="stub", name="rows", in_flight=32
         )
         took_s = time.monotonic() - began_s

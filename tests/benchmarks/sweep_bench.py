@@ -26,16 +26,17 @@ from svc_notebook.analysis.compare import compare
 from svc_notebook.analysis.summary import summary_df
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.describe import forecast
-from svc_notebook.sweeps.grid import Grid, RunPlan, Trial
-from svc_notebook.sweeps.order import Trials, blocks, by_model
-from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.estimate import forecast
+from svc_notebook.sweeps.grid import Grid, Trial
+from svc_notebook.sweeps.order import PendingTrials, blocks, by_model
+from svc_notebook.sweeps.plan import Plan, build_grid
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Scheduler
+from svc_notebook.sweeps.sweep import plan_run
 
 MODELS = [
     "svc-v1.5-instruct",
@@ -59,11 +60,15 @@ def at_real_limits() -> None:
         TemporaryDirectory() as folder,
         Emulator(tokens_per_s=None, first_token_s=0.3) as emulator,
     ):
-        os.environ.update(XDG_DATA_HOME=folder, SVC_API_KEY=emulator.api_key)
+        os.environ.update(
+            XDG_DATA_HOME=folder,
+            SVC_BASE_URL=emulator.base_url,
+            SVC_API_KEY=emulator.api_key,
+        )
         session = Session(
             Settings(base_url=emulator.base_url, ledger=f"{folder}/ledger.sqlite")
         )
-        run = plan(session, "Hi", model=MODELS, repeats=PER_MODEL)
+        run = plan_run(session, "Hi", model=MODELS, repeats=PER_MODEL)
         computed_s = forecast(run.grid.n_by_model)[0].last_sent_s or 0.0
         say(f"{len(run)} requests to {len(MODELS)} models: {computed_s:.1f} s computed")
         began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -86,17 +91,17 @@ class _AtOnce:
     def limiter(self, _model: str) -> None:
         pass
 
-    async def ask(self, _cell: Trial) -> Outcome:
+    async def send_trial(self, _cell: Trial) -> Outcome:
         return Answered()
 
 
-def _pulled(grid: Grid) -> dict[str, Trials]:
+def _pulled(grid: Grid) -> dict[str, PendingTrials]:
     def pull(model: str, combinations: object) -> Iterator[Trial]:
         order = blocks(combinations, repeats=grid.repeats, seed=1, model=model)  # type: ignore[arg-type]  # as by_model gives them
         return (grid.trial(*number) for number in order)
 
     return {
-        model: Trials(
+        model: PendingTrials(
             pull=pull(model, combinations), n_trials=len(combinations) * grid.repeats
         )
         for model, combinations in by_model(grid).items()
@@ -131,12 +136,12 @@ def finished_run(session: Session, n_rows: int) -> Run:
     """Put the replies of a run into the ledger, and open the run again."""
 
     def opened() -> Run:
-        return plan(
+        return plan_run(
             session,
             "Describe {{text}}",
             model=MODELS[:2],
             rows=[f"sea number {number}" for number in range(n_rows)],
-            varied={"temperature": [0, 1]},
+            temperature=[0, 1],
             name="finished",
         )
 
@@ -148,8 +153,11 @@ def finished_run(session: Session, n_rows: int) -> Run:
         receipt = session.ledger.add(
             Exchange(
                 exchange_id=f"{at:032x}",
-                origin=RunPlan(
-                    grid=run.grid, name=run.name, run_id=run.run_id, seed=run.seed
+                origin=Plan(
+                    grid=run.grid,
+                    name=run.name,
+                    run_id=run.run_id,
+                    seed=run.plan.seed,
                 ).origin_of(trial),
                 endpoint="https://service.test/v1",
                 request=trial.request,

@@ -11,12 +11,10 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from svc_notebook import panels
-from svc_notebook.display.markup import to_html
-from svc_notebook.panels.widget import script
+from svc_notebook.display.markdown_to_html import to_html
+from svc_notebook.panels.widget import script, style
 from tests.panels.protocol import of_kind
 
-STATIC = Path(panels.__path__[0], "static")
 THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
 SETTINGS = ("model", "system", "temperature", "stop")
 PAGE = """<!doctype html><html lang="en"><head><title>A panel</title>
@@ -227,7 +225,7 @@ class PanelPage:
     ) -> None:
         self.page = page
         colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
-        css = (STATIC / "panel.css").read_text()
+        css = style()
         page.goto("about:blank")
         is_light = "false" if theme == "dark" else "true"
         page.set_content(PAGE.format(theme=colours, css=css, is_light=is_light))
@@ -272,6 +270,14 @@ class PanelPage:
     def button(self, name: str, within: Locator | None = None) -> Locator:
         """Find a button by what it is called."""
         return (within or self.root).get_by_role("button", name=name, exact=True)
+
+    def edit_last(self, prompt: str) -> Locator:
+        """Edit the last prompt and ask again; return where it is edited."""
+        self.composer.press("ArrowUp")
+        edited = self.root.get_by_role("textbox", name="Edit the prompt")
+        edited.fill(prompt)
+        edited.press("Enter")
+        return edited
 
     def choose(self, name: str, turn: Locator) -> None:
         """Choose what begins so in the menu of a turn."""

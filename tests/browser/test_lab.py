@@ -44,21 +44,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def test_a_reply_that_comes_slowly_is_there_once(bench: Bench) -> None:
-    """The final form takes the place of what was shown before."""
-    notebook = bench.open(bench.write("stream", "%%svc\nTell me something"))
-    notebook.run_all()
-
-    output = notebook.cells.nth(1).locator(".jp-Cell-outputArea")
-    expect(output).to_contain_text("word3")
-    expect(output).to_contain_text("word59")
-    notebook.wait_idle()
-
-    expect(output).to_contain_text("svc-v2-8b-instruct")
-    expect(output).to_contain_text("emulator")
-    assert notebook.output(1).count("word59") == 1
-
-
 def test_text_shows_before_the_end_and_an_interrupt_is_calm(bench: Bench) -> None:
     """It closes the connection, keeps and marks the text, and stops Run All."""
     path = bench.write("interrupt", "%%svc\nGet stuck", "print('ran' + ' on')")

@@ -46,17 +46,6 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "Ask twice"}, "text": "Two.", "times": 1},
     {"when": {"contains": "edited"}, "text": "Answer to what was edited."},
     {
-        "when": {"contains": "Be cut"},
-        "text": ["The first half, "],
-        "finish_reason": "length",
-        "times": 1,
-    },
-    {
-        "when": {"contains": "Several"},
-        "choices": [{"text": "Choice A."}, {"text": "Choice B."}],
-        "times": 1,
-    },
-    {
         "when": {"contains": "Be long"},
         "text": [LONG[at : at + 24] for at in range(0, len(LONG), 24)],
         "gap_s": 0.005,
@@ -208,24 +197,6 @@ def test_a_reply_streams(chat: Chat) -> None:
     assert chat.emulator.requests[-1].is_cut_by_client
 
 
-def test_stop_stays_in_its_place(chat: Chat) -> None:
-    """In a window of 1280 by 800 it is in sight, and the reply moves it nowhere."""
-    chat.page.set_viewport_size({"width": 1280, "height": 800})
-    chat.say("Speak slowly and long")
-    places = []
-    for n in (1, 9, 60):
-        expect(chat.last).to_contain_text(f"word{n} ")
-        places.append(chat.button("Stop").bounding_box())
-    chat.button("Stop").click()
-    expect(chat.said).to_have_text("Reply stopped")
-    chat.page.set_viewport_size({"width": 1100, "height": 900})
-
-    first = places[0]
-    assert first
-    assert places == [first] * 3
-    assert first["y"] + first["height"] < 800
-
-
 def test_it_lives_while_a_cell_runs(chat: Chat) -> None:
     """Send and Stop act before the cell has ended."""
     chat.run_busy()
@@ -285,36 +256,6 @@ def test_edit_and_resend(chat: Chat) -> None:
     assert chat.turns.count() == n_turns
     sent = [each["content"] for each in chat.emulator.requests[-1].json["messages"]]
     assert "Go on" not in sent
-
-
-def test_a_cut_reply_goes_on_in_place(chat: Chat) -> None:
-    """It is marked as cut; what comes is added to it."""
-    chat.ask("Be cut", "The first half,")
-    expect(chat.last.locator(".svc-badges")).to_contain_text("cut")
-    chat.button("Continue", chat.last).click()
-    chat.ended("Be cut", "The first half, Anything else.")
-
-    expect(chat.last.locator(".svc-badges")).not_to_contain_text("cut")
-
-
-def test_several_choices(chat: Chat) -> None:
-    """With n set to 2 both are side by side; the one that is picked is sent later."""
-    chat.root.get_by_text("Settings").click()
-    n = chat.root.get_by_label("n", exact=True)
-    n.fill("2")
-    n.press("Tab")
-    chat.ask("Several", "Choice B.")
-    chat.button("Pick", chat.last).nth(1).click()
-    expect(chat.button("Picked", chat.last.locator(".svc-choice").last)).to_be_visible()
-    n.fill("")
-    n.press("Tab")
-    chat.root.get_by_text("Settings").click()
-    chat.ask("And then", "Anything else.")
-
-    request = chat.emulator.requests[-1].json
-    sent = [each["content"] for each in request["messages"]]
-    assert sent[-3:] == ["Several", "Choice B.", "And then"]
-    assert "n" not in request
 
 
 def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:

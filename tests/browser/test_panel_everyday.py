@@ -202,7 +202,11 @@ def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
 
 @pytest.mark.parametrize(
     ("theme", "width"),
-    [*product(["light", "dark"], [320, 700, 1400]), ("forced", 700)],
+    [
+        *product(["light", "dark"], [320, 700, 1400]),
+        ("dark-high-contrast", 700),
+        ("forced", 700),
+    ],
 )
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
     """Nothing overlaps, overflows or is cut off, and what has the focus shows it."""

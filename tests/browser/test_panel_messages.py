@@ -8,7 +8,7 @@ from tests.browser.panel_page import RICH, PanelPage, live, turn, view
 
 
 def test_what_was_said_already_is_not_said_again(page: Page) -> None:
-    """A message that a picture overtook is dropped, and nothing is asked for it."""
+    """A message that a view overtook is dropped, and nothing is asked for it."""
     page.clock.install()
     panel = PanelPage(page, view(seq=5))
     panel.tell(t="problem", seq=4, text="Said already.")
@@ -21,7 +21,7 @@ def test_what_was_said_already_is_not_said_again(page: Page) -> None:
 
 
 def test_messages_that_overtook_are_said_in_their_order(page: Page) -> None:
-    """A picture that comes after them lets them out, the first one first."""
+    """A view that comes after them lets them out, the first one first."""
     panel = PanelPage(page, view(seq=5))
     panel.tell(t="problem", seq=8, text="Second.")
     panel.tell(t="problem", seq=7, text="First.")
@@ -83,10 +83,7 @@ def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
 def test_an_edited_prompt_of_a_turn_that_went_is_a_draft(page: Page) -> None:
     """A cell may delete a turn while its edited prompt is on its way."""
     panel = PanelPage(page, view([turn(1), turn(2)]))
-    panel.composer.press("ArrowUp")
-    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
-    edited.fill("Much work")
-    edited.press("Enter")
+    panel.edit_last("Much work")
     panel.show(turns=[turn(1)])
     panel.tell(t="heard", kind="edit")
 
@@ -167,7 +164,7 @@ def test_nothing_moves_under_a_selection(page: Page) -> None:
 
 
 def test_turns_that_do_not_come_again_stay(page: Page) -> None:
-    """A picture brings what changed; the rest is drawn, and saved with the state."""
+    """A view brings what changed; the rest is drawn, and saved with the state."""
     panel = PanelPage(page, view([turn(1), turn(2)]))
 
     panel.show(nth=1, n_turns=3, turns=[turn(3)])
@@ -182,7 +179,7 @@ def test_turns_that_do_not_come_again_stay(page: Page) -> None:
     assert panel.n_greetings == 1
 
 
-def test_a_picture_that_was_lost_is_asked_for(page: Page) -> None:
+def test_a_view_that_was_lost_is_asked_for(page: Page) -> None:
     """A gap in their numbers, or a turn that never came, has the panel say hello."""
     panel = PanelPage(page, view([turn(1)]))
     panel.show(nth=1, notice="One")
@@ -230,8 +227,8 @@ def test_a_long_transcript_is_quick(page: Page) -> None:
     expect(panel.turns).to_have_count(205)
 
 
-def test_messages_and_pictures_are_taken_in_order(page: Page) -> None:
-    """What overtakes waits, what a picture has already is left out, gaps are asked."""
+def test_messages_and_views_are_taken_in_order(page: Page) -> None:
+    """What overtakes waits, what a view has already is left out, gaps are asked."""
     page.clock.install()
     panel = PanelPage(page, view(seq=4))
     panel.tell(t="delta", seq=6, choice=0, html="<p>Two.</p>", tail="")

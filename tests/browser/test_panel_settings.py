@@ -92,10 +92,7 @@ def test_an_edited_prompt_without_an_answer_comes_back(
 ) -> None:
     """Refused at once, or failed later: it is open again as it was edited."""
     panel = PanelPage(page, view([turn(1)]))
-    panel.composer.press("ArrowUp")
-    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
-    edited.fill("Much work")
-    edited.press("Enter")
+    edited = panel.edit_last("Much work")
     expect(edited).to_have_count(0)
     if is_begun:
         panel.begin(turn="turn-1", prompt="Much work")
@@ -108,10 +105,7 @@ def test_an_edited_prompt_without_an_answer_comes_back(
 def test_an_edited_prompt_that_comes_back_takes_no_focus(page: Page) -> None:
     """Whoever has begun to write something else goes on writing it."""
     panel = PanelPage(page, view([turn(1)]))
-    panel.composer.press("ArrowUp")
-    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
-    edited.fill("Much work")
-    edited.press("Enter")
+    edited = panel.edit_last("Much work")
     expect(panel.composer).to_be_focused()
     panel.composer.fill("Something else")
     panel.tell(t="heard", kind="edit")
@@ -123,10 +117,7 @@ def test_an_edited_prompt_that_comes_back_takes_no_focus(page: Page) -> None:
 def test_an_edited_prompt_with_an_answer_does_not_come_back(page: Page) -> None:
     """The turn has a version more."""
     panel = PanelPage(page, view([turn(1)]))
-    panel.composer.press("ArrowUp")
-    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
-    edited.fill("Much work")
-    edited.press("Enter")
+    edited = panel.edit_last("Much work")
     panel.begin(turn="turn-1", prompt="Much work")
     panel.tell(t="heard", kind="edit")
     changed = turn(1, version=2, n_versions=2, prompt="Much work")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.exchange_record import utc_now
-from svc_notebook.client.http import HttpTransport
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.connections import HttpTransport
+from svc_notebook.client.deadlines import REAL
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Room
-from svc_notebook.client.reply_reader import HttpAnswer
+from svc_notebook.client.response import HttpAnswer
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
@@ -99,7 +99,7 @@ def test_dropped_stream_is_closed(serve: Serve) -> None:
     text = asyncio.run(ask())
 
     assert text == "some"
-    assert server.is_left.wait(60)
+    assert server.wait_until_left() == []
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_cancelled_task_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: A
 
     (exchange,) = kept.exchanges
     assert (exchange.status, exchange.choices[0].text) == ("cancelled", "some")
-    assert server.is_left.wait(60)
+    assert server.wait_until_left() == []
 
 
 def test_completion_before_the_end(emulator: Emulator) -> None:
@@ -270,7 +270,7 @@ def test_an_answer_stopped_while_it_is_let_go(serve: Serve) -> None:
     key = Key("k", source="the test")
 
     async def ask(n_steps: int) -> None:
-        transport = HttpTransport(server.base_url, now=utc_now)
+        transport = HttpTransport(server.base_url, now=REAL.now)
         answer = await transport.send(
             b"{}",
             key=key,

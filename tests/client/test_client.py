@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.sync import Client
+from svc_notebook.client.sync_client import Client
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     MissingKeyError,
@@ -54,6 +54,22 @@ def test_complete_gives_a_completion(client: Client) -> None:
     assert completion.text
     assert (completion.finish_reason, completion.is_cut) == ("length", True)
     assert (completion.usage_source, usage.completion_tokens) == ("reported", 5)
+
+
+def test_a_prompt_with_the_key_is_not_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A recorded answer would keep the prompt, and a miss would quote it."""
+    key = "sk-of-this-kernel-123"
+    monkeypatch.setenv("SVC_API_KEY", key)
+    looked_up: list[Any] = []
+    offline = Client(Settings(), answers=lambda *args: looked_up.append(args))
+
+    with pytest.raises(ParameterError, match="contains the API key") as refused:
+        offline.complete(f"My key is {key}.")
+
+    assert looked_up == []
+    assert key not in str(refused.value)
 
 
 def test_stream_and_complete_agree(emulator: Emulator, client: Client) -> None:
@@ -176,7 +192,7 @@ def test_missing_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(SettingsError, match=r"(?s)SVC_BASE_URL.*emulator"):
         Client().complete("Hello")
-    with pytest.raises(MissingKeyError, match=r"SVC_API_KEY(.|\n)*emulator"):
+    with pytest.raises(MissingKeyError, match=r"svc\.invalid/v1(.|\n)*key="):
         Client(base_url="https://svc.invalid/v1").complete("Hello")
 
 
@@ -324,7 +340,7 @@ def test_cancel_closes_the_connection(
 
     partial = stream.cancel()
 
-    assert server.is_left.wait(60)
+    assert server.wait_until_left() == []
     assert partial is not None
     assert (partial.text, partial.exchange.status) == ("some", "cancelled")
     assert kept.exchanges == [partial.exchange]
@@ -356,7 +372,7 @@ def test_a_dropped_stream_is_stopped(serve: Serve, client_of: ClientOf) -> None:
     for _ in client.stream("Hi"):
         break
 
-    assert server.is_left.wait(60)
+    assert server.wait_until_left() == []
 
 
 @pytest.mark.slow
@@ -377,7 +393,7 @@ def test_interrupt_closes_the_connection(
     with pytest.raises(KeyboardInterrupt):
         "".join(client.stream("Hi")) if verb == "stream" else client.complete("Hi")
 
-    assert server.is_left.wait(60)
+    assert server.wait_until_left() == []
     assert [exchange.status for exchange in kept.exchanges] == ["cancelled"]
 
 

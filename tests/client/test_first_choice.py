@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.client.aio import FirstChoice
+from svc_notebook.client.async_client import FirstChoice
 from svc_notebook.service.chunk import Delta
 
 A, B = Delta(text="a"), Delta(text="b")

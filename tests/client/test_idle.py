@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.connections import MAX_IDLE, IdleStack
-from svc_notebook.client.http import Connection
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.connections import MAX_IDLE, Connection, IdleStack
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.service.catalogue import Limit
-from tests.client.conftest import WAIT_S
+from tests.faults.server import WAIT_S
 
 REPLY = (
     b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":'

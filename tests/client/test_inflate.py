@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from svc_notebook.client.reply_reader import PIECE_BYTES, InflateError, Inflater
+from svc_notebook.client.response import PIECE_BYTES, InflateError, Inflater
 
 BODY = b"data: hello\n\n" * 5000
 ENCODED = {

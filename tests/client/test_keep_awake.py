@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from svc_notebook.client.portal import keep_awake
+from svc_notebook.client.event_loop import keep_awake
 
 
 def scheduled(loop: asyncio.AbstractEventLoop) -> int:

@@ -1,6 +1,5 @@
 """What a user sees when the network is wrong, and what is asked again."""
 
-import json
 import shutil
 import socket
 import ssl
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.attempts import say
-from svc_notebook.client.http import tls_context
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.sync import Client
+from svc_notebook.client.request_path import say
+from svc_notebook.client.sync_client import Client
+from svc_notebook.client.tls import tls_context
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     DocumentError,
@@ -28,31 +27,12 @@ from svc_notebook.errors import (
     TimedOutError,
 )
 from svc_notebook.settings import Timeouts
+from tests.faults.answers import GOOD, http, reply
 
 Serve = Callable[..., Any]
 ClientOf = Callable[..., Client]
 Virtual = Any  # the conftest's VirtualTime
 Kept = Any  # the conftest's Kept
-
-
-def http(body: bytes, *, status: int = 200, kind: str = "", **headers: str) -> bytes:
-    """Return a whole answer with its length."""
-    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
-    lines += [f"Content-Type: {kind}"] if kind else []
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def whole(text: str = "Hello.") -> bytes:
-    """Return a reply in one piece, as the document shows it."""
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-    body = {"id": "c", "model": "m", "choices": [choice], "usage": usage}
-    return json.dumps(body).encode()
-
-
-GOOD = http(whole(), kind="application/json")
 
 
 @pytest.mark.parametrize("steps", [[], ["reset"]])
@@ -116,8 +96,8 @@ def test_connection_is_used_again(serve: Serve, client_of: ClientOf) -> None:
 
 def test_stale_bytes_are_not_the_next_answer(serve: Serve, client_of: ClientOf) -> None:
     """Bytes that came with the end of a reply never answer the next request."""
-    stale = http(whole("stale"))
-    server = serve([GOOD + stale, "keep"], [http(whole("fresh")), "keep"])
+    stale = http(reply("stale"))
+    server = serve([GOOD + stale, "keep"], [http(reply("fresh")), "keep"])
     client = client_of(server.base_url)
 
     texts = [client.complete("Hi").text for _ in range(2)]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from svc_notebook.client.portal import Portal, open_portal, portal
+from svc_notebook.client.event_loop import Portal, open_portal, portal
 from svc_notebook.errors import SvcError
 
 

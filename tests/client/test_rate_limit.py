@@ -13,13 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.client.rate_limit import (
-    NO_LIMIT,
-    RateLimiter,
-    RateLimits,
-    shared_limits,
-)
-from svc_notebook.client.rate_windows import Room, SharedQuota, Slot, Waiting
+from svc_notebook.client.rate_limit import RateLimiter, RateLimits, shared_limits
+from svc_notebook.client.rate_windows import NO_LIMIT, Room, SharedQuota, Slot, Waiting
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 

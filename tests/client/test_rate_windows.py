@@ -457,7 +457,7 @@ print(os.waitstatus_to_exitcode(status), len(taken), quota.take(1000.0, WINDOWS)
 
 ASK = """
 import asyncio, sys
-from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.async_client import AsyncClient
 
 async def main() -> None:
     async with AsyncClient(base_url=sys.argv[1], api_key=sys.argv[2]) as client:

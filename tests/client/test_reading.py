@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.reply_reader import Head, ReplyReader
+from svc_notebook.client.response import ReplyReader, ResponseHead
 from svc_notebook.errors import StreamBrokenError
 from svc_notebook.service.chunk import Choice, CompletionBody, Delta
 
@@ -45,7 +45,7 @@ WHOLE = json.dumps(
 def reading(*, is_streamed: bool = True, **given_: Any) -> ReplyReader:  # noqa: ANN401
     """Return a reading of a body."""
     n_choices = given_.pop("n_choices", 1)
-    head = Head(**{"status": 200, **given_})
+    head = ResponseHead(**{"status": 200, **given_})
     return ReplyReader(head, is_streamed=is_streamed, n_choices=n_choices)
 
 

@@ -9,8 +9,8 @@ import svc_notebook as svc
 from svc_notebook.configuration import use
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AskError, ParameterError
-from svc_notebook.ledger.answers import export_answers
-from svc_notebook.magics import endpoint
+from svc_notebook.ledger.recordings import export_answers
+from svc_notebook.magics import use_and_login
 from svc_notebook.session import Session, current, isolated
 from svc_notebook.settings import Settings
 
@@ -35,7 +35,7 @@ def test_reuse_sends_nothing_the_second_time(session: Any) -> None:  # noqa: ANN
     """An identical request is answered from the ledger, marked, and counted once."""
     opened, emulator = session
     first = opened.client.complete("Count.")
-    again = opened.client.complete("Count.", answers=opened.reused)
+    again = opened.client.complete("Count.", answers=opened.context().reused)
 
     assert (first.text, again.text) == ("One.", "One.")
     assert len(emulator.requests) == 1
@@ -59,7 +59,7 @@ def test_a_stream_is_answered_too(session: Any) -> None:  # noqa: ANN401 - a pai
     opened, emulator = session
     opened.client.complete("Count.")
 
-    with opened.client.stream("Count.", answers=opened.reused) as stream:
+    with opened.client.stream("Count.", answers=opened.context().reused) as stream:
         pieces = list(stream)
 
     assert pieces == ["One."]
@@ -100,7 +100,7 @@ def test_the_same_question_twice_is_answered_in_order(
     """Asked twice, both replies come back, in their order; also where re-use is on."""
     recorded = [session[0].client.complete("Count.").text for _ in range(2)]
     offline = _replayed(session, tmp_path)
-    answers = offline.reused if is_reused else None
+    answers = offline.context().reused if is_reused else None
 
     texts = [offline.client.complete("Count.", answers=answers).text for _ in range(2)]
 
@@ -166,7 +166,7 @@ def test_an_endpoint_that_a_file_hides_is_said(
     with isolated():
         with pytest.warns(RuntimeWarning, match=r"answers\.jsonl goes on answering"):
             use(endpoint="emulator")
-        said = endpoint.use(current(), "emulator")
+        said = use_and_login.use(current(), "emulator")
 
     assert "answers.jsonl goes on answering" in said
 
@@ -181,7 +181,7 @@ def test_the_service_needs_no_key_where_a_file_answers(
     monkeypatch.delenv("SVC_API_KEY", raising=False)
 
     with isolated():
-        said = endpoint.use(current(), "service")
+        said = use_and_login.use(current(), "service")
 
     assert "answers.jsonl goes on answering" in said
     assert "The service cannot be asked: No API key" in said

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.sync import Client
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.sync_client import Client
 from svc_notebook.credentials import Key, find_key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError

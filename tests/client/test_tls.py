@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.http import tls_context
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.tls import tls_context
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import NoConnectionError, SettingsError
 from svc_notebook.settings import Settings
@@ -108,7 +108,7 @@ def place(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("svc_notebook.client.http.is_loopback", lambda _: False)
+    monkeypatch.setattr("svc_notebook.client.proxy.is_loopback", lambda _: False)
     tls_context.cache_clear()
     return Place(certificate)
 

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.sync import Client
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.sync_client import Client
 from svc_notebook.errors import NoConnectionError, SettingsError, TimedOutError
 
 KEY = "sk-secret-of-the-test"
@@ -45,6 +45,23 @@ def test_a_transport_gets_the_whole_request() -> None:
     assert (request.method, request.url.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert b'"content":"Hi"' in request.content
+
+
+def test_a_list_of_models_takes_the_same_way() -> None:
+    """A transport of the user's, such as one through a proxy, is not gone around."""
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, json={"data": [{"id": "m"}]})
+
+    transport = httpx.MockTransport(answer)
+    base_url = "https://list.svc.invalid/v1"
+    with Client(base_url=base_url, api_key=KEY, transport=transport) as client:
+        client.list_models(wait_s=10)
+
+    (request,) = requests
+    assert (request.method, request.url.path) == ("GET", "/v1/models")
 
 
 def raising(problem: type[Exception]) -> Answer:

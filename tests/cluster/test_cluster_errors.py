@@ -14,8 +14,8 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.ray_cluster import check_version, connected, in_words
+from svc_notebook.sweeps.sweep import plan_run
 from tests.cluster.conftest import WHY_SKIPPED
 
 _CONNECTS = """
@@ -42,7 +42,7 @@ def test_refuses_what_is_no_cluster(
     session: Session, emulator: Emulator, given: dict[str, Any], said: str
 ) -> None:
     """The message says what is allowed."""
-    run = plan(session, "Hi")
+    run = plan_run(session, "Hi")
 
     for send in (run.run, run.retry, run.start):
         with pytest.raises(ParameterError, match=said):
@@ -54,7 +54,7 @@ def test_refuses_what_is_no_cluster(
 def test_pieces_of_replies_do_not_come_from_a_cluster(session: Session) -> None:
     """`show` is for one process, and says so."""
     with pytest.raises(ParameterError, match="Leave out show or on"):
-        plan(session, "Hi").start(on="ray", show=lambda *_: None)
+        plan_run(session, "Hi").start(on="ray", show=lambda *_: None)
 
 
 def test_without_ray_the_command_that_installs_it_is_named(
@@ -62,7 +62,7 @@ def test_without_ray_the_command_that_installs_it_is_named(
 ) -> None:
     """A run without the extra sends nothing, and can be sent from this process."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    run = plan(session, "Hi", name="n")
+    run = plan_run(session, "Hi", name="n")
 
     with pytest.raises(ConfigError, match=re.escape("install 'svc-notebook[cluster]'")):
         run.run(on="ray")

@@ -18,7 +18,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 from tests.cluster.conftest import Nodes, OpenSession
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
@@ -31,10 +31,10 @@ import json, os, sys
 given = json.loads(sys.argv[1])
 import ray
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 ray.init(address=given["address"], log_to_driver=False, logging_level="ERROR")
 rows = [str(n) for n in range(given["n_trials"])]
-run = plan(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
+run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
 run.in_flight = 8
 run.start(on="auto", workers=1)
 print("started", flush=True)
@@ -43,9 +43,10 @@ print(str(run.wait()).splitlines()[0])
 _INTERRUPTED = """
 import signal, sys, threading
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
-run = plan(Session(), "Say {{text}}", rows=["a", "b"], model="svc-instruct", name="n")
+rows = ["a", "b"]
+run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
 pause, main = threading.Event(), threading.get_ident()
 
 def interrupt():
@@ -123,7 +124,7 @@ def test_kills_of_workers_lose_no_finished_reply(
 ) -> None:
     """Each trial has one reply; only what a worker had in flight is sent again."""
     rows = [str(number) for number in range(N_TRIALS)]
-    run = plan(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
+    run = plan_run(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
     run.in_flight = IN_FLIGHT
     is_over, killed = threading.Event(), list[int]()
 
@@ -149,7 +150,7 @@ def test_a_node_may_take_all_workers_with_it(
 ) -> None:
     """However many they are, others are started, and the run goes on."""
     monkeypatch.setattr("svc_notebook.sweeps.ray_cluster.MOST_LOST_IN_A_ROW", 2)
-    run = plan(session, "Say {{text}}", rows=[*"abcdefghij" * 10], model=MODEL)
+    run = plan_run(session, "Say {{text}}", rows=[*"abcdefghij" * 10], model=MODEL)
     run.in_flight = IN_FLIGHT
 
     run.start(on="auto", workers=3).pause()
@@ -168,7 +169,7 @@ def test_a_run_that_is_disconnected_ends(
 ) -> None:
     """No other cluster is started or joined for it; what came is kept."""
     rows = [str(number) for number in range(N_TRIALS)]
-    run = plan(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
+    run = plan_run(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
     run.in_flight = IN_FLIGHT
     pause = threading.Event()
 
@@ -238,7 +239,7 @@ def test_an_interrupt_leaves_no_actor_behind(open_session: OpenSession) -> None:
         tokens_per_s=None, first_token_s=0, limits=False, script=[silent]
     ) as stuck:
         session = open_session(stuck)
-        run = plan(session, ["quick", "slow"])
+        run = plan_run(session, ["quick", "slow"])
         main, pause = threading.get_ident(), threading.Event()
 
         def interrupt() -> None:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.ledger.exports import read_parquet
+from svc_notebook.ledger.frame_export import read_parquet
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.ray_cluster import Cluster
 from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.sweep import plan_run
 from tests.cluster.conftest import OpenSession
 
 FREE = "svc-instruct"  # no limit is shown for it, so nothing waits
@@ -27,7 +27,7 @@ OF_TIME = {
 
 def _sweep(session: Session, n_rows: int = 12, **given: Any) -> Run:  # noqa: ANN401 - as `plan`
     rows = [{"text": f"word {number}"} for number in range(n_rows)]
-    return plan(session, "Say {{text}}.", rows=rows, **{"model": FREE, **given})
+    return plan_run(session, "Say {{text}}.", rows=rows, **{"model": FREE, **given})
 
 
 def test_results_equal_those_of_one_process(
@@ -42,7 +42,9 @@ def test_results_equal_those_of_one_process(
                 open_session(emulator),
                 model=[FREE, "svc-v2.1-12b-instruct"],
                 name="same",
-                varied={"temperature": [0, 0.7], "max_tokens": 20, "stop": ["."]},
+                temperature=[0, 0.7],
+                max_tokens=20,
+                stop=["."],
             )
             frames.append(run.run(on=place).replies_df())
             manifests.append(run.manifest)
@@ -100,13 +102,12 @@ def test_tools_are_run_where_the_run_is(session: Session, emulator: Emulator) ->
             seen.append(city)
         return "31 degrees"
 
-    run = plan(
+    run = plan_run(
         session,
         "What is the weather in Bangkok?",
         model=FREE,
         repeats=3,
-        varied={"tools": [weather]},
-        run_tools=True,
+        tools=[weather],
     ).run(on="auto", workers=1)
 
     frame = run.replies_df()
@@ -135,15 +136,15 @@ def test_a_worker_without_a_network_takes_nothing_with_it(
     start_of = Cluster._start_of  # noqa: SLF001 - where a worker gets its settings
 
     def start(cluster: Cluster, link: Any) -> Any:  # noqa: ANN401 - of Ray
-        given = cluster._given  # noqa: SLF001 - as above
+        given = cluster._settings  # noqa: SLF001 - as above
         if link.number == 0:
             settings, source = pickle.loads(given)  # noqa: S301 - ours
             nowhere = replace(settings, base_url="http://127.0.0.1:9/v1")
-            cluster._given = pickle.dumps((nowhere, source))  # noqa: SLF001 - as above
+            cluster._settings = pickle.dumps((nowhere, source))  # noqa: SLF001 - as above
         try:
             return start_of(cluster, link)
         finally:
-            cluster._given = given  # noqa: SLF001 - as above
+            cluster._settings = given  # noqa: SLF001 - as above
 
     monkeypatch.setattr(Cluster, "_start_of", start)
     run = _sweep(session, n_rows=60)
@@ -173,7 +174,7 @@ def test_a_limit_that_nobody_knew_is_kept_once_it_shows(
 
 @pytest.mark.usefixtures("ray")
 def test_two_runs_share_a_cluster(session: Session, emulator: Emulator) -> None:
-    """Each has workers of its own, and together they keep a limit."""
+    """Each has its own workers, and together they keep a limit."""
     runs = [_sweep(session, n_rows=40, model=LIMITED, name=name) for name in ("a", "b")]
 
     for run in runs:
@@ -205,7 +206,7 @@ def test_rows_of_files_go_to_workers_and_back_into_parts(
     """The kernel reads them, block by block; the parts are the frame of replies."""
     rows = pd.DataFrame({"text": [f"word {n}" for n in range(30)]})
     rows.to_parquet(tmp_path / "rows.parquet")
-    run = plan(session, "{{text}}", rows=tmp_path / "rows.parquet", model=FREE)
+    run = plan_run(session, "{{text}}", rows=tmp_path / "rows.parquet", model=FREE)
 
     run.run(on="auto", workers=2).write_parquet(tmp_path / "replies")
 

@@ -11,8 +11,8 @@ import pytest
 from svc_notebook.credentials import Key, known_keys, without_keys
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.ray_cluster import unusable
+from svc_notebook.sweeps.sweep import plan_run
 from tests.cluster.conftest import Nodes
 
 KEY = "tea-house-key-1234567"
@@ -20,7 +20,7 @@ _STARTS = """
 import os
 from pathlib import Path
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 def of_ray():
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -30,7 +30,8 @@ def of_ray():
         except OSError:
             continue
 
-run = plan(Session(), "Say {{text}}", rows=["a", "b"], model="svc-instruct", name="n")
+rows = ["a", "b"]
+run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
 run.start(on="ray", workers=1).pause()
 parents, found = {str(os.getpid())}, set()
 for _ in range(4):  # children, and theirs
@@ -46,7 +47,7 @@ print(any(b"ray::SvcWorker" in each for each in kept), len(kept) > 3)
 print(sum(os.environ["SVC_API_KEY"].encode() in each for each in kept))
 print(sorted(name for name in os.environ if name in {"SVC_API_KEY", "MY_TEAM_KEY"}))
 print(run.resume().wait().n_todo, run.run(on="ray", workers=1).n_todo)
-again = plan(Session(), "Say {{text}}", rows=["c"], model="svc-instruct", name="m")
+again = plan_run(Session(), "Say {{text}}", rows=["c"], model="svc-instruct", name="m")
 print(again.run(on="ray", workers=1).n_todo)
 """
 _OTHER_VERSION = """
@@ -54,13 +55,13 @@ import sys
 import ray
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 address, folder = sys.argv[1:]
 env = {"PYTHONPATH": folder}
 ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": env})
 try:
-    plan(Session(), "Hi", model="svc-instruct").run(on="auto", workers=1)
+    plan_run(Session(), "Hi", model="svc-instruct").run(on="auto", workers=1)
 except SvcError as problem:
     print(problem)
 """
@@ -175,7 +176,7 @@ def test_an_interrupt_of_the_start_shows_no_frame_of_ray(
     monkeypatch.setitem(sys.modules, "ray", _Stopped())
 
     with pytest.raises(KeyboardInterrupt, match="nothing more was sent") as caught:
-        plan(session, "Hi", model="svc-instruct").run(on="ray")
+        plan_run(session, "Hi", model="svc-instruct").run(on="ray")
 
     assert caught.value.__context__ is None
 
@@ -203,7 +204,7 @@ def test_the_key_is_in_nothing_that_ray_keeps(
     """No log, no command line, no environment and no object's text has it."""
     key = emulator.api_key.encode()
     rows = [str(n) for n in range(100)]
-    run = plan(session, "Say {{text}}", rows=rows, model="svc-instruct")
+    run = plan_run(session, "Say {{text}}", rows=rows, model="svc-instruct")
     run.in_flight = 1
     run.start(on="auto", workers=1).pause()
     shown = repr(vars(run))

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.conversations.frames import MESSAGES
+from svc_notebook.conversations.continuation import GO_ON
 from svc_notebook.conversations.history import Turn
-from svc_notebook.conversations.turn_requests import GO_ON
+from svc_notebook.conversations.messages_frame import MESSAGES
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated

@@ -87,13 +87,6 @@ def test_turns_can_be_pinned_and_hidden() -> None:
     assert history.toggled(1, pin=True).toggled(2, hide=True) == three_turns()
 
 
-@pytest.mark.parametrize(("turn", "version"), [(0, 1), (4, 1), (1, 2), (1, 0), (-1, 1)])
-def test_there_is_no_other_turn_or_version(turn: int, version: int) -> None:
-    """A turn or version that is not there is refused."""
-    with pytest.raises(ParameterError):
-        three_turns().with_chosen(turn, version)
-
-
 def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Version:
     """Return a version named after its exchange."""
     call = ToolCall(id=name, function=FunctionCall(name="f", arguments="{}"))
@@ -292,15 +285,6 @@ def test_deleting_makes_later_turns_stale() -> None:
     assert (left.turn_id, left.is_stale) == ("b", True)
 
 
-@pytest.mark.parametrize("turn", ["x", 0, 2])
-def test_what_is_not_there_cannot_be_changed(turn: int | str) -> None:
-    """A turn that is not there is refused, by number and by id."""
-    history = History().with_answer("a", version("a"))
-
-    with pytest.raises(ParameterError):
-        history.without(turn)
-
-
 LIST = "`%svc history plan` lists them with their versions."
 
 
@@ -321,7 +305,6 @@ HISTORY = History(
         Turn(turn_id="b", versions=(_version("A", "B", "C"),)),
     ),
 )
-ONE = History(name="plan", turns=HISTORY.turns[:1])
 
 
 def _said(history: History, how: str, *numbers: object) -> str:
@@ -358,11 +341,6 @@ def test_what_is_not_there_is_named_with_how_many_there_are(
 ) -> None:
     """The message says whether a turn, a version or a choice is missing."""
     assert _said(HISTORY, how, *numbers) == said + LIST
-
-
-def test_one_turn_is_no_turns() -> None:
-    """The number agrees with its word."""
-    assert "has 1 turn and no turn 2;" in _said(ONE, "turn", 2)
 
 
 def test_a_conversation_without_turns_has_nothing_to_list() -> None:

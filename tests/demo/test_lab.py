@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from svc_notebook.cli import main
-from svc_notebook.demo.notebook import copy_tour, lab_env
+from svc_notebook.demo.lab import copy_tour, lab_env
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import SettingsError
 
@@ -59,7 +59,7 @@ def test_without_jupyterlab_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A missing extra is one sentence with the command that installs it."""
-    monkeypatch.setattr("svc_notebook.demo.notebook.find_spec", lambda _: None)
+    monkeypatch.setattr("svc_notebook.demo.lab.find_spec", lambda _: None)
 
     status = main(["lab"])
 

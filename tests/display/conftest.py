@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from svc_notebook.display.output import Output
+from svc_notebook.display.cell_output import Output
 
 Act = tuple[str, Mapping[str, str] | str | None, str | None]
 

@@ -6,10 +6,11 @@ import pytest
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from svc_notebook.display.live import MAX_BYTES_PER_S, Mode, ReplyDisplay
-from svc_notebook.display.markdown import MAX_MATH_CHARS, PARSER
-from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
-from svc_notebook.display.output import Output
+from svc_notebook.display.cell_output import Output
+from svc_notebook.display.markdown_parser import MAX_MATH_CHARS, PARSER
+from svc_notebook.display.markdown_to_html import MAX_MARKDOWN_CHARS, to_html
+from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.display.streaming_reply import MAX_BYTES_PER_S
 
 pytestmark = pytest.mark.slow
 _DEF = "def f(): pass\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.http_values import DOCUMENTED, LIMITS, Reply, Request
+from svc_notebook.emulator.emulated_rate_limits import LIMITS
+from svc_notebook.emulator.emulated_service import Service, Setup
+from svc_notebook.emulator.http_values import DOCUMENTED, Reply, Request
 from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.script import Script
 

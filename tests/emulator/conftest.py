@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.app import Service, Setup
 from svc_notebook.emulator.completion_writer import Pace
-from svc_notebook.emulator.http_values import Keys, Reply, Request
+from svc_notebook.emulator.emulated_keys import Keys
+from svc_notebook.emulator.emulated_service import Service, Setup
+from svc_notebook.emulator.http_values import Reply, Request
 from svc_notebook.emulator.rules import ChatRequest, read_chat_request
 from svc_notebook.emulator.script import Script
 

@@ -4,7 +4,8 @@ from typing import Protocol
 
 import pytest
 
-from svc_notebook.emulator.http_values import LIMITS, Keys, Quota
+from svc_notebook.emulator.emulated_keys import Keys
+from svc_notebook.emulator.emulated_rate_limits import LIMITS, Quota
 
 KEYS = Keys(valid=("sk-long-enough", "abc"), revoked=("sk-long",), forbidden=())
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from svc_notebook.emulator.app import Service
+from svc_notebook.emulator.emulated_service import Service
 from svc_notebook.emulator.http_values import End, Piece, Reply
 from svc_notebook.emulator.script import Script, read_script
 from svc_notebook.errors import SettingsError

@@ -6,16 +6,11 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.completion_writer import Pace
-from svc_notebook.emulator.http_values import (
-    FORBIDDEN_KEY,
-    LIMITS,
-    REVOKED_KEY,
-    Piece,
-    Reply,
-    Request,
-)
+from svc_notebook.emulator.emulated_keys import FORBIDDEN_KEY, REVOKED_KEY
+from svc_notebook.emulator.emulated_rate_limits import LIMITS
+from svc_notebook.emulator.emulated_service import Service
+from svc_notebook.emulator.http_values import Piece, Reply, Request
 
 Fields = Callable[..., dict[str, Any]]
 MakeService = Callable[..., Service]

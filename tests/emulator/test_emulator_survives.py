@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.asgi import QuietProtocol
+from svc_notebook.emulator.emulated_service import Service, Setup
+from svc_notebook.emulator.http_server import QuietProtocol
 from svc_notebook.emulator.http_values import Request
 from svc_notebook.emulator.server import Emulator
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.content import calls_for, tool_results
+from svc_notebook.emulator.emulated_calls import calls_for, tool_results
+from svc_notebook.emulator.emulated_service import Service
 from svc_notebook.emulator.http_values import Reply, RuleError
 from svc_notebook.emulator.rules import ChatRequest, count_tokens, read_chat_request
 

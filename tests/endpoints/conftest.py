@@ -29,31 +29,18 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def describe_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
-    """Writes the user's own file of endpoints."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-    def write(text: str) -> Path:
-        path = tmp_path / "config" / "svc_notebook" / "svc_notebook.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
 def describe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulator: Emulator
 ) -> Iterator[Describe]:
-    """Writes the file of endpoints; the service is the emulator."""
-    monkeypatch.chdir(tmp_path)
+    """Writes the user's file of endpoints; the service is the emulator."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     monkeypatch.setenv("SVC_LEDGER", ":memory:")
 
     def write(text: str) -> Path:
-        path = tmp_path / "svc_notebook.toml"
+        path = tmp_path / "config" / "svc_notebook" / "svc_notebook.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 

@@ -1,11 +1,15 @@
 """`svc_notebook.toml`: what it may say, and what its mistakes are answered with."""
 
+from pathlib import Path
+
 import pytest
 
+from svc_notebook.credentials import Key
 from svc_notebook.endpoint_file import read_endpoints
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import SettingsError
 from svc_notebook.service.catalogue import MODELS, Limit, Model
+from svc_notebook.session import current
 
 from .conftest import Describe
 
@@ -43,7 +47,6 @@ def test_a_table_describes_an_endpoint(describe: Describe) -> None:
             limit=Limit(per_second=9, per_minute=None),
             default_model="qwen/32b",
             lists_models=True,
-            is_users=False,
         )
     }
 
@@ -59,26 +62,35 @@ def test_the_service_can_be_corrected(describe: Describe) -> None:
     assert len(found.models) == len(MODELS)
 
 
-def test_the_folder_of_the_notebook_comes_first(
-    describe: Describe, describe_own: Describe
+def test_the_environment_may_name_another_file(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user's file has the endpoints that are not there, and the connections."""
-    describe_own(
-        '[gpu]\nbase_url = "https://gpu.example/v1"\nkey_env = "GPU_API_KEY"\n'
-        'proxy = "http://proxy.example:80"\nper_second = 5\n'
-        '[other]\nbase_url = "https://other.example/v1"\n'
-    )
-    describe(
-        '[gpu]\nbase_url = "https://gpu.example"\nkey_env = "GPU_API_KEY"\n'
-        "per_second = 9\n"
-    )
+    """SVC_CONFIG is read instead of the user's file; one that is absent is refused."""
+    describe(LAB)
+    team = tmp_path / "team.toml"
+    monkeypatch.setenv("SVC_CONFIG", str(team))
 
-    found = read_endpoints()
+    with pytest.raises(SettingsError, match=r"SVC_CONFIG names .*team\.toml"):
+        read_endpoints()
+    team.write_text(LAB.replace("lab", "team"), encoding="utf-8")
 
-    assert found.keys() == {"gpu", "other"}
-    assert found["gpu"].limit == Limit(per_second=9, per_minute=None)
-    assert found["gpu"].proxy == "http://proxy.example:80"
-    assert found["gpu"].takes_env_key
+    assert read_endpoints().keys() == {"team"}
+
+
+def test_a_file_in_the_notebooks_folder_is_not_read(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither are variables in its `.env`: the folder may be somebody else's."""
+    describe("")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "svc_notebook.toml").write_text(LAB, encoding="utf-8")
+    (folder / ".env").write_text("SVC_MODEL=other\nSVC_API_KEY=sk-other-key")
+    monkeypatch.chdir(folder)
+
+    assert read_endpoints() == {}
+    assert current().settings.model == "svc-v2-8b-instruct"
+    assert current().key().digest("") != Key("sk-other-key", source="x").digest("")
 
 
 @pytest.mark.parametrize(
@@ -106,14 +118,14 @@ def test_the_folder_of_the_notebook_comes_first(
     ],
 )
 def test_a_mistake_is_named_with_its_line(
-    describe_own: Describe, line: int, text: str, said: str
+    describe: Describe, line: int, text: str, said: str
 ) -> None:
     """The message names file, line and what is allowed, and never shows a key."""
     lines = LAB.splitlines()
     lines[line - 1] = text
     if text == "lab = 5":
         lines = [text]
-    path = describe_own("\n".join(lines))
+    path = describe("\n".join(lines))
 
     with pytest.raises(SettingsError) as caught:
         read_endpoints()
@@ -125,10 +137,17 @@ def test_a_mistake_is_named_with_its_line(
     assert not {"verysecret", "pw@"} & {*str(caught.value).split()}
 
 
-def test_one_key_is_not_sent_to_two_hosts(describe: Describe) -> None:
-    """A variable that two endpoints name is refused, unless they are on one host."""
-    other = '[gpu]\nbase_url = "https://gpu.example/v1"\nkey_env = "LAB_API_KEY"\n'
-    describe(LAB + other)
+@pytest.mark.parametrize(
+    "address",
+    ["https://gpu.example/v1", "https://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"],
+)
+def test_one_key_is_not_sent_to_two_servers(describe: Describe, address: str) -> None:
+    """A variable is for one scheme, host and port; their paths may differ."""
+    other = '[gpu]\nbase_url = "{}"\nkey_env = "LAB_API_KEY"\n'
+    describe(LAB + other.format("http://127.0.0.1:8000/other/v1"))
+    assert read_endpoints().keys() == {"lab", "gpu"}
+
+    describe(LAB + other.format(address))
 
     with pytest.raises(SettingsError, match="on different hosts"):
         read_endpoints()
@@ -141,22 +160,15 @@ def test_http_is_allowed_where_no_key_is_sent(describe: Describe) -> None:
     assert read_endpoints()["lab"].base_url == "http://10.0.0.5:8000/v1"
 
 
-def test_one_key_is_not_for_two_hosts_of_two_files(
-    describe: Describe, describe_own: Describe
+@pytest.mark.parametrize("table", ["[service]\n", "[lab]\nbase_url = 'https://a/v1'\n"])
+def test_the_services_key_is_set_by_its_variable(
+    describe: Describe, table: str
 ) -> None:
-    """A notebook's folder cannot send the key of the user's own file elsewhere."""
-    describe_own(LAB)
-    describe('[other]\nbase_url = "https://b.example/v1"\nkey_env = "LAB_API_KEY"\n')
+    """No endpoint takes SVC_API_KEY by key_env, and the service no other variable."""
+    variable = "LAB_API_KEY" if "service" in table else "SVC_API_KEY"
+    describe(f"{table}key_env = '{variable}'\n")
 
-    with pytest.raises(SettingsError, match=r"\[other\] of .* and \[lab\]"):
-        read_endpoints()
-
-
-def test_the_service_is_a_host_of_its_own(describe: Describe) -> None:
-    """Its key is not that of another endpoint, either."""
-    describe(f'[service]\nkey_env = "LAB_API_KEY"\n{LAB}')
-
-    with pytest.raises(SettingsError, match="on different hosts"):
+    with pytest.raises(SettingsError, match=r"key_env: .*SVC_API_KEY"):
         read_endpoints()
 
 

@@ -16,7 +16,7 @@ from svc_notebook.errors import BadRequestError
 from svc_notebook.service.request import build_request
 from svc_notebook.session import current
 from svc_notebook.tokens import MARGIN_TOKENS
-from tests.client.conftest import RawServer
+from tests.faults.server import RawServer
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 
 from .conftest import MODEL, Describe, Start
@@ -132,9 +132,9 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
         svc.complete("Hi")
     completion = svc.complete("Hi")
 
-    assert caught.value.__notes__ == [
+    assert caught.value.remedy == (
         "tide-8b takes 1024 tokens of prompt and reply. This is known now: ask again."
-    ]
+    )
     assert "refused again" not in str(caught.value)
     assert 900 < completion.request.params["max_tokens"] <= 1024 - MARGIN_TOKENS
     with pytest.raises(svc.errors.ParameterError, match="from 1 to 1024, fit"):
@@ -152,7 +152,7 @@ def test_a_number_of_the_users_is_named(start: Start, describe: Describe) -> Non
     with pytest.raises(svc.errors.BadRequestError) as caught:
         svc.complete("Hi", max_tokens=2000)
 
-    assert "max_tokens='fit' or a smaller" in caught.value.__notes__[0]
+    assert "max_tokens='fit' or a smaller" in caught.value.remedy
 
 
 def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
@@ -168,7 +168,7 @@ def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
         svc.complete("Hi")
 
     assert current().context_of("m") == 4096
-    assert "svc_notebook.toml says context = 4096" in caught.value.__notes__[0]
+    assert "svc_notebook.toml says context = 4096" in caught.value.remedy
 
 
 def test_use_forgets_what_was_learnt(describe: Describe, refuse: Refuse) -> None:

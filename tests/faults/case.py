@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from svc_notebook.errors import SvcError
 
-Step = bytes | float | Literal["reset", "silence", "keep"]
-"""Bytes to send, seconds to wait, or one of: reset the connection; send nothing until
-the other side leaves; wait for the next request on it."""
+Step = bytes | float | Callable[[], object] | Literal["reset", "silence", "keep"]
+"""Bytes to send, seconds to wait, a function to call, or one of: reset the connection;
+send nothing until the other side leaves; wait for the next request on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tests.faults.tables import CASES
 PATH = Path(__file__).with_name("README.md")
 TESTS = Path(__file__).parents[1]
 SECTIONS = {
-    "A": ("Wire and SSE", ("client/test_stream_faults.py",)),
+    "A": ("Wire and SSE", ("client/test_response_faults.py",)),
     "B": ("HTTP bodies and statuses", ("client/test_inflate.py",)),
     "C": (
         "Network",
@@ -38,7 +38,7 @@ SECTIONS = {
         "Secrets",
         (
             "client/test_secrets.py",
-            "client/test_key_sources.py",
+            "endpoints/test_key_rules.py",
         ),
     ),
 }

@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.exchange_record import Runtime
-from svc_notebook.client.http import tls_context
+from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.deadlines import Runtime
 from svc_notebook.client.rate_limit import RateLimits
-from svc_notebook.client.sync import Client
+from svc_notebook.client.sync_client import Client
+from svc_notebook.client.tls import tls_context
 from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Exchange

@@ -149,6 +149,8 @@ def _do(call: Call, step: Step) -> bool:
         _send(call.socket, step)
     elif isinstance(step, float):
         threading.Event().wait(step)
+    elif callable(step):
+        step()
     elif step == "reset":
         call.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         call.socket.close()
@@ -181,7 +183,8 @@ def _read(call: Call) -> bytes:
         if not piece or call.is_stranger:
             return b""
     head, _, body = request.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split()[0])
+    length_line = head.lower().partition(b"content-length:")[2].split()
+    length = int(length_line[0]) if length_line else 0  # a CONNECT has none
     while len(body) < length:
         piece = call.receive(f"inside a body, {len(body)} of {length} bytes in")
         if not piece:

@@ -152,7 +152,7 @@ def test_it_says_where_the_text_is_too(forget: Forget) -> None:
     for prompt in ("alpha-one", "delta-one"):
         chosen = frame[[prompt]].iloc[0]
         _, _, said = forget("--exchange", chosen)
-        assert "1 other has the same prompt or reply, sent again or re-used" in said
+        assert "1 other has the same prompt or reply, sent again or reused" in said
     _, _, said = forget("--exchange", frame["beta-one"])
 
     assert "will stay" not in said

@@ -9,8 +9,8 @@ import pytest
 
 from svc_notebook.errors import SettingsError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.frames import replies_frame
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.ledger.reply_frames import replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 

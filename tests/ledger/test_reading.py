@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import frames
+from svc_notebook.ledger import reply_frames
 from svc_notebook.ledger.columns import CHUNK_ROWS
-from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.frames import replies_frame as frame_of
-from svc_notebook.ledger.groups import MIN_ROWS, usage_df
 from svc_notebook.ledger.reply_columns import TEXTS
+from svc_notebook.ledger.reply_frames import replies_df, to_array
+from svc_notebook.ledger.reply_frames import replies_frame as frame_of
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.token_calibration import MIN_ROWS
+from svc_notebook.ledger.usage import usage_df
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
@@ -118,7 +119,7 @@ def test_is_the_same_without_pyarrow(
     """Where pyarrow is not installed frames have the same dtypes and values."""
     asked = [make(0), make(1, body=None, status="error"), make(2, latency_s=None)]
     expected = frame_of(asked)
-    monkeypatch.setattr(frames, "arrow", None)
+    monkeypatch.setattr(reply_frames, "arrow", None)
 
     assert_frame_equal(frame_of(asked), expected)
 
@@ -127,6 +128,6 @@ def test_is_the_same_without_pyarrow(
 @given(st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3))
 def test_instants_are_exact(instants: list[datetime]) -> None:
     """Every instant is in its column to the microsecond, whenever it is."""
-    array = frames.to_array(instants, "datetime64[us, UTC]")
+    array = to_array(instants, "datetime64[us, UTC]")
 
     assert [each.to_pydatetime() for each in array] == instants

@@ -8,8 +8,8 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.command import forget
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.deletion import forget
+from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.ledger.scores import keep_scores
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody
@@ -89,6 +89,10 @@ def test_what_is_forgotten_has_no_scores(ledger: Ledger, replies: pd.DataFrame) 
         ({"score_": 1}, "begins with 'score_'"),
         ({"score_a": [[1], [2], [3]]}, "score_a holds a list"),
         ({"score_a": pd.Timestamp(0)}, "score_a holds a Timestamp"),
+        (
+            {"score_a": pd.Series([True, "no", None], dtype=object)},
+            "text in 1 of 2 replies, such as 'no', and a number",
+        ),
         ({"score_a": 1, "exchange_id": "other"}, "1 of these replies are not in the"),
         (
             {"score_a": pd.Series(["a", "b\ud83d", "c"], dtype=object)},

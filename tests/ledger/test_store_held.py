@@ -13,14 +13,14 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import connect, writer
-from svc_notebook.ledger.answers import find_answer
-from svc_notebook.ledger.frames import replies_df, tool_calls_df
-from svc_notebook.ledger.row import tool_row_of
+from svc_notebook.ledger import connection, writer
+from svc_notebook.ledger.cache import LedgerCache, find_recorded
+from svc_notebook.ledger.reply_frames import replies_df, tool_calls_df
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_calls import tool_row_of
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 MakeExchange = Callable[..., Exchange]
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
@@ -45,6 +45,7 @@ def session(
 ) -> Iterator[Session]:
     """Return a session that has opened its ledger, and does not wait for it long."""
     monkeypatch.setattr(writer, "HELD_S", 0.0)
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     opened = Session(
         Settings(base_url=emulator.base_url, ledger=str(path), model=MODEL)
@@ -78,7 +79,7 @@ def test_a_verb_returns_after_its_commit(session: Session, path: Path) -> None:
     stream = session.client.stream("Hello")
     list(stream)
     after_stream = _written(path)
-    run = plan(session, ["a", "b"], model=MODEL).run()
+    run = plan_run(session, ["a", "b"], model=MODEL).run()
     after_run = _written(path)
 
     asked = [each.exchange.exchange_id for each in (completion, stream.completion)]
@@ -91,7 +92,7 @@ def test_a_verb_returns_its_reply(session: Session, holder: Holder, path: Path) 
     """The reply is returned and found by reads; it is written when the file is free."""
     with pytest.warns(RuntimeWarning, match="Another program holds the ledger"):
         completion = session.client.complete("Hello")
-    last, frame = session.last, replies_df(session.ledger)
+    last, frame = session.context().last(), replies_df(session.ledger)
     before = _written(path)
     holder.release()
     is_written = session.ledger.flush()
@@ -109,7 +110,7 @@ def test_a_run_stops_if_the_file_is_held_for_long(
 ) -> None:
     """It pays for no more replies that only memory holds, and continues later."""
     monkeypatch.setattr(writer, "GIVEN_UP_S", 0.0)
-    run = plan(session, [f"Say {n}" for n in range(40)], model=MODEL)
+    run = plan_run(session, [f"Say {n}" for n in range(40)], model=MODEL)
 
     with (
         pytest.warns(RuntimeWarning, match="holds the ledger"),
@@ -155,7 +156,8 @@ def test_the_first_verb_goes_on(
 ) -> None:
     """A session that begins while the file is held asks, and keeps the reply."""
     monkeypatch.setattr(writer, "HELD_S", 0.0)
-    monkeypatch.setattr(connect, "PROBE_S", 0.0)
+    monkeypatch.setattr(connection, "PROBE_S", 0.0)
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     Ledger(path).check()
     holder = Holder(path)
@@ -194,10 +196,10 @@ def test_the_event_loop_never_waits_for_the_file(session: Session) -> None:
     threads = set[str]()
     with session.ledger.opened() as connection:
         connection.set_trace_callback(lambda _: threads.add(current_thread().name))
-    session.client.complete("Hello", answers=session.reused)
+    session.client.complete("Hello", answers=session.context().reused)
     list(session.client.stream("Hello"))
-    plan(session, ["a", "b"], model=MODEL).run()
-    plan(session, ["a", "b"], model=MODEL, reuse=True).run()
+    plan_run(session, ["a", "b"], model=MODEL).run()
+    plan_run(session, ["a", "b"], model=MODEL, reuse=True).run()
     with session.ledger.opened() as connection:
         connection.set_trace_callback(None)
 
@@ -221,7 +223,7 @@ def test_two_threads_and_a_sweep_are_written_in_order(
     threads = [Thread(target=work, args=(name,)) for name in asked]
     for thread in threads:
         thread.start()
-    run = plan(session, [str(number) for number in range(10)], model=MODEL)
+    run = plan_run(session, [str(number) for number in range(10)], model=MODEL)
     run.in_flight = 1
     swept = run.run().replies_df()
     for thread in threads:
@@ -241,10 +243,12 @@ def test_two_threads_and_a_sweep_are_written_in_order(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
-def test_what_is_in_hand_is_re_used(session: Session, holder: Holder) -> None:
+def test_what_is_not_written_yet_is_found_by_the_cache(
+    session: Session, holder: Holder
+) -> None:
     """An answer is found although neither it nor its hash can be written."""
     first = session.client.complete("Count.")
-    again = session.client.complete("Count.", answers=session.reused)
+    again = session.client.complete("Count.", answers=session.context().reused)
     holder.release()
 
     assert again.text == first.text
@@ -258,9 +262,8 @@ def test_what_was_written_is_re_used(
     """An answer is found although its hash cannot be noted."""
     ledger.add(make(1)).result()
     holder = Holder(path)
-    found = find_answer(
-        ledger, make(1).request, endpoint=make(1).endpoint, origin=Origin()
-    )
+    cache = LedgerCache(ledger, make(1).endpoint)
+    found = find_recorded(cache, make(1).request, Origin())
     holder.release()
 
     assert found == make(1)
@@ -268,7 +271,7 @@ def test_what_was_written_is_re_used(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
-def test_tool_calls_in_hand_are_listed(
+def test_tool_calls_that_wait_are_listed(
     ledger: Ledger, path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that cannot be written yet comes after those that were."""

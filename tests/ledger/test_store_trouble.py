@@ -12,14 +12,14 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connect import (
-    CHECKED_BYTES,
-    MIGRATIONS,
-    check_is_ours,
-    migrate,
-    open_file,
-)
+from svc_notebook.ledger.connection import open_file
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tables import (
+    CHECKED_BYTES,
+    check_is_ours,
+    current_version,
+    migrate,
+)
 
 MakeExchange = Callable[..., Exchange]
 
@@ -47,7 +47,7 @@ def _foreign_without_tables(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     Ledger(path).check()
-    _run(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    _run(path, f"PRAGMA user_version = {current_version() + 1}")
 
 
 def _garbage(path: Path) -> None:
@@ -232,7 +232,7 @@ _AS_NOBODY = """
 import os, sys
 from msgspec.structs import replace
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.ledger.store import Ledger
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -329,7 +329,7 @@ def test_an_older_ledger_that_cannot_be_written_is_refused(
     """A read-only ledger of an older format has to be copied first."""
     path = open_folder / "folder" / "ledger.sqlite"
     _filled(path, make, n_exchanges=1)
-    _run(path, "PRAGMA user_version = 3")
+    _run(path, "PRAGMA user_version = 0")
     path.chmod(0o444)
     path.parent.chmod(0o555)
 

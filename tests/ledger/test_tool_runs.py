@@ -8,10 +8,10 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.command import forget, which
-from svc_notebook.ledger.frames import tool_calls_df
-from svc_notebook.ledger.row import ToolRow, tool_row_of
+from svc_notebook.ledger.deletion import forget, which
+from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_calls import ToolRow, tool_row_of
 
 MakeExchange = Callable[..., Exchange]
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)

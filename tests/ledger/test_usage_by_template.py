@@ -8,8 +8,8 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.groups import usage_df
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.usage import usage_df
 
 MakeExchange = Callable[..., Exchange]
 

@@ -9,11 +9,12 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.ledger.column_meanings import describe
 from svc_notebook.ledger.columns import pick
-from svc_notebook.ledger.frames import describe
-from svc_notebook.ledger.groups import USAGE, Estimates, usage_frame
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.token_calibration import TokenRules
+from svc_notebook.ledger.usage import USAGE, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import FIXED, Rule
@@ -202,7 +203,7 @@ def test_estimates_by_the_models_own_rule(make: MakeExchange) -> None:
     """Where tokens were reported for a model, its streams are estimated from them."""
     weights = tuple(2 * each for each in FIXED.weights)
     rule = Rule(weights=weights, lows=weights, highs=weights, n_rows=20)
-    estimates = Estimates(lambda *_: [])
+    estimates = TokenRules(lambda *_: [])
     estimates.fitted["svc-v2-8b-instruct", False] = rule
 
     frame = _usage_df([_streamed(make, 0)], estimates=estimates)

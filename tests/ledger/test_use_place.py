@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.ledger.answers import Answers
+from svc_notebook.configuration import use_emulator, use_model
+from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.session import current, isolated
 
 TABLE = 'as_of = 2026-01-31\ncurrency = "EUR"\n[models.m]\nprompt = 1\ncompletion = 2\n'
@@ -42,7 +43,7 @@ def test_a_price_table_given_in_python_is_used(tmp_path: Path) -> None:
 
     svc.use(prices=table)
 
-    prices = current().prices
+    prices = current().context().prices
     assert prices is not None
     assert prices.stamp == "prices.toml, EUR, 2026-01-31"
 
@@ -93,7 +94,7 @@ def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
     assert "2 replies · emulator: written by hand · ก" in repr(
         svc.compare(svc.replies_df())
     )
-    answers = Answers.from_file(tmp_path / "answers.jsonl")
+    answers = RecordingFile.from_file(tmp_path / "answers.jsonl")
     assert [each.emulator_note for each in answers] == notes.to_list()
 
 
@@ -133,8 +134,8 @@ def test_a_closed_session_leaves_its_emulator(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SVC_BASE_URL", "https://here.invalid/v1")
     monkeypatch.setenv("SVC_API_KEY", "sk-of-the-user")
     session = current()
-    session.use_model("svc-instruct", source="use")
-    session.use_emulator()
+    use_model(session, "svc-instruct", source="use")
+    use_emulator(session)
 
     session.close()
 

@@ -9,7 +9,7 @@ import pytest
 import svc_notebook
 import svc_notebook as svc
 from svc_notebook import errors
-from svc_notebook.display.error_report import error_lines, headline
+from svc_notebook.display.error_box import error_lines, headline
 from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent
@@ -72,14 +72,6 @@ def test_messages_are_for_people(words: str) -> None:
     assert found == set()
 
 
-def test_a_dumb_terminal_gets_no_bold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TERM=dumb leaves the title plain."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "dumb")
-
-    assert error_lines("Refused", [], 70) == ["Refused"]
-
-
 def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expected failure is its title in bold and indented lines."""
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -90,11 +82,13 @@ def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert got == ["\x1b[1mRefused\x1b[0m", "  Wait 12 s,", "  then ask again."]
 
 
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_errors_have_no_colour_where_it_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    """NO_COLOR leaves the title plain."""
-    monkeypatch.setenv("NO_COLOR", "1")
+    """NO_COLOR, or a terminal that has none, leaves the title plain."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv(name, value)
 
     assert error_lines("Refused", [], 70) == ["Refused"]
 

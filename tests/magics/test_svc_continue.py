@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.conversations.turn_requests import GO_ON
+from svc_notebook.conversations.continuation import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import CutError
 from svc_notebook.session import current, isolated

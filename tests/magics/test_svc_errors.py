@@ -10,7 +10,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import Interrupted
-from svc_notebook.magics.reply_cell import DryRun
+from svc_notebook.magics.dry_run import DryRun
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
 

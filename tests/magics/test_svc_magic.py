@@ -161,15 +161,6 @@ def test_context_is_added_by_name(shell: Shell, emulator: Emulator) -> None:
     assert "put in: note (text" in cell.shown
 
 
-def test_unknown_context_is_refused(shell: Shell) -> None:
-    """A name that is not there is refused with near ones."""
-    shell.names["article"] = "x"
-
-    cell = shell.run("%%svc --with artcle\nExplain")
-
-    assert "Did you mean article?" in cell.shown
-
-
 def test_a_line_asks_and_the_question_mark_survives(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -192,18 +183,6 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "room left in 8192" in cell.shown
     assert "max_tokens by fit is smaller: it counts with the upper" in cell.shown
     assert "no limit would make it wait now" in cell.shown
-
-
-def test_json_is_set_out(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-f json` sets JSON out, and says so where it is none."""
-    with Emulator(script=[{"text": '{"ก":[1,2]}'}, {"text": "no"}]) as scripted:
-        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
-        shell.run("%svc use service")
-        good = shell.run("%%svc -f json --no-stream\nx")
-        bad = shell.run("%%svc -f json --no-stream\nx")
-
-    assert '"ก": [' in good.shown
-    assert "not JSON" in bad.shown
 
 
 def test_advice_is_given_once(shell: Shell) -> None:
@@ -324,11 +303,3 @@ def test_several_values_are_asked_side_by_side(
     assert run.replies_df()["status"].tolist() == ["ok"] * 4
     assert run.replies_df()["origin"].tolist() == ["magic"] * 4
     assert cell.shown.count("[emulator: made up]") == 4
-
-
-def test_a_conversation_takes_one_answer(shell: Shell, emulator: Emulator) -> None:
-    """Several values cannot continue one conversation; nothing is sent."""
-    cell = shell.run("%%svc -c plan -t 0,1\nGreet")
-
-    assert "this line asks for several" in cell.shown
-    assert emulator.requests == ()

@@ -302,6 +302,7 @@ def test_a_text_file_is_added(
     ("name", "said"),
     [
         ("nots.md", "no such variable or file. Did you mean notes.md?"),
+        ("artcle", "Did you mean article?"),
         ("data.bin", "is not text in UTF-8"),
         ("large.txt", "is larger than 1 MB"),
         ("folder", "is a folder"),
@@ -322,7 +323,7 @@ def test_a_file_that_cannot_be_added_is_refused(
     """What is no text file is refused; nothing is sent."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    shell.names.update(x=[1], df={"col": 1})
+    shell.names.update(x=[1], df={"col": 1}, article="x")
     (tmp_path / "notes.md").write_text("notes", "utf-8")
     (tmp_path / "data.bin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.txt").write_text("x" * 1_000_001, "utf-8")
@@ -442,16 +443,15 @@ def test_a_refused_default_does_not_stay(
     assert shell.run("%%svc\nHello").error is None
 
 
+@pytest.mark.parametrize("option", ["--format json", "-c plan"])
 def test_what_has_a_meaning_for_one_answer_is_refused_for_several(
-    shell: Shell, emulator: Emulator
+    shell: Shell, emulator: Emulator, option: str
 ) -> None:
-    """A format that several answers cannot have is refused, and nothing is sent."""
-    n_before = len(emulator.requests)
+    """An option that several answers cannot have is refused; nothing is sent."""
+    cell = shell.run(f"%%svc -t 0,1 {option}\nHello")
 
-    cell = shell.run("%%svc -t 0,1 -f json\nHello")
-
-    assert "Leave --format out" in cell.shown
-    assert len(emulator.requests) == n_before
+    assert f"Leave {option.split(maxsplit=1)[0]} out" in cell.shown
+    assert emulator.requests == ()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.magics.reply_cell import DryRun
+from svc_notebook.magics.dry_run import DryRun
 from tests.magics.conftest import Shell
 
 TYPES = """\

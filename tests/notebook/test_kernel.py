@@ -172,33 +172,3 @@ def test_a_mark_that_goes_as_typed_is_said_at_once(kernel: Kernel) -> None:
     assert [kind for kind, _ in ran.messages][:2] == ["stream", "display_data"]
     assert "clear_output" not in dict(ran.messages)
     assert "word39" in ran.all("update_display_data")[-1]["data"]["text/plain"]
-
-
-def test_a_function_asks_with_its_own_variables(
-    kernel: Kernel, emulator: Emulator
-) -> None:
-    """A parameter wins over a variable of the notebook with its name."""
-    kernel.run("city = 'global'")
-    kernel.run("def ask(city):\n    for part in [1]:\n        %svc {{city}} {{part}}")
-
-    ran = kernel.run("ask('local')")
-
-    assert ran.status == "ok"
-    assert emulator.requests[-1].json["messages"][-1]["content"] == "local 1"
-
-
-def test_context_is_of_the_users_cells(kernel: Kernel, emulator: Emulator) -> None:
-    """`--with` skips our refusals in Err, and counts cells back from this one."""
-    kernel.run("6 * 7")
-    kernel.run("def half(x):\n    return x / 0\nhalf(1)")
-    slips = [kernel.run("%%svc --temp 1\nHello"), kernel.run("%%svcc\nHello")]
-
-    kernel.run("%%svc --with Err,In[-1],Out[-1]\nExplain")
-
-    content = emulator.requests[-1].json["messages"][-1]["content"]
-    assert [each.status for each in slips] == ["error", "error"]
-    assert "ZeroDivisionError" in content
-    assert "return x / 0" in content
-    assert "%%svcc\nHello" in content
-    assert "\n42\n" in content
-    assert "svc_notebook" not in content

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from svc_notebook.cli import main
-from svc_notebook.demo.notebook import copy_tour
+from svc_notebook.demo.lab import copy_tour
 from svc_notebook.emulator.server import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
 from tests.notebook.readme import PATH, blocks, cells

@@ -258,16 +258,6 @@ def test_a_failure_is_a_short_box(begin: Callable[..., Terminal]) -> None:
     assert BOLD + "Nothing was sent" in terminal.raw
 
 
-def test_no_color_is_kept_to(begin: Callable[..., Terminal]) -> None:
-    """With NO_COLOR the box is the same, without colour."""
-    terminal = begin(NO_COLOR="1")
-
-    shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
-
-    assert "Nothing was sent\n  temperature must be a number from 0 to 2" in shown
-    assert BOLD not in terminal.raw
-
-
 def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     """A terminal has no widgets: the conversation is printed, with the ways on."""
     terminal = begin()
@@ -278,26 +268,6 @@ def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     assert "(no turns yet)" in shown
     assert "`%%svc -c plan`" in shown
     assert "svc.conversation('plan').ask(...)" in shown
-
-
-def test_slips_cost_nothing(begin: Callable[..., Terminal], emulator: Emulator) -> None:
-    """Commands of other tools, wrong options and calls are refused with the remedy."""
-    terminal = begin()
-    n_before = len(emulator.requests)
-
-    shown = [
-        terminal.run("%svc retry", prompt=2),
-        terminal.run("%svc --temp 0.2 Hello", prompt=3),
-        terminal.run("%svc About {{_oh.values()}}", prompt=4),
-        terminal.run("%%svc --help\nHello", prompt=5),
-    ]
-
-    said = [" ".join(each.split()) for each in shown]
-    assert "To ask again, run the cell again; to ask, write `%svc ask retry`" in said[0]
-    assert "Did you mean --temperature?" in said[1]
-    assert "a prompt makes no calls" in said[2]
-    assert "%svc help all" in said[3]
-    assert len(emulator.requests) == n_before
 
 
 def test_usage_shows_its_columns(begin: Callable[..., Terminal]) -> None:
@@ -314,22 +284,3 @@ def test_usage_shows_its_columns(begin: Callable[..., Terminal]) -> None:
     assert row.split()[1:] == ["(emulator)", "1", "0", "0", *row.split()[-2:]]
     assert "..." not in table
     assert max(map(len, shown.splitlines())) <= 100
-
-
-def test_context_is_the_users(
-    begin: Callable[..., Terminal], emulator: Emulator
-) -> None:
-    """After a mistyped magic, Err is the user's error; cells count back."""
-    terminal = begin()
-    terminal.run("6 * 7", prompt=2)
-    terminal.run("1/0", prompt=3)
-    terminal.run("%svc --temp 1 Hello", prompt=4)
-
-    shown = terminal.run("%svc --with Err,In[-3],Out[-1] {{x y}} {{ _ }}?", prompt=5)
-
-    content = emulator.requests[-1].json["messages"][-1]["content"]
-    assert "Goes as typed: {{x y}}" in shown.split("A reply.")[0]
-    assert content.startswith("{{x y}} 42?\n\nErr:\n")
-    assert "ZeroDivisionError" in content
-    assert "svc_notebook" not in content
-    assert "In[1]:\n```\n6 * 7\n```\n\nOut[1]:\n```\n42\n```" in content

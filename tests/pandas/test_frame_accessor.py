@@ -47,13 +47,13 @@ def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
     """Replies have the index of their rows, also with duplicates."""
     frame = _frame(["one", "two", "one"], [7, 7, 3])
 
-    found = frame.svc.complete("Say {{text}}!", max_tokens="fit")
+    replies = frame.svc.complete("Say {{text}}!", max_tokens="fit")
 
-    assert found.index.tolist() == [7, 7, 3]
-    assert found.dtype == "string"
-    assert found.notna().all()
-    asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
-    assert sorted(asked) == ["Say one!", "Say one!", "Say two!"]
+    assert replies.index.tolist() == [7, 7, 3]
+    assert replies.dtype == "string"
+    assert replies.notna().all()
+    prompts = [request.json["messages"][-1]["content"] for request in emulator.requests]
+    assert sorted(prompts) == ["Say one!", "Say one!", "Say two!"]
 
 
 def test_says_how_many_replies_were_cut() -> None:
@@ -68,11 +68,11 @@ def test_gives_a_reply_for_each_value_of_a_series(emulator: Emulator) -> None:
     """A Series fills `{{value}}` and gives a Series with its own index."""
     series: Any = pd.Series(["one", "two"], index=["x", "y"], name="my text")
 
-    found = series.svc.complete("Say {{value}}!", max_tokens=300)
+    replies = series.svc.complete("Say {{value}}!", max_tokens=300)
 
-    assert (found.index.tolist(), str(found.dtype)) == (["x", "y"], "string")
-    asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
-    assert sorted(asked) == ["Say one!", "Say two!"]
+    assert (replies.index.tolist(), str(replies.dtype)) == (["x", "y"], "string")
+    prompts = [request.json["messages"][-1]["content"] for request in emulator.requests]
+    assert sorted(prompts) == ["Say one!", "Say two!"]
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def test_expands_to_a_frame() -> None:
     frame = _frame(["one", "bad"], [1, 0])
 
     with pytest.warns(UserWarning, match="1 of 2 rows have no reply"):
-        found = frame.svc.complete("{{text}}", expand=True)
+        replies = frame.svc.complete("{{text}}", expand=True)
 
-    assert found.index.tolist() == [1, 0]
-    assert found["status"].tolist() == ["ok", "error"]
-    assert found["error_type"].tolist()[1] == "BadRequestError"
+    assert replies.index.tolist() == [1, 0]
+    assert replies["status"].tolist() == ["ok", "error"]
+    assert replies["error_type"].tolist()[1] == "BadRequestError"
 
 
 def test_a_warning_that_is_an_error_loses_no_reply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Where warnings are errors the column is returned, and stderr says the rest."""
-    found = _frame(["one", "bad"], [0, 1]).svc.complete("{{text}}")
+    replies = _frame(["one", "bad"], [0, 1]).svc.complete("{{text}}")
 
-    assert found.notna().tolist() == [True, False]
+    assert replies.notna().tolist() == [True, False]
     assert "1 of 2 rows have no reply" in capsys.readouterr().err
 
 
@@ -142,10 +142,10 @@ def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
     n_before = len(emulator.requests)
 
     with pytest.warns(UserWarning, match=r"refused as invalid \(400\)"):
-        found = frame.svc.complete("{{text}}", name="n", retry=True)
+        replies = frame.svc.complete("{{text}}", name="n", retry=True)
 
     assert (n_before, len(emulator.requests)) == (3, 4)
-    assert found.notna().tolist() == [True, True, False]
+    assert replies.notna().tolist() == [True, True, False]
 
 
 @pytest.mark.slow
@@ -156,10 +156,10 @@ def test_a_named_run_goes_on_with_fewer_rows(emulator: Emulator) -> None:
         frame["out"] = frame.svc.complete("{{text}}", name="n")
     left = frame[frame["out"].isna()]
 
-    found = left.svc.complete("{{text}}", name="n", retry=True)
+    replies = left.svc.complete("{{text}}", name="n", retry=True)
 
-    assert found.index.tolist() == [1]
-    assert found.notna().all()
+    assert replies.index.tolist() == [1]
+    assert replies.notna().all()
     assert len(emulator.requests) == 4
     assert len(frame[:0].svc.complete("{{text}}", name="n")) == 0
 
@@ -184,9 +184,9 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     """An empty frame gives an empty Series, and nothing is sent."""
     frame = _frame([], [])
 
-    found = frame.svc.complete("{{text}}")
+    replies = frame.svc.complete("{{text}}")
 
-    assert (len(found), found.dtype) == (0, "string")
+    assert (len(replies), replies.dtype) == (0, "string")
     assert len(emulator.requests) == 0
 
 
@@ -224,11 +224,20 @@ def milk(cups: int) -> str:
     return f"{cups} cups"
 
 
-def test_calls_of_tools_are_told_and_not_run() -> None:
+def test_functions_are_run_for_each_row() -> None:
+    """The text is that of the last reply."""
+    frame = _frame(["Order milk, please"], [0])
+
+    assert "milk answered" in frame.svc.complete("{{text}}", tools=[milk]).iloc[0]
+
+
+def test_calls_of_tools_that_are_not_run_are_told() -> None:
     """A row whose reply is a call has it in `tool_calls`, and a warning says so."""
     frame = _frame(["Order milk, please"], [0])
 
     with pytest.warns(UserWarning, match="1 of 1 rows called tools"):
-        found = frame.svc.complete("{{text}}", tools=[milk], expand=True)
+        replies = frame.svc.complete(
+            "{{text}}", tools=[milk], expand=True, run_tools=False
+        )
 
-    assert '"name":"milk"' in found["tool_calls"].iloc[0]
+    assert '"name":"milk"' in replies["tool_calls"].iloc[0]

@@ -70,14 +70,14 @@ class Page:
         return [each for each in said if each["type"] == "comm_msg"]
 
     @property
-    def pictures(self) -> list[dict[str, Any]]:
-        """The pictures so far, each with the turns that came with it."""
+    def views(self) -> list[dict[str, Any]]:
+        """The views so far, each with the turns that came with it."""
         states = [each["state"] for each in self.updates]
         return [state["view"] for state in states if "view" in state]
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of messages and pictures, as they were published."""
+        """The numbers of messages and views, as they were published."""
         return [
             (each.get("content") or each["state"]["view"])["seq"]
             for each in self.comm.published
@@ -87,7 +87,7 @@ class Page:
 
     @property
     def view(self) -> dict[str, Any]:
-        """The whole picture, as a page has joined it by now."""
+        """The whole view, as a page has joined it by now."""
         found: dict[str, Any] = self.panel.get_state()["view"]
         return found
 
@@ -111,7 +111,7 @@ class Page:
         return turn
 
     def do(self, kind: str, **content: object) -> dict[str, Any]:
-        """Say something that brings a reply, and return the picture at its end."""
+        """Say something that brings a reply, and return the view at its end."""
         n_ended = len(self.all("ended"))
         self.say(kind, **content)
         self.wait(

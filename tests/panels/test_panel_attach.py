@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import svc_notebook as svc
 from svc_notebook.conversations.attachments import Item, add_items, take_apart
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.attachments import MAX_OFFERS
+from svc_notebook.panels.attach_menu import MAX_OFFERS
 from svc_notebook.session import current
 from tests.panels.conftest import OpenPage, Page
 
@@ -300,7 +300,7 @@ def test_the_turn_shows_what_was_attached(
     del shell
 
     [turn] = page.do("send", text="Which?", attached=["df"])["turns"]
-    live = next(filter(None, (each.get("live") for each in page.pictures)))
+    live = next(filter(None, (each.get("live") for each in page.views)))
 
     [attached] = turn["attached"]
     assert turn["prompt"] == live["prompt"] == "Which?"
@@ -402,7 +402,7 @@ def test_a_failed_reply_says_what_the_page_gets_back(
 
     view = page.do("send", text="Fail", attached=["df"])
 
-    live = next(filter(None, (each.get("live") for each in page.pictures)))
+    live = next(filter(None, (each.get("live") for each in page.views)))
     assert view["turns"] == []
     assert "No way." in view["notice"]
     assert [each["name"] for each in live["attached"]] == ["df"]

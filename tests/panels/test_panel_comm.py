@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ipywidgets import Widget
 
-from svc_notebook.display.live import GAP_S
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.frontend import Comm
-from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer
+from svc_notebook.panels.comm import Comm
+from svc_notebook.panels.live_reply import ENVELOPE_BYTES, GAP_S, ReplyRenderer
 from svc_notebook.session import current
 from tests.panels.conftest import OpenPage
 
@@ -49,7 +48,7 @@ class FixedComm(ReroutingComm):
 
 
 class Shown(Widget):  # type: ignore[misc]  # ipywidgets has no types
-    """A widget with a picture."""
+    """A widget with a view."""
 
     view = traitlets.Dict().tag(sync=True)
 
@@ -122,7 +121,7 @@ def played(
 def test_however_it_comes_the_page_shows_the_same(
     sizes: list[int], gap_s: float
 ) -> None:
-    """Blocks and tail together are what the picture holds, at any pace and cut."""
+    """Blocks and tail together are what the view holds, at any pace and cut."""
     rest, pieces = TEXT, []
     for size in sizes * 40:
         if rest:
@@ -178,7 +177,7 @@ def test_a_continuation_begins_with_the_text_so_far() -> None:
 
 
 def test_choices_that_have_not_begun_are_empty() -> None:
-    """The picture has a place for each choice up to the last that came."""
+    """The view has a place for each choice up to the last that came."""
     renderer = ReplyRenderer()
     renderer.feed(2, "third")
     renderer.take(0.0)

@@ -10,8 +10,8 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.state import Comparing, Settings
-from svc_notebook.panels.worker import to_group
+from svc_notebook.panels.compare_mode import Comparing, to_group
+from svc_notebook.panels.settings_form import PanelSettings
 from svc_notebook.session import current
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 from tests.panels.test_panel_protocol import check
@@ -153,7 +153,9 @@ def test_a_column_says_what_it_waits_for(page: Page, is_blind: bool) -> None:
 def test_a_blind_order_is_the_kernels() -> None:
     """It is drawn anew for each message; settings and labels go together."""
     comparing = Comparing(by="model", models=(A, B, C), is_blind=True)
-    group, settings = to_group(comparing, Settings(), lambda found: found.reverse())
+    group, settings = to_group(
+        comparing, PanelSettings(), lambda found: found.reverse()
+    )
 
     assert [each.label for each in group.replies] == [C, B, A]
     assert [each.model for each in settings] == [C, B, A]

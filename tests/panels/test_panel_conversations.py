@@ -11,7 +11,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels import open_panel
+from svc_notebook.panels import conversations_dialog
 from svc_notebook.session import current, isolated
 from tests.panels.conftest import OpenPage, Page
 from tests.panels.protocol import of_kind
@@ -75,7 +75,7 @@ def test_the_list_is_found_and_opened(kept: OpenPage) -> None:
     assert view["settings"]["system"] == "Be brief."
     assert view["settings"]["temperature"] == 0.3
     assert prompts(page) == ["Is it blue?"]
-    assert page.pictures[-1]["is_whole"]
+    assert page.views[-1]["is_whole"]
     page.ask("And deep?")
     assert prompts(page) == ["Is it blue?", "And deep?"]
     assert svc.conversation("sea").turns[1].prompt.content == "And deep?"
@@ -86,10 +86,10 @@ def test_the_conversation_that_was_left_draws_no_more(kept: OpenPage) -> None:
     """A panel follows only the conversation that it shows."""
     page = kept()
     page.say("open", name="sea")
-    n = len(page.pictures)
+    n = len(page.views)
     svc.conversation("plan").ask("Unseen")
 
-    assert len(page.pictures) == n
+    assert len(page.views) == n
     svc.conversation("sea").ask("Seen")
     assert prompts(page) == ["Is it blue?", "Seen"]
 
@@ -218,7 +218,7 @@ def test_the_list_is_not_saved_with_the_notebook(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Widget state has the open conversation only; a long list is cut, and counted."""
-    monkeypatch.setattr(open_panel, "MAX_LISTED", 1)
+    monkeypatch.setattr(conversations_dialog, "MAX_LISTED", 1)
     page = open_page()
     for name in ("one", "two", "three"):
         svc.conversation(name).ask(f"Question {name}")

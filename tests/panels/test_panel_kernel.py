@@ -279,7 +279,7 @@ def test_a_cell_that_runs_again_has_the_same_panel(kernel: Kernel) -> None:
         assert kernel.reply(message["header"]["msg_id"]) == "ok"
 
     opening = "import svc_notebook as svc; q = svc.panel('shop', temperature={}); q"
-    said = "q._controller.hear(dict(t='set', name={!r}, value={!r}))"
+    said = "q.hear(dict(t='set', name={!r}, value={!r}))"
     run(opening.format(0.5))
     run("first = q; " + said.format("model", "svc-instruct"), cell="b")
     run("first = q; " + said.format("temperature", 1.5), cell="b")

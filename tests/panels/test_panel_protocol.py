@@ -15,8 +15,9 @@ from tests.panels.protocol import TYPES, Fields, of_kind
 
 NAMES = ("attached", "kept")  # none is a list, too
 KIND = re.compile(r'\b(?:send\(|this\.send\(|\{ t: )"(\w+)"')
-ROW = re.compile(r'^  \["(\w+)", "[A-Z].*\],$', re.MULTILINE)
-ICON = re.compile(r'^  (\w+): "M', re.MULTILINE)
+PLACE = re.compile(r"^const \w+_BUTTONS = \[(.*)\];", re.MULTILINE)
+ROW = re.compile(r'^  (\w+): \{ label: "|^  (\w+): \{\n    label: "', re.MULTILINE)
+USE = re.compile(r'\b(?:icon|text)Button\(\s*"(\w+)"')
 
 
 @pytest.fixture
@@ -36,27 +37,32 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+def placed_buttons() -> set[str]:
+    """Return the names in the lists that say where buttons are."""
+    return {name for row in PLACE.findall(script()) for name in re.findall(r"\w+", row)}
+
+
 def test_the_page_can_say_what_python_can_do() -> None:
     """Every row of the table is a type, and the page sends nothing else."""
-    sent = set(KIND.findall(script())) | set(ROW.findall(script()))
+    sent = {*KIND.findall(script()), *placed_buttons()}
 
     assert set(of_kind("Action")) == set(ACTIONS)
     assert sent <= set(ACTIONS)
 
 
-def test_each_row_of_buttons_has_an_icon() -> None:
-    """The name of a button is the name of its icon."""
-    rows = set(ROW.findall(script()))
+def test_each_button_has_a_row() -> None:
+    """The label and the icon of every button are in one table."""
+    rows = {short or long for short, long in ROW.findall(script())}
 
-    assert {"undo", "regenerate", "pin"} <= rows <= set(ICON.findall(script()))
+    assert {"send", "stop", "approve"} <= set(USE.findall(script())) <= rows
+    assert {"undo", "regenerate", "pin"} <= placed_buttons() <= rows
 
 
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_what_an_action_needs_is_sent(kind: str) -> None:
     """The fields without which Python refuses it are in its type."""
     fields = set(of_kind("Action")[kind])
-    action = ACTIONS[kind]
-    needed = {action.number if name == "number" else name for name in action.needs}
+    needed = set(ACTIONS[kind].needs)
 
     assert needed <= fields
     assert fields - needed <= {"t", "value", "arguments", "seq", "on", *NAMES}

@@ -6,24 +6,12 @@ import pytest
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
-from svc_notebook.panels.actions import (
-    GONE,
-    Event,
-    allowed,
-    allowed_on,
-    refusal,
-    to_event,
-)
-from svc_notebook.panels.state import (
-    OFFERED,
-    PanelState,
-    Phase,
-    Settings,
-    draw_meter,
-    draw_turn,
-    fields,
-    to_view,
-)
+from svc_notebook.panels.actions import FIELDS, GONE, allowed, allowed_on, refusal
+from svc_notebook.panels.messages import BrowserMessage, read_message
+from svc_notebook.panels.settings_form import OFFERED, PanelSettings, fields
+from svc_notebook.panels.state import PanelState, Phase
+from svc_notebook.panels.turn_view import draw_turn
+from svc_notebook.panels.view import draw_meter, to_view
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import (
     FunctionCall,
@@ -96,32 +84,32 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "phase", "reason"),
+    ("message", "phase", "reason"),
     [
-        (Event(kind="send", text="x"), Phase.IDLE, None),
-        (Event(kind="send", text="x"), Phase.BUSY, "being written"),
-        (Event(kind="stop"), Phase.BUSY, None),
-        (Event(kind="stop"), Phase.IDLE, "nothing to stop"),
-        (Event(kind="undo"), Phase.IDLE, "nothing to undo"),
-        (Event(kind="redo"), Phase.IDLE, "nothing to redo"),
-        (Event(kind="decide"), Phase.BUSY, "answered already"),
-        (Event(kind="set", name="n"), Phase.BUSY, None),
-        (Event(kind="hello"), Phase.WAITING, None),
-        (Event(kind="regenerate", turn="t"), Phase.IDLE, None),
-        (Event(kind="regenerate", turn="t"), Phase.BUSY, "being written"),
-        (Event(kind="continue", turn="t"), Phase.IDLE, "complete"),
-        (Event(kind="pick", turn="t"), Phase.IDLE, "one choice"),
-        (Event(kind="choose", turn="t"), Phase.IDLE, "one version"),
-        (Event(kind="edit", turn="gone"), Phase.IDLE, GONE),
+        (BrowserMessage(kind="send", text="x"), Phase.IDLE, None),
+        (BrowserMessage(kind="send", text="x"), Phase.BUSY, "being written"),
+        (BrowserMessage(kind="stop"), Phase.BUSY, None),
+        (BrowserMessage(kind="stop"), Phase.IDLE, "nothing to stop"),
+        (BrowserMessage(kind="undo"), Phase.IDLE, "nothing to undo"),
+        (BrowserMessage(kind="redo"), Phase.IDLE, "nothing to redo"),
+        (BrowserMessage(kind="decide"), Phase.BUSY, "answered already"),
+        (BrowserMessage(kind="set", name="n"), Phase.BUSY, None),
+        (BrowserMessage(kind="hello"), Phase.WAITING, None),
+        (BrowserMessage(kind="regenerate", turn="t"), Phase.IDLE, None),
+        (BrowserMessage(kind="regenerate", turn="t"), Phase.BUSY, "being written"),
+        (BrowserMessage(kind="continue", turn="t"), Phase.IDLE, "complete"),
+        (BrowserMessage(kind="pick", turn="t"), Phase.IDLE, "one choice"),
+        (BrowserMessage(kind="choose", turn="t"), Phase.IDLE, "one version"),
+        (BrowserMessage(kind="edit", turn="gone"), Phase.IDLE, GONE),
     ],
 )
 def test_what_may_not_be_is_refused_in_words(
-    event: Event, phase: Phase, reason: str | None
+    message: BrowserMessage, phase: Phase, reason: str | None
 ) -> None:
     """A browser with an old view gets the reason."""
     history = History(turns=(turn(),))
 
-    got = refusal(event, phase, history, steps=())
+    got = refusal(message, phase, history, steps=())
 
     assert (got is None) == (reason is None)
     assert reason is None or reason in (got or "")
@@ -130,30 +118,30 @@ def test_what_may_not_be_is_refused_in_words(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ({"t": "send", "text": "Hi"}, Event(kind="send", text="Hi")),
-        ({"t": "stop"}, Event(kind="stop")),
+        ({"t": "send", "text": "Hi"}, BrowserMessage(kind="send", text="Hi")),
+        ({"t": "stop"}, BrowserMessage(kind="stop")),
         (
             {"t": "choose", "turn": "t", "version": 2},
-            Event(kind="choose", turn="t", number=2),
+            BrowserMessage(kind="choose", turn="t", number=2),
         ),
         (
             {"t": "pick", "turn": "t", "choice": 0},
-            Event(kind="pick", turn="t", number=0),
+            BrowserMessage(kind="pick", turn="t", number=0),
         ),
         (
             {"t": "set", "name": "n", "value": 2},
-            Event(kind="set", name="n", value=2),
+            BrowserMessage(kind="set", name="n", value=2),
         ),
-        ({"t": "enter", "on": True}, Event(kind="enter", is_on=True)),
+        ({"t": "enter", "on": True}, BrowserMessage(kind="enter", is_on=True)),
         (
             {"t": "decide", "id": "1", "verdict": "deny", "arguments": None},
-            Event(kind="decide", question_id="1", verdict="deny"),
+            BrowserMessage(kind="decide", question_id="1", verdict="deny"),
         ),
     ],
 )
-def test_messages_are_read(content: object, expected: Event) -> None:
-    """A message of the browser becomes an event."""
-    assert to_event(content) == expected
+def test_messages_are_read(content: object, expected: BrowserMessage) -> None:
+    """A message of the browser becomes an message."""
+    assert read_message(content, FIELDS, is_subshelled=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,11 +163,11 @@ def test_messages_are_read(content: object, expected: Event) -> None:
 def test_other_messages_are_refused(content: object) -> None:
     """What is not known, or lacks something, says to reload the page."""
     with pytest.raises(ParameterError, match="reload"):
-        to_event(content)
+        read_message(content, FIELDS, is_subshelled=False)
 
 
 def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
-    """Return the picture of a panel with these turns."""
+    """Return the view of a panel with these turns."""
     return to_view(
         state,
         History(name="plan", system="Be brief", turns=turns),
@@ -193,7 +181,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
     )
 
 
-def test_the_picture_of_a_turn() -> None:
+def test_the_view_of_a_turn() -> None:
     """Prompts go as text, replies as safe HTML beside their source."""
     version = Version(
         exchange_id="e",
@@ -214,7 +202,7 @@ def test_the_picture_of_a_turn() -> None:
     assert (got["badges"], got["n_versions"]) == (["cut"], 1)
 
 
-def test_the_picture_of_the_panel() -> None:
+def test_the_view_of_the_panel() -> None:
     """It says what is allowed, what is set and how full the budget is."""
     got = view_of(PanelState(notice="note"), turn())
 
@@ -267,7 +255,7 @@ def test_what_is_typed_becomes_a_parameter(
     name: str, value: object, expected: dict[str, Any]
 ) -> None:
     """Numbers and lines are read; nothing typed is nothing sent."""
-    assert Settings().setting(name, value).params == expected
+    assert PanelSettings().setting(name, value).params == expected
 
 
 @pytest.mark.parametrize(
@@ -276,7 +264,7 @@ def test_what_is_typed_becomes_a_parameter(
 )
 def test_max_tokens_takes_words_too(value: object, expected: object) -> None:
     """`fit` is what holds where nothing is typed."""
-    assert Settings().setting("max_tokens", value).max_tokens == expected
+    assert PanelSettings().setting("max_tokens", value).max_tokens == expected
 
 
 @pytest.mark.parametrize(
@@ -297,19 +285,19 @@ def test_what_is_not_allowed_is_refused_as_everywhere(
 ) -> None:
     """The message is the table's own."""
     with pytest.raises(ParameterError, match=remedy):
-        Settings().setting(name, value)
+        PanelSettings().setting(name, value)
 
 
 def test_a_setting_can_be_taken_back() -> None:
     """Emptied, it is not sent any more."""
-    set_once = Settings().setting("temperature", 1).setting("n", 2)
+    set_once = PanelSettings().setting("temperature", 1).setting("n", 2)
 
     assert set_once.setting("temperature", "").params == {"n": 2}
 
 
 def test_a_model_that_is_not_listed_is_taken() -> None:
     """Ids may grow; nothing typed is the session's."""
-    other = Settings().setting("model", "svc-new")
+    other = PanelSettings().setting("model", "svc-new")
 
     assert other.values(model="svc-instruct", system=None)["model"] == "svc-new"
     back = other.setting("model", "")
@@ -318,12 +306,12 @@ def test_a_model_that_is_not_listed_is_taken() -> None:
 
 def test_stop_sequences_are_shown_as_typed() -> None:
     """One a line, line ends escaped, so that they come back the same."""
-    settings = Settings().setting("stop", "END\n\\n\na\\\\b")
+    settings = PanelSettings().setting("stop", "END\n\\n\na\\\\b")
 
     shown = settings.values(model="m", system=None)["stop"]
 
     assert shown == "END\n\\n\na\\\\b"
-    assert Settings().setting("stop", shown) == settings
+    assert PanelSettings().setting("stop", shown) == settings
 
 
 def test_the_fields_carry_the_documents_ranges() -> None:
@@ -337,20 +325,3 @@ def test_the_fields_carry_the_documents_ranges() -> None:
     assert list(by_name) == ["model", "system", *OFFERED, "extra"]
     assert by_name["max_tokens"]["default"] == "fit"
     assert by_name["temperature"]["default"] == "0.7"
-
-
-def test_a_field_says_its_range() -> None:
-    """The document's bounds can be read before a value is refused."""
-    helps = {each["name"]: each["help"] for each in fields(model="svc-instruct")}
-
-    assert (
-        helps["temperature"]
-        == "a number from 0 to 2; higher is more random, lower more deterministic"
-    )
-    assert helps["presence_penalty"].startswith("a number from -2 to 2; ")
-    assert helps["repetition_penalty"].startswith("a number from 1 to 2; ")
-    assert helps["n"] == "an integer >= 1; number of choices"
-    assert helps["top_p"].startswith("a number; nucleus sampling")
-    assert helps["max_tokens"].startswith(
-        "an integer from 1 to 8192, fit (what is left) or service (not sent)"
-    )

@@ -7,10 +7,15 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.api import frame_columns
-from svc_notebook.magics import subcommands
-from svc_notebook.magics.tool_cell import TOOL_LIST, tools_df
+from svc_notebook.magics.conversation_commands import (
+    CONVERSATION_LIST,
+    conversations_df,
+)
+from svc_notebook.magics.models_command import MODEL_LIST, models_df
+from svc_notebook.magics.settings_command import SETTING_LIST, settings_df
+from svc_notebook.magics.tools_command import TOOL_LIST, tools_df
 from svc_notebook.session import current
-from svc_notebook.tools.permissions import Remembered, deny_all
+from svc_notebook.tools.consent import Remembered, deny_all
 
 
 def _dtypes(df: pd.DataFrame) -> dict[str, str]:
@@ -78,9 +83,9 @@ def test_listings_of_the_magic_have_the_columns_that_are_said() -> None:
     svc.conversation("plan").ask("Where to begin?")
     session = current()
     frames = {
-        subcommands.MODEL_LIST: subcommands.models_df(session),
-        subcommands.CONVERSATION_LIST: subcommands.conversations_df(session),
-        subcommands.SETTING_LIST: subcommands.settings_df(session, ()),
+        MODEL_LIST: models_df(session),
+        CONVERSATION_LIST: conversations_df(session),
+        SETTING_LIST: settings_df(session, ()),
         TOOL_LIST: tools_df({}, (), Remembered(deny_all)),
     }
 

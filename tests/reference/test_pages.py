@@ -12,7 +12,7 @@ import svc_notebook as svc
 from svc_notebook.api import frame_columns
 from svc_notebook.cli import build_parser
 from svc_notebook.endpoint_file import ENDPOINT_KEYS, MODEL_KEYS
-from svc_notebook.magics.defaults import SvcTraits
+from svc_notebook.magics.config_traits import SvcTraits
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS
 from svc_notebook.pandas import EXPANDED

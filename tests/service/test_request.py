@@ -150,4 +150,4 @@ def test_a_function_is_no_definition(given: object) -> None:
         build_request("Hello", model="svc-instruct", params={"tools": given})
 
     assert "svc.tool(...).definition" in str(caught.value)
-    assert "svc.complete" in str(caught.value)
+    assert "`complete` takes functions" in str(caught.value)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import pandas as pd
 import pytest
 
-from svc_notebook.analysis import scores
-from svc_notebook.analysis.answers import with_kept_answers
+from svc_notebook.analysis import scorers
+from svc_notebook.analysis.typed_answers import with_kept_answers
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.stored_runs import stored_run
+from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 Mail = Literal["spam", "ham"]
@@ -46,7 +46,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def _swept(session: Session, answer: Any = None, **how: Any) -> Any:  # noqa: ANN401 - any type
-    return plan(session, "Label: {{mail}}", rows=ROWS, answer=answer, **how)
+    return plan_run(session, "Label: {{mail}}", rows=ROWS, answer=answer, **how)
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_messages_are_asked_for_the_tool_too(session: Session) -> None:
     """In a list of messages the newest one of the user ends with it."""
     shots = [{"role": "user", "content": "{{mail}}"}]
 
-    run = plan(session, [shots], rows=ROWS, answer=Verdict)
+    run = plan_run(session, [shots], rows=ROWS, answer=Verdict)
 
     asked = run.grid[1].request.messages[-1].content
     assert str(asked).startswith("hi\n\nAnswer by calling the tool Verdict once")
@@ -113,7 +113,7 @@ def test_a_type_with_fields_takes_no_other_tools(session: Session) -> None:
     tool = {"type": "function", "function": {"name": "other"}}
 
     with pytest.raises(ParameterError, match="answer=Verdict offers a tool of its own"):
-        _swept(session, Verdict, varied={"tools": [tool]})
+        _swept(session, Verdict, tools=[tool])
 
 
 def test_old_replies_are_read_again(session: Session) -> None:
@@ -194,8 +194,8 @@ def test_a_manifest_plans_the_same_requests(session: Session, answer: object) ->
     """The type comes with it if it can be kept, and is given again if not."""
     run = _swept(session, answer).run()
 
-    again = plan(session, manifest=run.manifest)
-    given = plan(session, manifest=run.manifest, answer=answer)
+    again = plan_run(session, manifest=run.manifest)
+    given = plan_run(session, manifest=run.manifest, answer=answer)
 
     keys = [trial.request_key for trial in run.grid]
     assert [trial.request_key for trial in again.grid] == keys
@@ -218,7 +218,9 @@ def test_a_run_is_scored_by_its_answers(session: Session) -> None:
     run = _swept(session, Mail)
     assert run.score(right=lambda r: r.answer == r.var_answer) == 0  # nothing sent yet
 
-    assert run.run().score(right=scores.exact("var_answer"), long=scores.length()) == 4
+    assert (
+        run.run().score(right=scorers.exact("var_answer"), long=scorers.length()) == 4
+    )
 
     frame = run.replies_df()
     assert frame["score_right"].tolist() == [1, 1]
@@ -228,6 +230,22 @@ def test_a_run_is_scored_by_its_answers(session: Session) -> None:
     assert replies_df(session.ledger)["score_right"].tolist() == [1, 1]
     run.score(right=None)
     assert "score_right" not in run.replies_df()
+
+
+@pytest.mark.slow
+def test_a_score_of_two_types_leaves_the_run_as_it_was(session: Session) -> None:
+    """The run is read, summed up and scored as before; another run may differ."""
+    run = _swept(session).run()
+
+    with pytest.raises(ParameterError, match="z is text in 1 of 2 replies"):
+        run.score(z=lambda r: True if r.row else "no")
+
+    assert "score_z" not in run.replies_df()
+    run.score(z=lambda _: True)
+    other = plan_run(session, "b", name="other").run()
+    other.score(z=lambda _: "no")
+    assert run.summary_df()["z"].tolist() == [1]
+    assert set(replies_df(session.ledger)["score_z"]) == {"1", "no"}
 
 
 def test_a_score_needs_a_name(session: Session) -> None:

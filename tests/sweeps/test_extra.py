@@ -10,7 +10,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 ROWS = pd.DataFrame({"word": ["a", "b"], "extra_info": [1, 2]})
 
@@ -18,11 +18,11 @@ ROWS = pd.DataFrame({"word": ["a", "b"], "extra_info": [1, 2]})
 @pytest.mark.slow
 def test_each_is_a_condition(session: Session, emulator: Emulator) -> None:
     """A list is a dimension; frames and summaries go by the fields that were sent."""
-    run = plan(
+    run = plan_run(
         session,
         "Say {{word}}",
         rows=ROWS,
-        varied={"extra": [{"seed": 1}, {"seed": 2, "top_k": 4}, None]},
+        extra=[{"seed": 1}, {"seed": 2, "top_k": 4}, None],
     ).run()
 
     df = run.replies_df()
@@ -30,7 +30,7 @@ def test_each_is_a_condition(session: Session, emulator: Emulator) -> None:
     assert df["extra_top_k"].dtype == "Int64"
     assert df["var_extra_info"].tolist() == [1, 1, 1, 2, 2, 2]
     assert len({*df["request_key"]}) == 6
-    sent = [each.json.get("seed") for each in emulator.requests]
+    sent = [request.json.get("seed") for request in emulator.requests]
     assert sorted(sent, key=str) == [1, 1, 2, 2, None, None]
     assert run.plan_df()["extra_seed"].equals(df["extra_seed"])
     summary = run.summary_df()
@@ -45,21 +45,22 @@ def test_each_is_a_condition(session: Session, emulator: Emulator) -> None:
 
 def test_it_goes_with_other_arguments(session: Session) -> None:
     """Conditions, `tied` and `where` take it as a factor; a mapping is one value."""
-    one = plan(session, "Hi", varied={"extra": {"opt": {"a": {}}, "b": 1}})
+    one = plan_run(session, "Hi", extra={"opt": {"a": {}}, "b": 1})
     labelled = [{"extra": {"seed": 1}, "kind": "x"}, {"extra": None, "kind": "y"}]
-    several = plan(session, "Hi", conditions=labelled).plan_df()
+    several = plan_run(session, "Hi", conditions=labelled).plan_df()
     seeds: list[dict[str, int]] = [{"seed": 1}, {"seed": 2}]
-    tied = plan(
+    tied = plan_run(
         session,
         "Hi",
         tied=["extra", "temperature"],
-        varied={"extra": seeds, "temperature": [0, 1]},
+        extra=seeds,
+        temperature=[0, 1],
     ).plan_df()
-    kept = plan(
+    kept = plan_run(
         session,
         "Hi",
         where=lambda c: c["extra"]["seed"] > 1,
-        varied={"extra": seeds},
+        extra=seeds,
     ).plan_df()
 
     assert one.plan_df()["extra_opt"].tolist() == ['{"a":{}}']
@@ -72,18 +73,14 @@ def test_it_goes_with_other_arguments(session: Session) -> None:
 
 
 def test_a_manifest_has_it(session: Session) -> None:
-    """A manifest plans the same requests, also one in which all requests shared it."""
-    run = plan(session, "Hi", varied={"extra": {"seed": 1}, "temperature": [0, 1]})
+    """A manifest plans the same requests."""
+    run = plan_run(session, "Hi", extra={"seed": 1}, temperature=[0, 1])
     manifest: dict[str, Any] = json.loads(json.dumps(run.manifest))
-    again = plan(session, manifest=manifest)
-    dimensions = [each for each in manifest["dimensions"] if each["names"] != ["extra"]]
-    older = {**manifest, "dimensions": dimensions, "extra": {"seed": 1}}
-    before = plan(session, manifest=older)
 
-    assert len(dimensions) == len(manifest["dimensions"]) - 1
+    again = plan_run(session, manifest=manifest)
+
     keys = run.plan_df()["request_key"].tolist()
     assert again.plan_df()["request_key"].tolist() == keys
-    assert before.plan_df()["request_key"].tolist() == keys
 
 
 @pytest.mark.parametrize(
@@ -99,6 +96,6 @@ def test_a_manifest_has_it(session: Session) -> None:
 def test_what_is_refused(session: Session, extra: object, said: str) -> None:
     """What a request would refuse is found before anything is sent."""
     with pytest.raises(ParameterError, match=r"extra|Two") as caught:
-        plan(session, "Hi", varied={"extra": extra})
+        plan_run(session, "Hi", extra=extra)
 
     assert said in str(caught.value)

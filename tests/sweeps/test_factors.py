@@ -8,7 +8,7 @@ import pytest
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import keep_scores
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 MODEL = "svc-v1.5-instruct"
 
@@ -40,7 +40,7 @@ ROWS = pd.DataFrame(
 @pytest.mark.slow
 def test_tools_that_vary_are_a_column(session: Session) -> None:
     """It has the names that were offered, and is missing where none were."""
-    run = plan(session, "a", model=MODEL, varied={"tools": [[tea, milk], [tea], None]})
+    run = plan_run(session, "a", model=MODEL, tools=[[tea, milk], [tea], None])
 
     run.run()
 
@@ -52,16 +52,16 @@ def test_tools_that_vary_are_a_column(session: Session) -> None:
 
 def test_one_value_of_tools_is_no_column(session: Session) -> None:
     """What does not vary tells nothing apart."""
-    assert "tools" not in plan(session, "a", varied={"tools": [tea]}).plan_df()
+    assert "tools" not in plan_run(session, "a", tools=[tea]).plan_df()
 
 
 @pytest.mark.slow
 def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
     """They have their own dtypes and their names of `replies_df`."""
-    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
     run.run()
 
-    found = run.usage_df(by=["kind", "var_row"], include_emulated=True)
+    usage = run.usage_df(by=["kind", "var_row"], include_emulated=True)
 
     expected = pd.DataFrame(
         {
@@ -70,7 +70,7 @@ def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
             "n_requests": pd.array([1, 1, 1], dtype="Int64"),
         }
     )
-    shown = found[["kind", "var_row", "n_requests"]].sort_values(
+    shown = usage[["kind", "var_row", "n_requests"]].sort_values(
         "var_row", ignore_index=True
     )
     pd.testing.assert_frame_equal(shown, expected)
@@ -78,17 +78,17 @@ def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
 
 def test_usage_is_summed_up_by_what_a_prompt_was_filled_with(session: Session) -> None:
     """The column of a template stands apart from one of the source named alike."""
-    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
     run.run()
 
-    found = run.usage_df(by="var_var_text", include_emulated=True)
+    usage = run.usage_df(by="var_var_text", include_emulated=True)
 
-    assert sorted(found["var_var_text"]) == ["a", "b", "c"]
+    assert sorted(usage["var_var_text"]) == ["a", "b", "c"]
 
 
 def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> None:
     """Columns of the rows are among those that are proposed."""
-    run = plan(session, "{{text}}", rows=ROWS, model=MODEL)
+    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL)
 
     with pytest.raises(ParameterError, match="Did you mean kind"):
         run.usage_df(by="kinds")
@@ -97,7 +97,7 @@ def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> 
 @pytest.mark.slow
 def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
     """By itself it goes by what was put into the prompt, whatever is named alike."""
-    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
 
     by_itself = run.compare()
     by_name = run.compare(rows=["text", "row"])
@@ -111,7 +111,7 @@ def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
     """A column of the rows that is called `model` does not stand for the models."""
     rows = pd.DataFrame({"word": ["a", "b"], "model": ["Ford", "Fiat"]})
     models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
-    run = plan(session, "{{word}}", rows=rows, model=models)
+    run = plan_run(session, "{{word}}", rows=rows, model=models)
     run.run().score(long=lambda row: row.model == models[0])
 
     drawn = run.plot("long", by="model")
@@ -126,24 +126,24 @@ def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
 def test_a_key_is_in_no_score_and_no_name(session: Session) -> None:
     """A score hides the key, and a run or label that is called by it is not sent."""
     key = os.environ["SVC_API_KEY"]
-    run = plan(session, "a", model=MODEL).run()
+    run = plan_run(session, "a", model=MODEL).run()
     run.score(seen=lambda _: f"sent with {key}")
 
     assert run.replies_df()["score_seen"].tolist() == ["sent with [key]"]
     for how in ({"name": f"mine {key}"}, {"system": {key: "Hi", "b": None}}):
         with pytest.raises(ParameterError, match="or a label contains the API key"):
-            plan(session, "a", model=MODEL, **how).run()
+            plan_run(session, "a", model=MODEL, **how).run()
 
 
 def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
     """Scores that were kept are read with the run, also after it is planned again."""
-    run = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4]})
+    run = plan_run(session, "a", model=MODEL, name="r", max_tokens=[3, 4])
     replies = run.run().replies_df()
     replies["score_right"] = [True, False]
 
     assert keep_scores(session.ledger, replies) == 2
 
-    again = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4, 5]})
+    again = plan_run(session, "a", model=MODEL, name="r", max_tokens=[3, 4, 5])
     assert run.replies_df()["score_right"].tolist() == [1, 0]
     expected = pd.Series([1, 0, None], dtype="Int64", name="score_right")
     pd.testing.assert_series_equal(again.replies_df()["score_right"], expected)
@@ -153,11 +153,13 @@ def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
 @pytest.mark.slow
 def test_a_comparison_shows_what_was_called(session: Session) -> None:
     """Where a reply is a call its field has the tool's name and arguments."""
-    run = plan(
+    run = plan_run(
         session,
         "Order tea, please",
         model=MODEL,
-        varied={"tools": [[tea], None], "max_tokens": 40},
+        tools=[[tea], None],
+        run_tools=False,
+        max_tokens=40,
     )
 
     shown = run.run().compare()
@@ -181,9 +183,9 @@ def test_a_plan_with_the_key_is_refused(
         prompt = prompt.replace("{key}", key)
     else:
         prompt = [{"role": "user", "content": f"It is {key}."}]
-    given = ["a", f"my {key}"] if rows else None
+    rows_with_key = ["a", f"my {key}"] if rows else None
 
     with pytest.raises(ParameterError, match="contains the API key") as caught:
-        plan(session, prompt, model=MODEL, rows=given)
+        plan_run(session, prompt, model=MODEL, rows=rows_with_key)
 
     assert key not in str(caught.value)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import build_request, user
-from svc_notebook.sweeps.grid import Grid, Where, request_key_of
+from svc_notebook.sweeps.grid import Grid, Predicate, request_key_of
 from svc_notebook.sweeps.plan import build_grid
 
 MODEL = "svc-v2-8b-instruct"
@@ -53,8 +53,8 @@ def test_is_the_product_in_the_order_as_written(
     for name, values in varied.items():
         several = values if isinstance(values, list) else [values]
         expected = [
-            each | ({} if value is None else {name: value})
-            for each in expected
+            combination | ({} if value is None else {name: value})
+            for combination in expected
             for value in several
         ]
     assert _asked(grid) == expected
@@ -102,7 +102,7 @@ def test_trial_ids_do_not_depend_on_the_grid(
 @pytest.mark.slow
 @given(axes, st.integers(1, 2), st.sampled_from([None, lambda c: c["row_id"] != 1]))
 def test_the_key_of_a_trial_is_known_without_its_request(
-    varied: dict[str, Any], repeats: int, where: Where | None
+    varied: dict[str, Any], repeats: int, where: Predicate | None
 ) -> None:
     """Frames find the reply of a trial by the key that it was sent with."""
     rows = [{"row_id": at, "text": text} for at, text in enumerate("abab")]

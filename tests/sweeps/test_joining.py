@@ -9,7 +9,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 SMALL = "svc-v2-8b-instruct"
 
@@ -42,7 +42,7 @@ def _rows(**more: Any) -> pd.DataFrame:  # noqa: ANN401 - arguments of a frame
 def test_dtypes_are_those_of_the_source(session: Session, when: str) -> None:
     """Every column comes back with its own dtype and values, whatever they are."""
     rows = _rows()
-    run = plan(session, "{{body}}", rows=rows, model=[SMALL, "svc-v2-70b-instruct"])
+    run = plan_run(session, "{{body}}", rows=rows, model=[SMALL, "svc-v2-70b-instruct"])
 
     frame = run.plan_df() if when == "planned" else run.run().replies_df()
 
@@ -54,7 +54,7 @@ def test_dtypes_are_those_of_the_source(session: Session, when: str) -> None:
 def test_what_becomes_of_the_frame_later_changes_nothing(session: Session) -> None:
     """The rows are as they were when the sweep was planned."""
     rows = _rows()
-    run = plan(session, "{{body}}", rows=rows)
+    run = plan_run(session, "{{body}}", rows=rows)
 
     rows.loc[0, "body"] = "changed"
     rows["day"] = "never"
@@ -68,7 +68,7 @@ def test_what_becomes_of_the_frame_later_changes_nothing(session: Session) -> No
 def test_rows_are_told_apart_by_their_position(session: Session) -> None:
     """`row` is the position in the rows given, also where the index has duplicates."""
     rows = _rows(index=[7, 7])
-    run = plan(session, "{{body}}", rows=rows, repeats=2)
+    run = plan_run(session, "{{body}}", rows=rows, repeats=2)
 
     frame = run.run().replies_df()
 
@@ -99,7 +99,7 @@ def test_an_index_joins_back_too(
     """An index that is more than a count has columns, named as pandas names them."""
     rows = pd.DataFrame({"body": ["a", "b"]}, index=index)
 
-    frame = plan(session, "{{body}}", rows=rows).plan_df()
+    frame = plan_run(session, "{{body}}", rows=rows).plan_df()
 
     columns = frame.columns.tolist()
     assert columns[: len(names) + 3] == ["row", *names, "body", "model"]
@@ -113,7 +113,7 @@ def test_a_column_called_row_gives_way(session: Session) -> None:
     """A column of the source that is called as the number is, gets `var_` in front."""
     rows = pd.DataFrame({"body": ["a"], "row": [9], "model": ["mine"]})
 
-    frame = plan(session, "{{body}} {{row}}", rows=rows).plan_df()
+    frame = plan_run(session, "{{body}} {{row}}", rows=rows).plan_df()
 
     found = frame[["row", "var_row", "var_model"]].to_dict("list")
     assert found == {"row": [0], "var_row": [9], "var_model": ["mine"]}
@@ -125,7 +125,7 @@ def test_groups_keep_their_kinds(session: Session) -> None:
     rows = _rows()
     rows = pd.concat([rows, rows], ignore_index=True)
 
-    summary = plan(session, "{{body}}", rows=rows).summary_df(by=["day", "kind"])
+    summary = plan_run(session, "{{body}}", rows=rows).summary_df(by=["day", "kind"])
 
     assert summary[["day", "kind"]].dtypes.equals(rows[["day", "kind"]].dtypes)
     assert summary["n_cells"].tolist() == [2, 2]
@@ -147,7 +147,7 @@ def test_no_rows_are_asked_nothing(
     session: Session, emulator: Emulator, rows: object
 ) -> None:
     """Without rows a run is whole at once, and its frames have their columns."""
-    run = plan(session, "{{body}}", rows=rows, model=[SMALL, "o"])
+    run = plan_run(session, "{{body}}", rows=rows, model=[SMALL, "o"])
 
     shown = repr(run)
     frame = run.run().retry().replies_df()
@@ -155,9 +155,9 @@ def test_no_rows_are_asked_nothing(
     assert "0 requests planned, nothing to send." in shown
     assert "tokens" not in shown
     assert (len(run), run.n_todo, len(frame), len(emulator.requests)) == (0, 0, 0, 0)
-    full = plan(session, "p").plan_df()
+    full = plan_run(session, "p").plan_df()
     joined = frame.columns.drop(full.columns).tolist()
-    expected = run.grid.source
+    expected = run.grid.rows
     assert expected is not None
     assert joined == ["row", *expected.shown]
     assert frame[full.columns].dtypes.equals(full.dtypes)
@@ -174,6 +174,6 @@ def test_without_rows_the_rest_is_checked_all_the_same(session: Session) -> None
     rows = _rows().iloc[:0]
 
     with pytest.raises(ParameterError, match="Did you mean body"):
-        plan(session, "{{bdoy}}", rows=rows)
+        plan_run(session, "{{bdoy}}", rows=rows)
     with pytest.raises(ParameterError, match="temperature=3"):
-        plan(session, "{{body}}", rows=rows, varied={"temperature": [0, 3]})
+        plan_run(session, "{{body}}", rows=rows, temperature=[0, 3])

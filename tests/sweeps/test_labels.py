@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
-from svc_notebook.tools.permissions import to_offer
+from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.tools.toolbox import to_offer
 
 SMALL, LARGE = "svc-v1.5-instruct", "svc-v2-8b-instruct"
 STYLES = {"terse": "One word: {{text}}", "polite": "Please answer: {{text}}"}
@@ -38,12 +38,12 @@ def texts(values: list[str | None], name: str) -> "pd.Series[Any]":
 @pytest.mark.slow
 def test_labels_of_prompts_are_a_column_of_every_frame(session: Session) -> None:
     """Plan, replies, summary, usage and the ledger name each prompt by its label."""
-    run = plan(session, STYLES, rows=ROWS, varied={"max_tokens": 3}).run()
+    run = plan_run(session, STYLES, rows=ROWS, max_tokens=3).run()
 
     expected = texts(["terse", "polite"], "prompt_label")
-    each = texts(["terse", "polite"] * 2, "prompt_label")
-    pd.testing.assert_series_equal(run.plan_df()["prompt_label"], each)
-    pd.testing.assert_series_equal(run.replies_df()["prompt_label"], each)
+    of_trials = texts(["terse", "polite"] * 2, "prompt_label")
+    pd.testing.assert_series_equal(run.plan_df()["prompt_label"], of_trials)
+    pd.testing.assert_series_equal(run.replies_df()["prompt_label"], of_trials)
     pd.testing.assert_series_equal(run.summary_df()["prompt_label"], expected)
     assert list(run.summary_df().columns[:1]) == ["prompt_label"]
     usage = run.usage_df(by="prompt_label", include_emulated=True)
@@ -66,7 +66,9 @@ def test_any_factor_can_have_labels(
     session: Session, name: str, values: dict[str, Any]
 ) -> None:
     """A mapping is taken where a list is, and its keys are the labels."""
-    run = plan(session, "Hi", model=LARGE, varied={name: values})
+    how: dict[str, Any] = {"model": LARGE, name: values}
+
+    run = plan_run(session, "Hi", **how)
 
     assert run.plan_df()[f"{name}_label"].tolist() == list(values)
     assert run.summary_df()[f"{name}_label"].tolist() == list(values)
@@ -76,19 +78,19 @@ def test_one_definition_of_a_tool_has_no_labels(session: Session) -> None:
     """A tool's definition is a mapping, too, and is taken as what it is."""
     definition = to_offer([tea], run_tools=False).definitions[0]
 
-    run = plan(session, "Hi", varied={"tools": definition})
+    run = plan_run(session, "Hi", tools=definition)
 
     assert len(run) == 1
     assert run.grid[0].request.tools == (definition,)
-    assert len(plan(session, "Hi", varied={"tools": {"a": definition}})) == 1
+    assert len(plan_run(session, "Hi", tools={"a": definition})) == 1
     assert "tools_label" not in run.plan_df()
 
 
 def test_labels_change_no_request(session: Session) -> None:
     """A run with labels continues what was begun without, and under new labels."""
-    plan(session, ["a", "b"], name="r", model=SMALL).run()
+    plan_run(session, ["a", "b"], name="r", model=SMALL).run()
 
-    again = plan(session, {"x": "a", "y": "b"}, name="r", model=SMALL)
+    again = plan_run(session, {"x": "a", "y": "b"}, name="r", model=SMALL)
 
     assert again.n_todo == 0
     assert again.replies_df()["prompt_label"].tolist() == ["x", "y"]
@@ -96,16 +98,16 @@ def test_labels_change_no_request(session: Session) -> None:
 
 def test_labels_are_kept_and_chosen_by(session: Session) -> None:
     """`where` and the manifest have the labels of tied lists, too."""
-    run = plan(
+    run = plan_run(
         session,
         STYLES,
         rows=ROWS,
         tied=["prompt", "temperature"],
         where=lambda c: c["prompt_label"] == "polite" and c["temperature_label"] == "b",
-        varied={"temperature": {"a": 0, "b": 1}},
+        temperature={"a": 0, "b": 1},
     )
 
-    again = plan(session, manifest=run.manifest)
+    again = plan_run(session, manifest=run.manifest)
 
     assert len(run) == len(ROWS)
     expected = run.plan_df().drop(columns="run")
@@ -114,7 +116,7 @@ def test_labels_are_kept_and_chosen_by(session: Session) -> None:
 
 def test_a_run_shows_labels_with_their_values(session: Session) -> None:
     """The plan has both, and bars name the model with its label."""
-    run = plan(session, STYLES, rows=ROWS, model={"small": SMALL})
+    run = plan_run(session, STYLES, rows=ROWS, model={"small": SMALL})
 
     assert "`terse` (`One word: {{text}}`)" in repr(run)
     assert "prompt (2)" in repr(run)
@@ -124,8 +126,10 @@ def test_a_run_shows_labels_with_their_values(session: Session) -> None:
 @pytest.mark.slow
 def test_a_comparison_is_by_labels(session: Session) -> None:
     """They are the rows if there are no others, or else the columns."""
-    alone = plan(session, STYLES | {"terse": "a", "polite": "b"}, model=[SMALL, LARGE])
-    filled = plan(session, STYLES, rows=ROWS, model=SMALL)
+    alone = plan_run(
+        session, STYLES | {"terse": "a", "polite": "b"}, model=[SMALL, LARGE]
+    )
+    filled = plan_run(session, STYLES, rows=ROWS, model=SMALL)
 
     assert alone.compare().row_names == ("prompt_label",)
     assert alone.compare().column_names == ("model",)
@@ -145,7 +149,7 @@ def test_prompts_that_end_alike_are_told_apart(
     session: Session, prompts: list[Any], labels: list[str]
 ) -> None:
     """Without labels they are named by their number of messages."""
-    run = plan(session, prompts, model=SMALL).run()
+    run = plan_run(session, prompts, model=SMALL).run()
 
     assert run.replies_df()["prompt_label"].tolist() == labels
     assert run.summary_df()["prompt_label"].tolist() == labels
@@ -158,20 +162,24 @@ def test_prompts_of_as_many_messages_are_numbered(session: Session) -> None:
     others = [{"role": "user", "content": "1 + 1?"}, {**SHOTS[1], "content": "2"}]
     prompts = [[*SHOTS, ASKED], [*others, ASKED]]
 
-    by_name = plan(session, prompts, model=SMALL)
-    given = [{"prompt": each, "temperature": t} for each in prompts for t in (0, 1)]
-    by_conditions = plan(session, conditions=given)
+    by_name = plan_run(session, prompts, model=SMALL)
+    conditions = [
+        {"prompt": prompt, "temperature": temperature}
+        for prompt in prompts
+        for temperature in (0, 1)
+    ]
+    by_conditions = plan_run(session, conditions=conditions)
 
     numbered = ["1: 3 messages", "2: 3 messages"]
     assert by_name.plan_df()["prompt_label"].tolist() == numbered
     assert by_conditions.plan_df()["prompt_label"].tolist() == [
-        each for each in numbered for _ in range(2)
+        label for label in numbered for _ in range(2)
     ]
 
 
 def test_prompts_that_read_differently_need_no_labels(session: Session) -> None:
     """What the column `prompt` tells apart gets no other column."""
-    run = plan(session, [[ASKED], [{"role": "user", "content": "Hi"}], "Hello"])
+    run = plan_run(session, [[ASKED], [{"role": "user", "content": "Hi"}], "Hello"])
 
     assert "prompt_label" not in run.plan_df()
 
@@ -194,7 +202,7 @@ def test_refuses_labels_that_cannot_be_meant(
     prompt = varied.pop("prompt", "Hi")
 
     with pytest.raises(ParameterError, match=said):
-        plan(session, prompt, model=SMALL, varied=varied)
+        plan_run(session, prompt, model=SMALL, **varied)
 
 
 def test_a_column_of_the_rows_named_like_labels_is_refused(session: Session) -> None:
@@ -202,17 +210,17 @@ def test_a_column_of_the_rows_named_like_labels_is_refused(session: Session) -> 
     rows = ROWS.assign(prompt_label="mine")
 
     with pytest.raises(ParameterError, match="'prompt_label' is in rows and"):
-        plan(session, STYLES, rows=rows)
+        plan_run(session, STYLES, rows=rows)
 
 
 def test_a_label_is_shown_as_the_text_that_it_is(session: Session) -> None:
     """HTML and Markdown in a label stay inert, wherever the run is displayed."""
     label = "<b onclick=alert(1)>`**x**"
-    run = plan(session, {label: "a", "y": "b"}, model={label: SMALL}).run()
+    run = plan_run(session, {label: "a", "y": "b"}, model={label: SMALL}).run()
 
-    shown = "".join(
-        each._repr_mimebundle_()["text/html"] for each in (run, run.compare())
+    html = "".join(
+        shown._repr_mimebundle_()["text/html"] for shown in (run, run.compare())
     )
 
-    assert "<b onclick" not in shown
-    assert "&lt;b onclick=alert(1)&gt;`**x**" in shown
+    assert "<b onclick" not in html
+    assert "&lt;b onclick=alert(1)&gt;`**x**" in html

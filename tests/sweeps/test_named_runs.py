@@ -17,15 +17,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from svc_notebook.configuration import use_emulator
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError, SettingsError, UnknownModelError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run_lock import held_here, lock_run
 from svc_notebook.sweeps.stored_runs import stored_run
+from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -40,13 +41,13 @@ def test_the_same_name_goes_on_after_a_restart(
     """Planned again in another kernel, a finished run is finished; nothing is sent."""
     rows = pd.DataFrame({"text": ["a", "b"], "label": [1, 2]})
     given: dict[str, Any] = {"rows": rows, "name": "spam", "repeats": 2}
-    before = plan(open_session(emulator), "{{text}}", **given).run()
+    before = plan_run(open_session(emulator), "{{text}}", **given).run()
 
-    after = plan(open_session(emulator), "{{text}}", **given)
+    after = plan_run(open_session(emulator), "{{text}}", **given)
 
     assert repr(after).startswith("Run spam: 4 requests: 4 ok.\n")
     assert after.run().replies_df().equals(before.replies_df())
-    assert after.seed == before.seed
+    assert after.plan.seed == before.plan.seed
     assert len(emulator.requests) == 4
 
 
@@ -55,13 +56,13 @@ def test_replies_of_another_kernel_are_counted_at_the_next_look(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """What is missing is counted again when another session has sent some of it."""
-    plan(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
+    plan_run(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
     given: dict[str, Any] = {"rows": ["a", "b", "c"], "name": "n"}
-    here = plan(open_session(emulator), "{{text}}", **given)
+    here = plan_run(open_session(emulator), "{{text}}", **given)
     assert here.n_todo == 2
     assert "1 ok" in repr(here)
 
-    plan(open_session(emulator), "{{text}}", **given).run()
+    plan_run(open_session(emulator), "{{text}}", **given).run()
 
     assert here.n_todo == 0
     assert "3 ok" in repr(here)
@@ -70,8 +71,8 @@ def test_replies_of_another_kernel_are_counted_at_the_next_look(
 @pytest.mark.slow
 def test_a_run_counts_its_own_requests_only(session: Session) -> None:
     """After a larger plan of the same name was sent, each still counts its own."""
-    small = plan(session, "{{text}}", rows=list("abc"), name="n").run(first=1)
-    large = plan(session, "{{text}}", rows=list("abcde"), name="n").run(first=4)
+    small = plan_run(session, "{{text}}", rows=list("abc"), name="n").run(first=1)
+    large = plan_run(session, "{{text}}", rows=list("abcde"), name="n").run(first=4)
     n_ok = int((small.replies_df()["status"] == "ok").sum())
 
     assert small.n_todo == 3 - n_ok
@@ -87,8 +88,8 @@ def test_a_plan_that_was_extended_sends_its_own_and_the_larger_stays(
     session: Session, emulator: Emulator
 ) -> None:
     """The smaller plan can be completed; the ledger keeps the larger one."""
-    small = plan(session, "{{text}}", rows=list("ab"), name="n").run(first=1)
-    plan(session, "{{text}}", rows=list("abcde"), name="n").run(first=3)
+    small = plan_run(session, "{{text}}", rows=list("ab"), name="n").run(first=1)
+    plan_run(session, "{{text}}", rows=list("abcde"), name="n").run(first=3)
     n_before = len(emulator.requests)
     n_todo = small.n_todo
 
@@ -104,9 +105,9 @@ def test_a_larger_grid_extends_it(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """With more rows, models, values or repeats only the new requests are sent."""
-    plan(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
+    plan_run(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
 
-    larger = plan(
+    larger = plan_run(
         open_session(emulator),
         "{{text}}",
         rows=["a", "b"],
@@ -123,7 +124,7 @@ def test_a_larger_grid_extends_it(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"varied": {"temperature": 0.5}}, "temperature 0."),
+        ({"temperature": 0.5}, "temperature 0."),
         ({"model": LARGE}, "model 'svc-v2-8b-instruct'"),
         ({"repeats": 1}, "repeat 1"),
         ({"prompt": "Hi {{text}}"}, "prompt 'a'"),
@@ -139,13 +140,13 @@ def test_another_grid_of_the_same_name_is_refused(
         "prompt": "{{text}}",
         "rows": ["a"],
         "repeats": 2,
-        "varied": {"temperature": 0},
+        "temperature": 0,
     }
-    plan(session, **given, name="n").run()
+    plan_run(session, **given, name="n").run()
     n_before = len(emulator.requests)
 
     with pytest.raises(ParameterError) as caught:
-        plan(session, **{**given, **changed}, name="n")
+        plan_run(session, **{**given, **changed}, name="n")
 
     assert said in str(caught.value)
     assert "Choose another name" in str(caught.value)
@@ -157,10 +158,10 @@ def test_a_run_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
     """After a mistyped model, or a wrong address, the name takes another plan."""
     with Emulator(tokens_per_s=None, first_token_s=0) as wrong:
         with pytest.raises(UnknownModelError):
-            plan(open_session(wrong), list("abc"), model="typo", name="n").run()
+            plan_run(open_session(wrong), list("abc"), model="typo", name="n").run()
         assert 1 <= len(wrong.requests) <= 3
     with Emulator(tokens_per_s=None, first_token_s=0) as right:
-        run = plan(open_session(right), list("abcd"), model=SMALL, name="n")
+        run = plan_run(open_session(right), list("abcd"), model=SMALL, name="n")
         before = repr(run)
 
         frame = run.run().replies_df()
@@ -176,9 +177,9 @@ def test_a_request_without_a_reply_binds_nothing(open_session: OpenSession) -> N
     refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
     with Emulator(tokens_per_s=None, first_token_s=0, script=[refusal]) as emulator:
         session = open_session(emulator)
-        plan(session, ["a", "b"], name="n").run()
+        plan_run(session, ["a", "b"], name="n").run()
 
-        fewer = plan(session, ["a"], name="n")
+        fewer = plan_run(session, ["a"], name="n")
 
     assert (fewer.n_failed, fewer.n_todo, fewer.reasons) == (0, 0, [])
     assert fewer.usage_df(include_emulated=True)["n_requests"].tolist() == [1]
@@ -189,7 +190,7 @@ def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
     """A run with 10 MB of replies is found again in less than 5 MB of memory."""
     prompts = [str(number) for number in range(2000)]
     now = datetime.now(UTC)
-    for key in plan(session, prompts).plan_df()["request_key"]:
+    for key in plan_run(session, prompts).plan_df()["request_key"]:
         session.ledger.add(
             Exchange(
                 exchange_id=key,
@@ -204,7 +205,7 @@ def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
     session.ledger.flush()
 
     tracemalloc.start()
-    run = plan(session, prompts, name="long")
+    run = plan_run(session, prompts, name="long")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -216,8 +217,8 @@ def test_runs_of_other_names_are_never_mixed(
     session: Session, emulator: Emulator
 ) -> None:
     """Two runs of the same grid have different replies."""
-    one = plan(session, "p", name="one").run()
-    other = plan(session, "p", name="other").run()
+    one = plan_run(session, "p", name="one").run()
+    other = plan_run(session, "p", name="other").run()
 
     assert len(emulator.requests) == 2
     assert set(one.replies_df()["exchange_id"]).isdisjoint(
@@ -229,9 +230,9 @@ def test_a_named_run_is_not_continued_elsewhere(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """A run begun at one address is refused at another, also after a restart."""
-    plan(open_session(emulator), ["a"], name="n").run()
+    plan_run(open_session(emulator), ["a"], name="n").run()
     with Emulator(tokens_per_s=None, first_token_s=0) as other:
-        again = plan(open_session(other), ["a", "b"], name="n")
+        again = plan_run(open_session(other), ["a", "b"], name="n")
 
         with pytest.raises(SettingsError, match="mix the replies"):
             again.run()
@@ -245,14 +246,14 @@ def test_an_emulators_run_goes_on_at_the_next_emulator(
 ) -> None:
     """An emulator's address changes with each kernel; its runs go on all the same."""
     first = open_session(emulator)
-    first.use_emulator()
-    short = {"max_tokens": 3}
-    plan(first, ["a"], name="n", varied=short).run()
+    use_emulator(first)
+    short: dict[str, Any] = {"max_tokens": 3}
+    plan_run(first, ["a"], name="n", **short).run()
     first.close()
     second = open_session(emulator)
-    second.use_emulator()
+    use_emulator(second)
 
-    frame = plan(second, ["a", "b"], name="n", varied=short).run().replies_df()
+    frame = plan_run(second, ["a", "b"], name="n", **short).run().replies_df()
 
     assert frame["status"].tolist() == ["ok", "ok"]
     assert frame["endpoint"].nunique() == 2
@@ -262,19 +263,19 @@ def test_an_emulators_run_goes_on_at_the_next_emulator(
 def test_refuses_what_is_no_name(session: Session, name: Any) -> None:  # noqa: ANN401 - wrong on purpose
     """A name is a text with something in it."""
     with pytest.raises(ParameterError, match="must be a text"):
-        plan(session, "p", name=name)
+        plan_run(session, "p", name=name)
 
 
 @pytest.mark.parametrize("seed", ["7", 1.5, True])
 def test_refuses_what_is_no_seed(session: Session, seed: Any) -> None:  # noqa: ANN401 - wrong on purpose
     """A seed is an integer."""
     with pytest.raises(ParameterError, match="must be an integer"):
-        plan(session, "p", seed=seed)
+        plan_run(session, "p", seed=seed)
 
 
 def test_a_plan_without_a_name_opens_no_ledger(session: Session) -> None:
     """Only a name is looked up."""
-    plan(session, "p")
+    plan_run(session, "p")
 
     assert not Path(session.settings.ledger).exists()
 
@@ -290,14 +291,14 @@ def test_asks_before_a_large_run(
     """Above so many requests nothing is sent without a yes."""
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
 
-    plan(session, ["a", "b", "c"], confirm_above=2).run()
+    plan_run(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == n_sent
 
 
 def test_a_small_run_needs_no_consent(session: Session, emulator: Emulator) -> None:
     """Up to confirm_above requests are sent without a question."""
-    plan(session, ["a", "b"], confirm_above=2).run()
+    plan_run(session, ["a", "b"], confirm_above=2).run()
 
     assert len(emulator.requests) == 2
 
@@ -309,7 +310,7 @@ def test_without_input_nothing_is_sent(
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
 
     with pytest.raises(ParameterError, match="No input is possible"):
-        plan(session, ["a", "b", "c"], confirm_above=2).run()
+        plan_run(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == 0
 
@@ -321,7 +322,7 @@ def test_refuses_what_is_no_number_of_requests(
 ) -> None:
     """The threshold is a count, or None."""
     with pytest.raises(ParameterError, match="confirm_above"):
-        plan(session, "p", confirm_above=confirm_above)
+        plan_run(session, "p", confirm_above=confirm_above)
 
 
 PROMPTS = ["a", "b", "slow"]
@@ -329,9 +330,9 @@ SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body":
 _OTHER_KERNEL = """
 import json, sys, time
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
-run = plan(Session(), json.loads(sys.argv[1]), name="mine").start()
+run = plan_run(Session(), json.loads(sys.argv[1]), name="mine").start()
 while run.n_todo > 1:
     time.sleep(0.01)
 print("asking", flush=True)
@@ -380,7 +381,7 @@ def test_the_second_kernel_is_told_who_asks(
 ) -> None:
     """While one kernel sends a run, another one can read it but not send it."""
     with _other_kernel(emulator, tmp_path) as other:
-        run = plan(open_session(emulator), PROMPTS, name="mine")
+        run = plan_run(open_session(emulator), PROMPTS, name="mine")
         n_before = len(emulator.requests)
 
         with pytest.raises(ParameterError) as caught:
@@ -403,7 +404,7 @@ def test_a_dead_kernel_releases_the_lock(
         other.send_signal(how)
         other.wait()
 
-        run = plan(open_session(emulator), PROMPTS, name="mine").run()
+        run = plan_run(open_session(emulator), PROMPTS, name="mine").run()
 
     assert run.replies_df()["status"].tolist() == ["ok"] * 3
     assert [len(emulator.requests), run.n_todo] == [4, 0]
@@ -418,8 +419,8 @@ def test_other_runs_are_not_held_up(
     with _other_kernel(emulator, tmp_path):
         session = open_session(emulator)
 
-        named = plan(session, ["a", "c"], name="other").run()
-        unnamed = plan(session, ["a", "c"]).run()
+        named = plan_run(session, ["a", "c"], name="other").run()
+        unnamed = plan_run(session, ["a", "c"]).run()
 
     assert (named.n_todo, unnamed.n_todo) == (0, 0)
 
@@ -430,7 +431,7 @@ def test_a_complete_run_needs_no_lock(
 ) -> None:
     """A run that lacks nothing is not refused."""
     with _other_kernel(emulator, tmp_path):
-        smaller = plan(open_session(emulator), PROMPTS[:2], name="mine")
+        smaller = plan_run(open_session(emulator), PROMPTS[:2], name="mine")
 
         assert smaller.run().n_todo == 0
 
@@ -440,8 +441,8 @@ def test_a_cell_that_is_run_again_joins_its_own_run(
     session: Session, emulator: Emulator
 ) -> None:
     """Planned and started again in the same kernel, a running run is joined."""
-    first = plan(session, PROMPTS, name="mine").start()
-    again = plan(session, PROMPTS, name="mine").start()
+    first = plan_run(session, PROMPTS, name="mine").start()
+    again = plan_run(session, PROMPTS, name="mine").start()
 
     assert (first.is_running, again.is_running) == (True, True)
     pause = threading.Event()
@@ -460,9 +461,9 @@ def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) 
     """A larger grid of a running run waits for it, and sends what is new."""
     with Emulator(tokens_per_s=None, first_token_s=0.1, limits=False) as emulator:
         session = open_session(emulator)
-        plan(session, ["a", "b"], name="mine").start()
+        plan_run(session, ["a", "b"], name="mine").start()
 
-        larger = plan(session, ["a", "b", "c"], name="mine").run()
+        larger = plan_run(session, ["a", "b", "c"], name="mine").run()
 
         assert larger.replies_df()["status"].tolist() == ["ok"] * 3
         assert len(emulator.requests) == 3
@@ -476,8 +477,8 @@ def test_another_grid_is_refused_after_the_first_one_replied(
     slow = {"when": {"contains": "a"}, "before_s": 0.3, "text": "late"}
     with Emulator(tokens_per_s=None, first_token_s=0, script=[slow]) as emulator:
         session = open_session(emulator)
-        first = plan(session, ["a"], name="n").start()
-        other = plan(session, ["b"], name="n")
+        first = plan_run(session, ["a"], name="n").start()
+        other = plan_run(session, ["b"], name="n")
 
         with pytest.raises(ParameterError, match="not in this plan: prompt 'a'"):
             other.run()
@@ -491,9 +492,9 @@ def test_what_was_asked_since_the_plan_is_seen(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """A name that was free when it was planned may be another grid's when it is run."""
-    planned = plan(open_session(emulator), ["a", "b"], name="mine")
-    larger = plan(open_session(emulator), ["a", "b", "c"], name="mine")
-    plan(open_session(emulator), ["a", "c"], name="mine").run()
+    planned = plan_run(open_session(emulator), ["a", "b"], name="mine")
+    larger = plan_run(open_session(emulator), ["a", "b", "c"], name="mine")
+    plan_run(open_session(emulator), ["a", "c"], name="mine").run()
 
     for _ in range(2):
         with pytest.raises(ParameterError, match="prompt 'c'"):
@@ -507,7 +508,7 @@ def test_what_was_asked_since_the_plan_is_seen(
 @pytest.mark.slow
 def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
     """A run without a name is not locked, since no other kernel can send it."""
-    run = plan(session, ["a", "slow"]).start()
+    run = plan_run(session, ["a", "slow"]).start()
 
     files = [path.name for path in tmp_path.glob("*.lock")]
     run.cancel()

@@ -17,11 +17,11 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.connect import MIGRATIONS
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tables import current_version
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -35,14 +35,14 @@ if limit := given.get("max_bytes"):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
-import svc_notebook.client.http, svc_notebook.ledger.connect  # while they can be read
+from svc_notebook.sweeps.sweep import plan_run
+import svc_notebook.client.connections, svc_notebook.ledger.connection  # while readable
 if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)
 try:
-    run = plan(
+    run = plan_run(
         Session(), "Say {{text}}", rows=[str(n) for n in range(given["n_trials"])],
-        model="svc-instruct", name="n", varied={"max_tokens": 200},
+        model="svc-instruct", name="n", max_tokens=200,
     )
     run.in_flight = 8
     print("planned", flush=True)
@@ -134,7 +134,7 @@ def test_an_interrupt_does_not_wait_for_a_silent_service(
         tokens_per_s=None, first_token_s=0, limits=False, script=[silent]
     ) as stuck:
         session = open_session(stuck)
-        run = plan(session, ["quick", "slow"])
+        run = plan_run(session, ["quick", "slow"])
         main = threading.get_ident()
         pause = threading.Event()
 
@@ -199,13 +199,13 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(
     path = tmp_path / "ledger.sqlite"
     first = open_session(emulator)
     prompts = [str(number) for number in range(30)]
-    plan(first, prompts, model=MODEL, name="n").run()
+    plan_run(first, prompts, model=MODEL, name="n").run()
     first.close()
     spoil(path)
     before, n_before = path.read_bytes(), len(emulator.requests)
 
     with pytest.raises(LedgerError) as caught:
-        plan(open_session(emulator), prompts, model=MODEL, name="n").run()
+        plan_run(open_session(emulator), prompts, model=MODEL, name="n").run()
 
     assert str(path) in str(caught.value)
     assert path.read_bytes() == before
@@ -218,7 +218,7 @@ def test_an_empty_ledger_is_begun(
     """A store without a byte in it is a new one."""
     (tmp_path / "ledger.sqlite").touch()
 
-    frame = plan(open_session(emulator), ["a"], name="n").run().replies_df()
+    frame = plan_run(open_session(emulator), ["a"], name="n").run().replies_df()
 
     assert frame["status"].tolist() == ["ok"]
 
@@ -232,11 +232,11 @@ def test_a_newer_ledger_is_refused_by_name(
     session.close()
     path = tmp_path / "ledger.sqlite"
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.execute(f"PRAGMA user_version = {current_version() + 1}")
     connection.close()
 
     with pytest.raises(LedgerError, match="newer version"):
-        plan(open_session(emulator), ["a"]).run()
+        plan_run(open_session(emulator), ["a"]).run()
 
     assert len(emulator.requests) == 0
 
@@ -264,7 +264,7 @@ def test_a_ledger_that_is_no_file_is_refused_at_the_start(
     session = Session(Settings(base_url=emulator.base_url, ledger=str(tmp_path)))
 
     with pytest.raises(LedgerError, match="SVC_LEDGER"):
-        plan(session, ["a"], name="n").run()
+        plan_run(session, ["a"], name="n").run()
 
     session.close()
     assert len(emulator.requests) == 0
@@ -276,7 +276,7 @@ def test_replies_that_could_not_be_kept_are_kept_later(
 ) -> None:
     """What came while the store could not be written is kept when the run goes on."""
     session = open_session(emulator)
-    run = plan(session, [str(number) for number in range(20)], model=MODEL)
+    run = plan_run(session, [str(number) for number in range(20)], model=MODEL)
     run.in_flight = 4
     session.ledger.check()
     path = tmp_path / "ledger.sqlite"

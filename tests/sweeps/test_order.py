@@ -18,34 +18,34 @@ def test_one_repeat_of_all_comes_before_the_next(
     """Each block holds every combination once, so that a stopped run is balanced."""
     numbers = range(n_combinations)
 
-    found = list(blocks(numbers, repeats=repeats, seed=seed, model="m"))
+    order = list(blocks(numbers, repeats=repeats, seed=seed, model="m"))
 
-    assert [repeat for _, repeat in found] == [
+    assert [repeat for _, repeat in order] == [
         repeat for repeat in range(repeats) for _ in numbers
     ]
-    assert Counter(found) == Counter(
+    assert Counter(order) == Counter(
         (number, repeat) for number in numbers for repeat in range(repeats)
     )
 
 
 def test_the_order_stays_what_it_is() -> None:
     """A seed means the same order tomorrow, and in another process."""
-    found = list(blocks(range(6), repeats=2, seed=7, model="m"))
+    order = list(blocks(range(6), repeats=2, seed=7, model="m"))
 
-    assert found == list(blocks(range(6), repeats=2, seed=7, model="m"))
-    assert [number for number, _ in found] == [4, 5, 1, 2, 3, 0, 1, 2, 4, 0, 5, 3]
+    assert order == list(blocks(range(6), repeats=2, seed=7, model="m"))
+    assert [number for number, _ in order] == [4, 5, 1, 2, 3, 0, 1, 2, 4, 0, 5, 3]
     assert seed_of("spam-1") == 4223999601
 
 
 def test_blocks_and_models_have_orders_of_their_own() -> None:
     """The second block, another model, and another seed are shuffled otherwise."""
-    found = list(blocks(range(50), repeats=2, seed=1, model="m"))
+    order = list(blocks(range(50), repeats=2, seed=1, model="m"))
     other = list(blocks(range(50), repeats=1, seed=1, model="o"))
     third = list(blocks(range(50), repeats=1, seed=2, model="m"))
 
     orders = [
-        [number for number, _ in each]
-        for each in (found[:50], found[50:], other, third)
+        [number for number, _ in block]
+        for block in (order[:50], order[50:], other, third)
     ]
     assert len({tuple(order) for order in orders}) == 4
 
@@ -54,7 +54,7 @@ def test_each_model_has_its_combinations() -> None:
     """A model's queue holds what it is asked, and no more."""
     grid = build_grid("p", varied={"model": ["a", "b"], "n": [1, 2]})
 
-    assert {model: list(each) for model, each in by_model(grid).items()} == {
+    assert {model: list(numbers) for model, numbers in by_model(grid).items()} == {
         "a": [0, 1],
         "b": [2, 3],
     }

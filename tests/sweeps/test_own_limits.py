@@ -8,9 +8,9 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
-from svc_notebook.sweeps.describe import last_sent_s
-from svc_notebook.sweeps.dimensions import paces_of
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.estimate import last_sent_s
+from svc_notebook.sweeps.plan import read_limits
+from svc_notebook.sweeps.sweep import plan_run
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 MODEL = "svc-v1.5-instruct"  # 20 a second, 150 a minute
@@ -20,11 +20,11 @@ MODEL = "svc-v1.5-instruct"  # 20 a second, 150 a minute
 def test_a_run_is_sent_within_the_user_s_own_limits() -> None:
     """In no second and no minute there are more, and the last goes when it may."""
     world = World()
-    paces = paces_of({"per_second": 2, "per_minute": 30}, [MODEL])
+    paces = read_limits({"per_second": 2, "per_minute": 30}, [MODEL])
     limit = paces[MODEL].limit(limit_of(MODEL))
     assert limit is not None
 
-    world.run(conditions_of(61, [MODEL]), at_once, in_flight=None, paces=paces)
+    world.run(conditions_of(61, [MODEL]), at_once, in_flight=None, own_limits=paces)
 
     times_s = [at_s for at_s, _ in world.log]
     assert all(b - a >= 1 for a, b in zip(times_s, times_s[2:], strict=False))
@@ -36,9 +36,9 @@ def test_a_run_is_sent_within_the_user_s_own_limits() -> None:
 def test_limits_are_of_one_model_if_they_name_it() -> None:
     """Other models are asked as fast as their own limits allow."""
     world = World()
-    paces = paces_of({"slow": {"in_flight": 1, "per_minute": 5}}, ["slow", "quick"])
+    paces = read_limits({"slow": {"in_flight": 1, "per_minute": 5}}, ["slow", "quick"])
 
-    world.run(conditions_of(10, ["slow", "quick"]), in_a_second, paces=paces)
+    world.run(conditions_of(10, ["slow", "quick"]), in_a_second, own_limits=paces)
 
     assert world.most_in_flight == {"slow": 1, "quick": 8}
     assert world.now_s > 60
@@ -46,7 +46,7 @@ def test_limits_are_of_one_model_if_they_name_it() -> None:
 
 def test_a_plan_says_which_limit_determines_its_time(session: Session) -> None:
     """The limits in force are the user's where they are lower."""
-    run = plan(
+    run = plan_run(
         session,
         "Hi",
         model=MODEL,
@@ -61,10 +61,10 @@ def test_a_plan_says_which_limit_determines_its_time(session: Session) -> None:
 
 def test_limits_are_kept_with_the_plan(session: Session) -> None:
     """A manifest has them, and others can be given with it."""
-    run = plan(session, "Hi", model=MODEL, limits={"per_minute": 60}, in_flight=3)
+    run = plan_run(session, "Hi", model=MODEL, limits={"per_minute": 60}, in_flight=3)
 
-    again = plan(session, manifest=run.manifest)
-    other = plan(session, manifest=run.manifest, limits={MODEL: {"per_second": 1}})
+    again = plan_run(session, manifest=run.manifest)
+    other = plan_run(session, manifest=run.manifest, limits={MODEL: {"per_second": 1}})
 
     assert again.manifest["own_limits"] == {MODEL: {"per_minute": 60}}
     assert again.in_flight == 3
@@ -72,7 +72,7 @@ def test_limits_are_kept_with_the_plan(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "said"),
     [
         ({"limits": 5}, "limits must be a mapping"),
         ({"limits": {}}, "limits must be a mapping"),
@@ -87,11 +87,11 @@ def test_limits_are_kept_with_the_plan(session: Session) -> None:
     ],
 )
 def test_refuses_limits_that_cannot_be_kept(
-    session: Session, given: dict[str, Any], said: str
+    session: Session, arguments: dict[str, Any], said: str
 ) -> None:
     """The message says what is allowed, and that the service's limits always apply."""
     with pytest.raises(ParameterError, match=said):
-        plan(session, "Hi", model=MODEL, **given)
+        plan_run(session, "Hi", model=MODEL, **arguments)
 
 
 @pytest.mark.slow
@@ -100,13 +100,13 @@ def test_fit_gives_each_row_what_its_prompt_leaves(
 ) -> None:
     """A long row gets a smaller max_tokens than a short one, and no row over 8192."""
     rows = [{"text": "Hi"}, {"text": "word " * 3000}]
-    run = plan(
+    run = plan_run(
         session,
         "{{text}}",
         rows=rows,
         name="r",
         model=MODEL,
-        varied={"max_tokens": "fit"},
+        max_tokens="fit",
     ).run()
 
     sent = run.replies_df()["max_tokens"].tolist()
@@ -114,5 +114,5 @@ def test_fit_gives_each_row_what_its_prompt_leaves(
     assert 8000 < sent[0] < 8192
     assert 0 < sent[1] < 6000
     assert run.n_failed == 0
-    assert plan(session, manifest=run.manifest, name="r").n_todo == 0
+    assert plan_run(session, manifest=run.manifest, name="r").n_todo == 0
     assert len(emulator.requests) == len(rows)

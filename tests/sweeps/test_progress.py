@@ -3,19 +3,37 @@
 import io
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from threading import Thread
 from typing import Any
 
 import pytest
 
-from svc_notebook.display.output import Screen, find_screen
-from svc_notebook.sweeps.progress import Bars, Part
+from svc_notebook.client.rate_limit import RateLimits
+from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.display.cell_output import Screen, find_screen
+from svc_notebook.errors import BadRequestError, ServerFaultError
+from svc_notebook.sweeps.grid import Trial
+from svc_notebook.sweeps.order import PendingTrials
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.progress import Bars, ModelProgress, progress_of
+from svc_notebook.sweeps.scheduler import (
+    FAILURES_IN_A_ROW,
+    Answered,
+    Failed,
+    ModelQueue,
+    Outcome,
+)
 
+SMALL = "svc-v2-8b-instruct"
 PARTS = [
-    Part(name="m", n_done=3, n_total=10, note="1 failed · 20 tokens", is_bad=True),
-    Part(name="o", n_done=0, n_total=5, note="waits 12 s: minute limit"),
+    ModelProgress(
+        name="m", n_done=3, n_total=10, note="1 failed · 20 tokens", is_bad=True
+    ),
+    ModelProgress(name="o", n_done=0, n_total=5, note="waits 12 s: minute limit"),
 ]
 
 
@@ -161,3 +179,115 @@ def test_knows_who_watches_a_program(
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
 
     assert find_screen(display) is expected
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _queue(
+    n_trials: int,
+    outcomes: list[Outcome],
+    *,
+    model: str = SMALL,
+    took_s: float = 0.0,
+) -> ModelQueue:
+    grid = build_grid("p", varied={"model": model}, repeats=n_trials)
+    pull: Iterator[Trial] = iter(grid)
+    queue = ModelQueue(model, PendingTrials(pull=pull, n_trials=n_trials))
+    queue.limiter = RateLimits(clock=lambda: 0.0).of(model)
+    for outcome in outcomes:
+        queue.pull()
+        queue.end(queue.take(0.0), outcome, took_s)
+    return queue
+
+
+def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
+    [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
+    return part.note
+
+
+def test_says_which_limits_were_found() -> None:
+    """A model without known limits has what its 429s and replies have shown."""
+    queue = _queue(20, [], model="svc-instruct")
+    limits = RateLimits(clock=lambda: now_s)
+    now_s, queue.limiter = 0.0, limits.of("svc-instruct")
+    before = _note(queue)
+    slots = [queue.limiter.reserve() for _ in range(8)]
+    for slot in slots:
+        queue.limiter.try_pass(slot)
+        queue.limiter.sent(slot)
+    now_s = 0.1
+    for slot in slots:
+        queue.limiter.answered(slot)
+    level = _note(queue)
+    slot = queue.limiter.reserve()
+    queue.limiter.try_pass(slot)
+    queue.limiter.sent(slot)
+    queue.limiter.refused(slot, retry_after_s=None)
+    now_s = 1.5
+    queue.limiter.due()
+
+    assert before == "0 tokens"
+    assert level == "0 tokens · found: 8 at once"
+    assert _note(queue) == "0 tokens · found: 8 a second, 8 at once"
+
+
+def test_says_tokens_failures_and_the_computed_end() -> None:
+    """A line has tokens so far, failures, and when the last reply is expected."""
+    outcomes: list[Outcome] = [
+        Answered(n_tokens=1500),
+        Failed(error=BadRequestError("no")),
+    ]
+    [part] = progress_of([_queue(101, outcomes)], now_s=0.0, now_at=NOON)
+
+    assert (part.n_done, part.n_total, part.is_bad) == (2, 101, True)
+    assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
+
+
+def test_a_model_with_nothing_to_ask_has_no_bar() -> None:
+    """What is sent again may be of one model only; the others are not drawn."""
+    done = ModelQueue(SMALL, PendingTrials(pull=iter(()), n_trials=0))
+
+    assert progress_of([done], now_s=0.0, now_at=NOON) == ()
+
+
+def test_says_what_it_waits_for() -> None:
+    """A wait of some length is named with its reason."""
+    queue = _queue(60, [Answered()])
+    queue.waits_for = Waiting(12.0, "minute limit of m")
+
+    assert "waits 12 s: minute limit of m" in _note(queue)
+
+
+def test_an_end_that_is_late_moves() -> None:
+    """What was lost to a pause is not made up for: as long is left after a minute."""
+    queue = _queue(101, [Answered()])
+
+    assert "12:02:00" in _note(queue, now_s=0.0)
+    assert "12:02:00" in _note(queue, now_s=60.0)
+
+
+def test_says_pauses_and_ends() -> None:
+    """The note of a model says that it is paused, stopped, complete or given up."""
+    failures: list[Outcome] = [
+        Failed(error=ServerFaultError("gone"), is_of_service=True)
+    ] * FAILURES_IN_A_ROW
+
+    assert _note(_queue(3, []), state="paused") == "0 tokens · paused"
+    assert _note(_queue(3, []), state="stopped") == "0 tokens · stopped"
+    assert _note(_queue(1, [Answered(n_tokens=7)])) == "7 tokens"
+    assert _note(_queue(50, failures)) == (
+        "10 failed · 0 tokens · stopped: ServerFaultError"
+    )
+
+
+def test_a_model_without_a_documented_limit_has_an_end() -> None:
+    """Of 99 trials 98 are left, 8 at a time, 10 s each: thirteen rounds."""
+    queue = _queue(99, [Answered()], model="svc-instruct", took_s=10.0)
+
+    assert _note(queue, now_s=10.0) == "0 tokens · ends about 12:02:10"
+
+
+def test_no_end_is_announced_before_the_first_reply() -> None:
+    """How long replies take is not known before."""
+    assert _note(_queue(99, [])) == "0 tokens"

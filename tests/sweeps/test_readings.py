@@ -13,7 +13,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
+from tests.sweeps.world import priced_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -37,7 +38,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def _swept(session: Session) -> Any:  # noqa: ANN401 - a run
-    return plan(session, "{{text}}", rows=ROWS, model=[SMALL, LARGE], repeats=2)
+    return plan_run(session, "{{text}}", rows=ROWS, model=[SMALL, LARGE], repeats=2)
 
 
 @pytest.mark.slow
@@ -132,7 +133,7 @@ def test_repeats_stand_under_one_head(session: Session) -> None:
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000
-    run = plan(session, [long, "short"], model=[SMALL, LARGE]).run()
+    run = plan_run(session, [long, "short"], model=[SMALL, LARGE]).run()
 
     table = run.compare(rows="prompt", columns=["model"])
     html = table._repr_mimebundle_()["text/html"]
@@ -147,7 +148,7 @@ def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
 def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
     """Beyond so many rows and columns the rest is counted."""
     prompts = [str(number) for number in range(60)]
-    run = plan(session, prompts, varied={"max_tokens": list(range(1, 15))})
+    run = plan_run(session, prompts, max_tokens=list(range(1, 15)))
 
     text = str(run.compare())
 
@@ -159,7 +160,7 @@ def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
 def test_refuses_unknown_names_in_a_comparison(session: Session) -> None:
     """Rows and columns are columns of replies."""
     with pytest.raises(ParameterError, match="Did you mean model"):
-        plan(session, "p").compare(columns="modle")
+        plan_run(session, "p").compare(columns="modle")
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> N
 
     assert manifest["counts"] == {"ok": 7, "error": 1, "not_run": 0}
     assert manifest["rows"][0] == {"text": "a", "label": "x", "at": 1.5}
-    assert manifest["seed"] == run.seed
+    assert manifest["seed"] == run.plan.seed
     assert manifest["fixed"] == {"prompt": "{{text}}"}
     assert manifest["dimensions"][1]["points"] == [{"model": SMALL}, {"model": LARGE}]
     assert manifest["limits"][SMALL] == {
@@ -203,24 +204,25 @@ def test_the_manifest_says_who_answered_and_when(session: Session) -> None:
 @pytest.mark.slow
 def test_a_manifest_plans_the_run_again(session: Session) -> None:
     """From its JSON the same requests are planned, in the same order."""
-    run = plan(
+    run = plan_run(
         session,
         "{{tone}}: {{text}}",
         rows=ROWS,
         conditions=[{"model": SMALL, "tone": "dry"}, {"model": LARGE, "tone": "warm"}],
         system=["x", None],
         tied=["rows", "max_tokens"],
-        varied={"max_tokens": [5, 6], "stop": ["a", "b"]},
+        max_tokens=[5, 6],
+        stop=["a", "b"],
         where=lambda each: each["system"] == "x" or each["tone"] == "dry",
         repeats=2,
         seed=7,
     )
 
-    again = plan(session, manifest=json.loads(json.dumps(run.manifest)))
+    again = plan_run(session, manifest=json.loads(json.dumps(run.manifest)))
 
     names = ["request_key", "repeat", "model", "system", "prompt", "max_tokens"]
     assert again.plan_df()[names].equals(run.plan_df()[names])
-    assert (len(again), again.seed) == (12, 7)
+    assert (len(again), again.plan.seed) == (12, 7)
 
 
 @pytest.mark.slow
@@ -236,9 +238,9 @@ def test_rows_of_a_manifest_keep_their_dtypes(session: Session) -> None:
             "name": pd.array(["x", None], dtype="string"),
         }
     )
-    run = plan(session, "{{kind}} {{size}} {{is_new}}", rows=rows)
+    run = plan_run(session, "{{kind}} {{size}} {{is_new}}", rows=rows)
 
-    again = plan(session, manifest=json.loads(json.dumps(run.manifest)))
+    again = plan_run(session, manifest=json.loads(json.dumps(run.manifest)))
 
     names = ["request_key", "prompt", *rows.columns[:-1], "var_name"]
     names = [name for name in names if name in run.plan_df()]
@@ -258,15 +260,15 @@ def test_refuses_what_is_no_manifest(
     session: Session, changes: dict[str, Any], remedy: str
 ) -> None:
     """Something else, or another grid beside it, is refused with what to give."""
-    given = {"manifest": plan(session, "Hi").manifest, **changes}
+    given = {"manifest": plan_run(session, "Hi").manifest, **changes}
 
     with pytest.raises(ParameterError, match=remedy):
-        plan(session, **given)
+        plan_run(session, **given)
 
 
 def test_what_varies_has_its_column_unset_is_missing(session: Session) -> None:
     """A factor that is not sent in some trials is missing there."""
-    frame = plan(session, "p", varied={"temperature": [None, 0.5]}).run().replies_df()
+    frame = plan_run(session, "p", temperature=[None, 0.5]).run().replies_df()
 
     assert frame["temperature"].isna().tolist() == [True, False]
 
@@ -277,7 +279,7 @@ def test_prices_give_an_interval_before_and_costs_after(session: Session) -> Non
     prices = Prices(
         models=table, currency="USD", as_of=date(2026, 1, 31), source="mine"
     )
-    run = plan(session, "Hi", prices=prices, varied={"max_tokens": 10})
+    run = priced_run(session, prices, "Hi", max_tokens=10)
 
     words = run._repr_mimebundle_()["text/plain"]
 
@@ -292,7 +294,7 @@ def test_the_manifest_writes_what_json_has_not_as_text(session: Session) -> None
         {"text": ["a"], "at": pd.to_datetime(["2026-01-31"]), "of": [{1}]}
     )
 
-    manifest = plan(session, "{{text}}", rows=rows).manifest
+    manifest = plan_run(session, "{{text}}", rows=rows).manifest
 
     assert json.loads(json.dumps(manifest))["rows"] == [
         {"text": "a", "at": "2026-01-31 00:00:00", "of": [1]}
@@ -301,7 +303,7 @@ def test_the_manifest_writes_what_json_has_not_as_text(session: Session) -> None
 
 def test_a_comparison_takes_the_names_of_the_source(session: Session) -> None:
     """A column that replies have too, such as `text`, is the source's there."""
-    run = plan(session, "Say {{text}}", rows=["a", "b"], varied={"temperature": [0, 1]})
+    run = plan_run(session, "Say {{text}}", rows=["a", "b"], temperature=[0, 1])
 
     table = run.compare(rows="text", columns=["temperature"])
 
@@ -327,7 +329,7 @@ def test_one_reply_is_returned_with_its_request(session: Session) -> None:
 
 def test_a_failed_request_is_returned_with_its_reason(session: Session) -> None:
     """What failed can be looked at, too: its display says why."""
-    run = plan(session, "b", model=LARGE).run()
+    run = plan_run(session, "b", model=LARGE).run()
 
     assert "No b." in run.reply()._repr_mimebundle_()["text/html"]
 
@@ -351,7 +353,7 @@ def test_several_replies_are_not_returned(session: Session) -> None:
 def test_a_run_decides_as_its_frame_does(session: Session) -> None:
     """The methods of a run are the functions of its frame."""
     rows = pd.DataFrame({"text": list("acdef")})
-    run = plan(session, "{{text}}", rows=rows, model=[SMALL, LARGE]).run()
+    run = plan_run(session, "{{text}}", rows=rows, model=[SMALL, LARGE]).run()
 
     frame = run.replies_df()
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.sweeps.grid import RunPlan, Trial
-from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.resume import TrialFailure, by_trial, reply_rows, status_of
+from svc_notebook.sweeps.grid import Trial
+from svc_notebook.sweeps.plan import Plan, build_grid
+from svc_notebook.sweeps.result import reply_rows
+from svc_notebook.sweeps.resume import TrialFailure, by_trial, settled_of, status_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 TRIALS = tuple(GRID)
@@ -70,9 +71,9 @@ def test_a_good_answer_and_a_failure_are_settled(
     status = status_of(_exchange(*each) for each in asked)
 
     keys = {trial.key for trial in TRIALS}
-    assert {key for key in keys if key in status.settled(is_retried=True)} == good
-    assert {key for key in keys if key in status.settled()} == good | bad
-    assert len(status.settled()) == len(good | bad)
+    assert {key for key in keys if key in settled_of(status, is_retried=True)} == good
+    assert {key for key in keys if key in settled_of(status)} == good | bad
+    assert len(settled_of(status)) == len(good | bad)
 
 
 def test_rows_stand_in_the_order_of_the_plan() -> None:
@@ -82,7 +83,7 @@ def test_rows_stand_in_the_order_of_the_plan() -> None:
 
     rows = list(
         reply_rows(
-            RunPlan(grid=GRID, name=None, run_id="r", seed=1),
+            Plan(grid=GRID, name=None, run_id="r", seed=1),
             found,
             {TRIALS[1].key: TrialFailure(failure, "a")},
             is_begun=True,

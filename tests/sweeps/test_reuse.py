@@ -7,12 +7,13 @@ from threading import Thread
 
 import pytest
 
-from svc_notebook.client.portal import portal
+from svc_notebook.client.event_loop import portal
+from svc_notebook.configuration import use_emulator
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.ledger.answers import export_answers
+from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +34,13 @@ def emulator() -> Iterator[Emulator]:
 def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session without key and address that a file answers."""
     with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
         monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
         first = Session(Settings(base_url=emulator.base_url, ledger=":memory:"))
-        plan(first, PROMPTS, model=MODEL, repeats=2).run()
+        plan_run(first, PROMPTS, model=MODEL, repeats=2).run()
         export_answers(tmp_path / "answers.jsonl", first.ledger.read(scope="all"))
         first.close()
+    monkeypatch.delenv("SVC_BASE_URL")
     monkeypatch.delenv("SVC_API_KEY")
     session = Session(
         Settings(
@@ -55,7 +58,7 @@ def test_a_file_answers_without_key_and_network(
     is_reusing: bool,
 ) -> None:
     """With SVC_ANSWERS a sweep runs whole, at once, and each repeat has its answer."""
-    run = plan(
+    run = plan_run(
         answered, PROMPTS, model=MODEL, repeats=2, name="again", reuse=is_reusing
     )
 
@@ -65,7 +68,7 @@ def test_a_file_answers_without_key_and_network(
     assert frame["is_reused"].all()
     assert frame["text"].notna().all()
     assert run.run().n_todo == 0
-    again = plan(answered, PROMPTS, model=MODEL, repeats=2, name="again")
+    again = plan_run(answered, PROMPTS, model=MODEL, repeats=2, name="again")
     assert again.n_todo == 0
 
 
@@ -79,10 +82,13 @@ def test_equal_rows_get_their_own_replies_again(
     file = tmp_path / "answers.jsonl"
 
     def texts(session: Session) -> list[list[str]]:
-        runs = [plan(session, prompt, rows=rows, model=MODEL).run() for _ in range(2)]
+        runs = [
+            plan_run(session, prompt, rows=rows, model=MODEL).run() for _ in range(2)
+        ]
         return [run.replies_df()["text"].tolist() for run in runs]
 
     with Emulator(script=script, limits=False, tokens_per_s=None) as emulator:
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
         monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
         first = Session(Settings(base_url=emulator.base_url, ledger=":memory:"))
         recorded = texts(first)
@@ -99,7 +105,9 @@ def test_a_file_answers_what_the_ledger_does_not_have(answered: Session) -> None
     """Asked to re-use, a single request without key and network is answered too."""
     client = answered.client
 
-    completion = client.complete("text 1", model=MODEL, answers=answered.reused)
+    completion = client.complete(
+        "text 1", model=MODEL, answers=answered.context().reused
+    )
 
     assert completion.text
     assert completion.exchange.is_reused
@@ -112,8 +120,8 @@ def test_a_plan_that_a_file_answers_shows_no_time(
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))
     limited = [f"text {number}" for number in range(200)]
 
-    shown = repr(plan(answered, limited, model="svc-v2-8b-instruct"))
-    run = plan(answered, PROMPTS, model=MODEL, confirm_above=5).run()
+    shown = repr(plan_run(answered, limited, model="svc-v2-8b-instruct"))
+    run = plan_run(answered, PROMPTS, model=MODEL, confirm_above=5).run()
 
     assert "until the last request" not in shown
     assert "nothing is sent: the file in SVC_ANSWERS answers" in shown
@@ -131,12 +139,12 @@ def test_only_what_is_sent_is_confirmed(
         return "y"
 
     monkeypatch.setattr("builtins.input", agree)
-    plan(session, PROMPTS, model=MODEL).run()
+    plan_run(session, PROMPTS, model=MODEL).run()
     more = [*PROMPTS, "a", "b", "c"]
 
-    plan(session, more, model=MODEL, reuse=True, confirm_above=3).run()
+    plan_run(session, more, model=MODEL, reuse=True, confirm_above=3).run()
     assert questions == []
-    plan(session, [*more, "d"], model=MODEL, reuse=True, confirm_above=0).run()
+    plan_run(session, [*more, "d"], model=MODEL, reuse=True, confirm_above=0).run()
 
     assert questions == ["This sends 1 request. Continue? [y/N] "]
     assert len(emulator.requests) == 14
@@ -149,13 +157,15 @@ def test_the_ledger_comes_before_the_file(
     script = [{"text": "from the ledger"}]
     with Emulator(tokens_per_s=None, first_token_s=0, script=script) as emulator:
         asked = open_session(emulator)
-        plan(asked, "text 1", model=MODEL).run()
+        plan_run(asked, "text 1", model=MODEL).run()
         asked.ledger.flush()
         both = Session(replace(asked.settings, answers=answered.settings.answers))
 
         prompts = ["text 1", "text 2"]
-        texts = plan(both, prompts, model=MODEL, reuse=True).run().replies_df()["text"]
-        one = both.client.complete("text 1", model=MODEL, answers=both.reused)
+        texts = (
+            plan_run(both, prompts, model=MODEL, reuse=True).run().replies_df()["text"]
+        )
+        one = both.client.complete("text 1", model=MODEL, answers=both.context().reused)
 
         both.close()
         assert len(emulator.requests) == 1
@@ -165,7 +175,7 @@ def test_the_ledger_comes_before_the_file(
 
 def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:
     """A request that the file lacks fails by itself, and says what is near."""
-    frame = plan(answered, ["text 1", "text x"], model=MODEL).run().replies_df()
+    frame = plan_run(answered, ["text 1", "text x"], model=MODEL).run().replies_df()
 
     assert frame["status"].tolist() == ["ok", "error"]
     assert "text x" in frame["error_message"][1]
@@ -173,15 +183,15 @@ def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:
 
 def test_the_ledger_answers_where_it_may(session: Session, emulator: Emulator) -> None:
     """With reuse only what the ledger lacks is sent; without it everything is."""
-    plan(session, ["a", "b"], model=MODEL, repeats=2).run()
+    plan_run(session, ["a", "b"], model=MODEL, repeats=2).run()
 
-    run = plan(session, ["a", "b", "c"], model=MODEL, repeats=2, reuse=True).run()
+    run = plan_run(session, ["a", "b", "c"], model=MODEL, repeats=2, reuse=True).run()
 
     frame = run.replies_df()
     assert frame["is_reused"].tolist() == [True] * 4 + [False] * 2
     assert frame["text"].notna().all()
     assert len(emulator.requests) == 6
-    plan(session, "a", model=MODEL).run()
+    plan_run(session, "a", model=MODEL).run()
     assert len(emulator.requests) == 7
 
 
@@ -189,8 +199,8 @@ def test_usage_leaves_out_what_was_given_back(
     session: Session, emulator: Emulator
 ) -> None:
     """What was not paid for again is left out, and counted if asked for."""
-    plan(session, ["a", "b"]).run()
-    run = plan(session, ["a", "b", "c"], reuse=True).run()
+    plan_run(session, ["a", "b"]).run()
+    run = plan_run(session, ["a", "b", "c"], reuse=True).run()
 
     paid = run.usage_df(include_emulated=True)
     everything = run.usage_df(include_emulated=True, include_reused=True)
@@ -203,7 +213,7 @@ def test_usage_leaves_out_what_was_given_back(
 def test_a_change_of_endpoint_does_not_wait_for_the_loop(session: Session) -> None:
     """What runs on the loop may look at the session while its endpoint changes."""
     assert session.client.settings.base_url
-    change = Thread(target=session.use_emulator)
+    change = Thread(target=use_emulator, args=[session])
 
     async def blocked() -> bool:
         change.start()

@@ -13,11 +13,11 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AuthError, ParameterError
-from svc_notebook.ledger.frames import replies_frame
+from svc_notebook.ledger.reply_frames import replies_frame
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -34,11 +34,12 @@ def _scripted(*entries: dict[str, Any]) -> Emulator:
 @pytest.mark.slow
 def test_two_models_at_two_temperatures(session: Session) -> None:
     """A grid of two by two gives four good rows in the order of the plan."""
-    run = plan(
+    run = plan_run(
         session,
         "Describe rain.",
         model=[SMALL, LARGE],
-        varied={"temperature": [0, 1.2], "max_tokens": 20},
+        temperature=[0, 1.2],
+        max_tokens=20,
     )
 
     frame = run.run().replies_df()
@@ -58,7 +59,7 @@ def test_two_models_at_two_temperatures(session: Session) -> None:
 @pytest.mark.slow
 def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> None:
     """Plan, replies and the ledger's frame share names, order and dtypes."""
-    run = plan(session, ["a", "b"], varied={"n": [1, 2]})
+    run = plan_run(session, ["a", "b"], n=[1, 2])
     planned = run.plan_df()
     before = run.replies_df()
 
@@ -76,7 +77,7 @@ def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> No
 
 def test_plans_without_asking(session: Session, emulator: Emulator) -> None:
     """Planning sends nothing and opens no ledger."""
-    run = plan(session, "p", model=[SMALL, LARGE])
+    run = plan_run(session, "p", model=[SMALL, LARGE])
     run.plan_df()
     repr(run)
 
@@ -84,9 +85,19 @@ def test_plans_without_asking(session: Session, emulator: Emulator) -> None:
     assert not Path(session.settings.ledger).exists()
 
 
+def test_says_how_it_was_planned(session: Session) -> None:
+    """A run has the seed, origin, prices and use of the cache that its plan has."""
+    run = plan_run(session, "p", name="r", reuse=True)
+    same = plan_run(session, "p", name="r", reuse=False)
+
+    assert run.seed == same.seed
+    assert (run.origin, run.prices) == ("sweep", None)
+    assert (run.is_reusing, same.is_reusing) == (True, False)
+
+
 def test_repeats_are_other_samples(session: Session) -> None:
     """Each repeat is a separate request."""
-    run = plan(session, "p", repeats=3, varied={"temperature": 1.5})
+    run = plan_run(session, "p", repeats=3, temperature=1.5)
 
     frame = run.run().replies_df()
 
@@ -97,7 +108,7 @@ def test_repeats_are_other_samples(session: Session) -> None:
 
 def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) -> None:
     """A complete run is never sent again."""
-    run = plan(session, ["a", "b"])
+    run = plan_run(session, ["a", "b"])
     before = run.run().replies_df()
 
     after = run.run().replies_df()
@@ -110,7 +121,7 @@ def test_works_inside_a_running_loop(session: Session) -> None:
     """A run can be run where an event loop is running, as in a notebook."""
 
     async def trial() -> list[str]:
-        return plan(session, "p").run().replies_df()["status"].tolist()
+        return plan_run(session, "p").run().replies_df()["status"].tolist()
 
     assert asyncio.run(trial()) == ["ok"]
 
@@ -122,20 +133,22 @@ def test_usage_counts_what_the_service_reported(
     """Usage sums reported tokens by group; the emulator's count when asked for."""
     usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
     with _scripted({"text": "Hi", "usage": usage, "times": None}) as emulator:
-        run = plan(open_session(emulator), "p", model=[SMALL, LARGE], repeats=2).run()
+        run = plan_run(
+            open_session(emulator), "p", model=[SMALL, LARGE], repeats=2
+        ).run()
 
     counted = run.usage_df(include_emulated=True)
     left_out = run.usage_df()
     assert counted["total_tokens"].tolist() == [14, 14]
     assert left_out.empty
     assert capsys.readouterr().err.startswith("4 exchanges left out: emulated")
-    assert plan(Session(), "p").usage_df().empty
+    assert plan_run(Session(), "p").usage_df().empty
 
 
 @pytest.mark.slow
 def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     """In a cell a run shows its plan, and later its outcome."""
-    run = plan(session, "p", name="tone", varied={"temperature": [0, 1]})
+    run = plan_run(session, "p", name="tone", temperature=[0, 1])
     before = run._repr_mimebundle_()
     after = run.run()._repr_mimebundle_()
 
@@ -154,7 +167,7 @@ def test_is_shown_when_its_ledger_cannot_be_read(
     session: Session, tmp_path: Path
 ) -> None:
     """Displaying a run never raises, even if its ledger is broken."""
-    run = plan(session, "p").run()
+    run = plan_run(session, "p").run()
     session.ledger.close()
     (tmp_path / "ledger.sqlite").write_bytes(b"garbage " * 100)
 
@@ -184,7 +197,7 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 def test_start_leaves_the_caller_free(session: Session) -> None:
     """A run that was started continues by itself, and can be waited for."""
-    run = plan(session, ["a", "b"]).start()
+    run = plan_run(session, ["a", "b"]).start()
 
     frame = run.wait().replies_df()
 
@@ -195,7 +208,7 @@ def test_start_leaves_the_caller_free(session: Session) -> None:
 @pytest.mark.slow
 def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
     """While it runs, what has come is in the frame, and the rest says not_run."""
-    run = plan(session, ["quick", "slow"]).start()
+    run = plan_run(session, ["quick", "slow"]).start()
     _until(lambda: run.n_todo == 1)
 
     frame = run.replies_df()
@@ -210,7 +223,7 @@ def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
 @pytest.mark.slow
 def test_cancel_keeps_the_replies_so_far(session: Session, emulator: Emulator) -> None:
     """A cancelled run keeps its rows, and running it again sends the rest."""
-    run = plan(session, ["quick", "slow", "late"]).start()
+    run = plan_run(session, ["quick", "slow", "late"]).start()
     _until(lambda: run.n_todo == 1)
 
     run.cancel()
@@ -222,7 +235,7 @@ def test_cancel_keeps_the_replies_so_far(session: Session, emulator: Emulator) -
 
 def test_start_twice_is_one_run(session: Session, emulator: Emulator) -> None:
     """What is running is not begun again."""
-    run = plan(session, ["a", "b"])
+    run = plan_run(session, ["a", "b"])
 
     run.start().start().wait()
 
@@ -235,7 +248,7 @@ def test_what_ended_it_is_raised_where_it_is_waited_for(
 ) -> None:
     """An invalid key ends a background run, and `wait` says so."""
     monkeypatch.setenv("SVC_API_KEY", "wrong")
-    run = plan(session, ["a", "b"]).start()
+    run = plan_run(session, ["a", "b"]).start()
 
     with pytest.raises(AuthError):
         run.wait()
@@ -247,7 +260,7 @@ def test_what_ended_it_is_raised_where_it_is_waited_for(
 def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
     """Paused, nothing is sent; resumed, the rest is."""
     prompts = [str(number) for number in range(100)]
-    run = plan(session, prompts, model="svc-instruct")  # no limit is shown for it
+    run = plan_run(session, prompts, model="svc-instruct")  # no limit is shown for it
     run.in_flight = 1
     run.start()
     _until(lambda: len(emulator.requests) > 2)
@@ -274,7 +287,7 @@ def test_can_be_awaited(session: Session) -> None:
 
     async def trial() -> list[str]:
         other = asyncio.create_task(beat())
-        run = await plan(session, ["a", "b"])
+        run = await plan_run(session, ["a", "b"])
         other.cancel()
         return run.replies_df()["status"].tolist()
 
@@ -287,7 +300,7 @@ def test_an_await_that_is_cancelled_stops_the_run(
     session: Session, emulator: Emulator
 ) -> None:
     """Cancelling the wait stops the run; the replies so far are kept."""
-    run = plan(session, ["quick", "slow"])
+    run = plan_run(session, ["quick", "slow"])
 
     def is_in_flight() -> bool:
         return session.ledger.count() == 1 and len(emulator.requests) == 2
@@ -315,7 +328,7 @@ def test_streams_to_who_watches(session: Session) -> None:
         prompt = trial.request.prompt
         shown[prompt] = shown.get(prompt, "") + (delta.text or "")
 
-    frame = plan(session, ["a", "b"]).start(show=show).wait().replies_df()
+    frame = plan_run(session, ["a", "b"]).start(show=show).wait().replies_df()
 
     assert frame["text"].tolist() == [shown["a"], shown["b"]]
     assert frame["is_streamed"].tolist() == [True, True]
@@ -327,7 +340,7 @@ def test_a_second_interrupt_cancels_at_once(
 ) -> None:
     """The first interrupt waits for what is in flight, the second does not."""
     monkeypatch.setattr("svc_notebook.sweeps.execution.DRAIN_S", 60.0)
-    run = plan(session, ["quick", "slow"])
+    run = plan_run(session, ["quick", "slow"])
     main = threading.get_ident()
     pause = threading.Event()
 
@@ -349,7 +362,7 @@ def test_a_second_interrupt_cancels_at_once(
 
 def test_a_run_is_not_pickled_but_says_how_to_get_it_back(session: Session) -> None:
     """Pickling a run names the call that rebuilds it."""
-    run = plan(session, "Hi", model=SMALL, name="n").run()
+    run = plan_run(session, "Hi", model=SMALL, name="n").run()
 
     with pytest.raises(ParameterError, match=r"svc\.run\('n'\) rebuilds it"):
         pickle.dumps(run)
@@ -359,7 +372,7 @@ def test_a_pass_without_a_reply_is_not_the_whole_run(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the run has replies, only the pass is said to have none."""
-    run = plan(session, "Hi", model=[SMALL, "typo"], name="n").run()
+    run = plan_run(session, "Hi", model=[SMALL, "typo"], name="n").run()
     capsys.readouterr()
 
     run.retry()

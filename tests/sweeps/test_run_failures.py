@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.configuration import use_emulator, use_service
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     AuthError,
@@ -22,7 +23,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.sweep import plan_run
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def test_failures_are_rows_in_place(open_session: OpenSession) -> None:
         "error": {"message": "No b.", "type": "t", "param": "messages", "code": "c"},
     }
     with _scripted(refusal) as emulator:
-        run = plan(open_session(emulator), ["a", "b", "c"])
+        run = plan_run(open_session(emulator), ["a", "b", "c"])
 
         frame = run.run().replies_df()
 
@@ -67,7 +68,7 @@ def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) ->
     """Running again leaves a failed row as it is; `retry` sends it, and only it."""
     refusal = {"when": {"contains": "b"}, "status": 403, "error": {"message": "No."}}
     with _scripted(refusal) as emulator:
-        run = plan(open_session(emulator), ["a", "b", "c"]).run()
+        run = plan_run(open_session(emulator), ["a", "b", "c"]).run()
         assert (run.n_todo, run.n_failed) == (0, 1)
 
         left = run.run().replies_df()
@@ -85,10 +86,10 @@ def test_what_was_refused_as_invalid_is_left_out(open_session: OpenSession) -> N
     with _scripted({**refusal, "times": 20}) as emulator:
         session = open_session(emulator)
         prompts = ["a", *(f"b{number}" for number in range(20))]
-        run = plan(session, prompts, model="svc-instruct", name="n").run()
+        run = plan_run(session, prompts, model="svc-instruct", name="n").run()
         assert (run.n_failed, len(emulator.requests)) == (20, 21)
 
-        plan(session, prompts, model="svc-instruct", name="n").retry()
+        plan_run(session, prompts, model="svc-instruct", name="n").retry()
         left = repr(run.retry())
         n_before = len(emulator.requests)
         run.retry(include_refused=True)
@@ -103,7 +104,7 @@ def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) ->
     big = "svc-v2-70b-instruct"
     refusal = {"when": {"model": big}, "status": 403, "error": {"message": "Not yours"}}
     with _scripted(refusal | {"times": None}) as emulator:
-        run = plan(open_session(emulator), ["a", "b"], model=[SMALL, big]).run()
+        run = plan_run(open_session(emulator), ["a", "b"], model=[SMALL, big]).run()
 
         frame = run.replies_df()
 
@@ -114,7 +115,7 @@ def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) ->
 
 def test_a_request_that_cannot_be_sent_is_a_row(session: Session) -> None:
     """A prompt far over the budget fails by itself, without being sent."""
-    frame = plan(session, ["a", "b " * 30_000]).run().replies_df()
+    frame = plan_run(session, ["a", "b " * 30_000]).run().replies_df()
 
     assert frame["status"].tolist() == ["ok", "error"]
     assert frame["error_type"].tolist()[1] == "OverBudgetError"
@@ -125,7 +126,7 @@ def test_a_refused_key_stops_the_run(
 ) -> None:
     """An invalid key (401) is raised, and not tried for every row."""
     monkeypatch.setenv("SVC_API_KEY", "wrong")
-    run = plan(session, [str(number) for number in range(50)])
+    run = plan_run(session, [str(number) for number in range(50)])
     run.in_flight = 4
 
     with pytest.raises(AuthError):
@@ -143,7 +144,7 @@ def test_a_missing_key_is_raised(
     monkeypatch.delenv("SVC_API_KEY")
 
     with pytest.raises(MissingKeyError, match="SVC_API_KEY"):
-        plan(session, "p").run()
+        plan_run(session, "p").run()
 
     assert len(emulator.requests) == 0
 
@@ -154,7 +155,7 @@ def test_a_missing_address_is_raised(
     """Without a base address the error says how to set one, and it can be set."""
     session = Session(Settings(ledger=str(tmp_path / "ledger.sqlite")))
     monkeypatch.setenv("SVC_API_KEY", "key")
-    run = plan(session, "p")
+    run = plan_run(session, "p")
 
     with pytest.raises(SettingsError, match="SVC_BASE_URL"):
         run.run()
@@ -167,10 +168,10 @@ def test_never_mixes_two_addresses(
     session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has a reply of one address is not continued at another."""
-    run = plan(session, ["a", "b " * 30_000]).run()
+    run = plan_run(session, ["a", "b " * 30_000]).run()
     with _scripted() as other:
         monkeypatch.setenv("SVC_BASE_URL", other.base_url)
-        session.use_service()
+        use_service(session)
 
         with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mix"):
             run.retry()
@@ -182,10 +183,10 @@ def test_a_whole_run_is_read_wherever_requests_go(
     session: Session, emulator: Emulator
 ) -> None:
     """A complete run sends nothing, even if the address has changed."""
-    run = plan(session, ["a", "b"], name="whole").run()
-    other = session.use_emulator()
+    run = plan_run(session, ["a", "b"], name="whole").run()
+    other = use_emulator(session)
 
-    again = plan(session, ["a", "b"], name="whole").run()
+    again = plan_run(session, ["a", "b"], name="whole").run()
 
     assert again.run().retry().replies_df().equals(run.replies_df())
     assert (len(emulator.requests), len(other.requests)) == (2, 0)
@@ -202,7 +203,7 @@ def test_a_ledger_that_cannot_be_written_stops_before_asking(
     )
 
     with pytest.raises(LedgerError, match="SVC_LEDGER"):
-        plan(session, "p").run()
+        plan_run(session, "p").run()
 
     assert len(emulator.requests) == 0
     session.close()
@@ -229,7 +230,7 @@ def test_an_interrupt_keeps_the_replies_so_far(open_session: OpenSession) -> Non
     slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
     with _scripted(slow) as emulator:
         session = open_session(emulator)
-        run = plan(session, ["quick", "slow", "late"])
+        run = plan_run(session, ["quick", "slow", "late"])
         stopper = _interrupt_when(lambda: session.ledger.count() == 2)
 
         with pytest.raises(KeyboardInterrupt):
@@ -249,7 +250,7 @@ def test_a_ledger_that_fails_half_way_stops_the_run(
     session: Session, emulator: Emulator, tmp_path: Path
 ) -> None:
     """When replies can no longer be kept, nothing more is sent."""
-    run = plan(session, [str(number) for number in range(40)], model="svc-instruct")
+    run = plan_run(session, [str(number) for number in range(40)], model="svc-instruct")
     run.in_flight = 2
     session.ledger.check()
     spoiler = sqlite3.connect(tmp_path / "ledger.sqlite")
@@ -278,7 +279,7 @@ def test_announces_a_long_wait(
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Later."}}
     refusal["headers"] = {"retry-after": "3600"}
     with _scripted(refusal) as emulator:
-        run = plan(open_session(emulator), "p")
+        run = plan_run(open_session(emulator), "p")
         printed = io.StringIO()
         monkeypatch.setattr(sys, "stderr", printed)
         stopper = _interrupt_when(lambda: "The run waits 3600 s" in printed.getvalue())
@@ -296,7 +297,7 @@ def test_a_run_can_be_looked_at_while_failures_come(open_session: OpenSession) -
     refusal: dict[str, Any] = {"status": 400, "error": {"message": "No."}}
     interval_s = sys.getswitchinterval()
     with _scripted({**refusal, "times": None}) as emulator:
-        run = plan(
+        run = plan_run(
             open_session(emulator), [*map(str, range(150))], model="svc-instruct"
         )
         sys.setswitchinterval(1e-6)  # so that threads take turns all the time
@@ -319,7 +320,7 @@ def test_an_error_of_watch_ends_no_run(open_session: OpenSession) -> None:
 
     refusal: dict[str, Any] = {"status": 500, "error": {"message": "Oh."}}
     with _scripted(refusal) as emulator:
-        run = plan(open_session(emulator), "p")
+        run = plan_run(open_session(emulator), "p")
 
         with pytest.warns(RuntimeWarning, match="watch= raised ZeroDivisionError"):
             run.run(watch=watch)
@@ -334,7 +335,7 @@ def test_passes_waits_to_watch(open_session: OpenSession) -> None:
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
     refusal["headers"] = {"retry-after": "0"}
     with _scripted(refusal) as emulator:
-        run = plan(open_session(emulator), "p").run(watch=waits.append)
+        run = plan_run(open_session(emulator), "p").run(watch=waits.append)
 
     assert run.replies_df()["status"].tolist() == ["ok"]
     assert {each.reason for each in waits} == {
@@ -350,7 +351,7 @@ def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
         "times": None,
     }
     with _scripted(fault) as dead:
-        run = plan(
+        run = plan_run(
             open_session(dead), [str(n) for n in range(60)], model="svc-instruct"
         )
 
@@ -370,7 +371,7 @@ def test_an_unknown_model_stops_the_run(
     open_session: OpenSession, unlimited: Emulator, n_rows: int
 ) -> None:
     """A 404 ends the run at once with the same error for any number of rows."""
-    run = plan(open_session(unlimited), list(map(str, range(n_rows))), model="typo")
+    run = plan_run(open_session(unlimited), list(map(str, range(n_rows))), model="typo")
     run.in_flight = 1
 
     for _ in range(2):
@@ -386,7 +387,7 @@ def test_an_unknown_model_stops_its_own_requests_only(
     """The other models are asked; box, frame and manifest count the same failures."""
     session = open_session(unlimited)
 
-    run = plan(session, list("abc"), model=["svc-instruct", "typo"])
+    run = plan_run(session, list("abc"), model=["svc-instruct", "typo"])
     run.in_flight = 3
     run.run()
 
@@ -409,6 +410,6 @@ def test_runs_without_a_standard_error(
     stream.close()
     monkeypatch.setattr(sys, "stderr", stream if is_closed else None)
 
-    run = plan(session, "a", model="svc-instruct").run()
+    run = plan_run(session, "a", model="svc-instruct").run()
 
     assert run.replies_df()["status"].tolist() == ["ok"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.order import Trials
+from svc_notebook.sweeps.order import PendingTrials
 from svc_notebook.sweeps.scheduler import Answered, Failed, Outcome, Refused, Scheduler
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
@@ -108,13 +108,15 @@ def test_a_million_trials_are_no_million_tasks() -> None:
         def limiter(self, _model: str) -> None:
             pass  # goes at once
 
-        async def ask(self, _trial: Trial) -> Outcome:
+        async def send_trial(self, _trial: Trial) -> Outcome:
             nonlocal n_ended
             n_ended += 1
             return Answered()
 
     scheduler = Scheduler(
-        {"m": Trials(pull=made(), n_trials=20_000)}, Counting(), clock=lambda: 0.0
+        {"m": PendingTrials(pull=made(), n_trials=20_000)},
+        Counting(),
+        clock=lambda: 0.0,
     )
     asyncio.run(scheduler.run())
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from svc_notebook.emulator.http_values import Quota
+from svc_notebook.emulator.emulated_rate_limits import Quota
 from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import Limit, limit_of
-from svc_notebook.sweeps.describe import last_sent_s
+from svc_notebook.sweeps.estimate import last_sent_s
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second

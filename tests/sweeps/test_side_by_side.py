@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.live import Mode
-from svc_notebook.display.output import Output
+from svc_notebook.display.cell_output import Output
+from svc_notebook.display.reply_display import Mode
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import MAX_CARDS, run_side_by_side
+from svc_notebook.sweeps.sweep import plan_run
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def _clock() -> Callable[[], float]:
 
 
 def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
-    return plan(session, "p", model=MODELS, raw=True, origin="magic", **given)
+    return plan_run(session, "p", model=MODELS, raw=True, origin="magic", **given)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_terminal_gets_text(session: Session) -> None:
 def test_cards_say_what_differs(session: Session) -> None:
     """A card is headed by what varies, and by its repetition if there are more."""
     seen = _Seen()
-    run = _plan(session, varied={"temperature": [0, None]}, repeats=2)
+    run = _plan(session, temperature=[0, None], repeats=2)
 
     run_side_by_side(run, mode=Mode.PLAIN, output=seen.output)
 
@@ -163,7 +163,7 @@ def test_goes_on_where_something_was_answered(
 ) -> None:
     """A failure among answers is a card, and no failure of the trial."""
     with _refusing(when={"contains": "b"}) as emulator:
-        run = plan(open_session(emulator), ["a", "b"], raw=True, origin="magic")
+        run = plan_run(open_session(emulator), ["a", "b"], raw=True, origin="magic")
 
         run_side_by_side(run, mode=Mode.SETTLED, output=_Seen().output)
 

@@ -13,14 +13,14 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.command import forget, preview, which
-from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.groups import usage_df
+from svc_notebook.ledger.deletion import forget, preview, which
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.ledger.reply_frames import replies_df
+from svc_notebook.ledger.usage import usage_df
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.stored_runs import runs_df, stored_run, with_rows
+from svc_notebook.sweeps.sweep import plan_run
 
 from .conftest import OpenSession
 
@@ -46,9 +46,7 @@ def request() -> CompletionRequest:
 
 def ended(session: Session, name: str | None = "r", rows: object = ROWS) -> None:
     """Run a small sweep with columns that the prompt does not use."""
-    plan(
-        session, "{{text}}", rows=rows, name=name, model=MODEL, varied={"max_tokens": 3}
-    ).run()
+    plan_run(session, "{{text}}", rows=rows, name=name, model=MODEL, max_tokens=3).run()
 
 
 def test_usage_of_the_ledger_is_summed_up_by_columns_that_no_prompt_uses(
@@ -89,7 +87,7 @@ def test_a_run_is_rebuilt_from_the_ledger(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """Its frames are the same after a restart, dtypes and index included."""
-    first = plan(
+    first = plan_run(
         open_session(emulator),
         {"p": "{{text}}", "q": "Say {{text}}"},
         rows=ROWS,
@@ -97,7 +95,7 @@ def test_a_run_is_rebuilt_from_the_ledger(
         model=MODEL,
         repeats=2,
         where=lambda c: c["label"] == "ham",
-        varied={"temperature": [0, None]},
+        temperature=[0, None],
     ).run()
 
     again = stored_run(open_session(emulator), "r")
@@ -112,7 +110,7 @@ def test_a_run_is_rebuilt_from_the_ledger(
 
 def test_what_is_missing_of_a_stored_run_is_sent(session: Session) -> None:
     """A run without a name is found by its id, and continues as any other."""
-    first = plan(session, ["a", "b", "c"], model=MODEL).run()
+    first = plan_run(session, ["a", "b", "c"], model=MODEL).run()
     _, newest = first.replies_df()["exchange_id"].tolist()[1:]
     forget(session.ledger.path, which(exchange=newest))
 
@@ -127,7 +125,7 @@ def test_a_frame_s_run_keeps_the_columns_of_rows_left_out_later(
 ) -> None:
     """Replies to rows that the newest plan lacks have those of the older plan."""
     for rows in (ROWS, ROWS.iloc[1:].assign(label=["late", "new"])):
-        plan(
+        plan_run(
             session, "{{text}}", rows=rows, name="r", model=MODEL, origin="frame"
         ).run()
 
@@ -142,7 +140,7 @@ def test_columns_and_labels_can_be_changed_later(session: Session) -> None:
     """Nothing is sent for them, and the ledger has the newest."""
     for label in ("ham", "spam"):
         rows = [{"text": "a", "label": label}]
-        run = plan(session, {label: "{{text}}"}, rows=rows, name="r", model=MODEL)
+        run = plan_run(session, {label: "{{text}}"}, rows=rows, name="r", model=MODEL)
         run.run()
 
     found = replies_df(session.ledger, joined=with_rows)
@@ -173,7 +171,7 @@ def test_columns_that_no_prompt_uses_take_little_room(
     rows = pd.DataFrame({"text": texts})
     numbers = np.random.default_rng(1).random((20, 10))
     many = rows.join(pd.DataFrame(numbers).add_prefix("c"))
-    plan(session, "{{text}}", rows=many, model=MODEL, varied={"max_tokens": 1}).run()
+    plan_run(session, "{{text}}", rows=many, model=MODEL, max_tokens=1).run()
 
     with session.ledger.opened() as connection:
         (plans,) = connection.execute(
@@ -211,7 +209,7 @@ def test_values_that_json_lacks_stop_no_run(session: Session) -> None:
 def test_runs_are_listed_with_how_they_ended(session: Session) -> None:
     """One row for each run in the ledger, with counts, models and times."""
     ended(session)
-    plan(session, "Hi", model=["svc-v2-8b-instruct", MODEL], repeats=2).run()
+    plan_run(session, "Hi", model=["svc-v2-8b-instruct", MODEL], repeats=2).run()
     session.client.complete(request())
 
     found = runs_df(session.ledger)
@@ -244,20 +242,6 @@ def test_a_run_that_is_not_there_is_refused_with_near_names(session: Session) ->
 
     with pytest.raises(ParameterError, match=r"Did you mean labels-1\?.*runs_df"):
         stored_run(session, "labels-2")
-
-
-def test_a_run_from_before_plans_were_kept_can_be_read(session: Session) -> None:
-    """It is listed without its size, and the message says how to read and go on."""
-    ended(session)
-    with session.ledger.opened() as connection:
-        connection.execute("DELETE FROM manifests")
-
-    listed = runs_df(session.ledger)
-
-    assert listed["n_trials"].isna().tolist() == [True]
-    assert replies_df(session.ledger, joined=with_rows)["var_text"].notna().all()
-    with pytest.raises(ParameterError, match=r"an older version.*svc\.replies_df"):
-        stored_run(session, "r")
 
 
 def test_a_forgotten_run_leaves_no_rows(session: Session, tmp_path: Path) -> None:

@@ -4,16 +4,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict
 
+import pandas as pd
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.ledger.frames import tool_calls_df
+from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.stored_runs import stored_run
-from svc_notebook.tools.permissions import Proposal
+from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.tools.consent import Proposal
 
 from .conftest import OpenSession
 
@@ -59,11 +60,12 @@ def sweep(
             "in_flight",
             "conditions",
             "reuse",
+            "run_tools",
         )
         if key in more
     }
     varied = {"tools": [weather], "max_tokens": 200, **more}
-    return plan(session, prompt, model=MODEL, varied=varied, run_tools=True, **own)
+    return plan_run(session, prompt, model=MODEL, **varied, **own)
 
 
 @pytest.mark.slow
@@ -274,7 +276,7 @@ def test_rounds_count_in_your_own_limits(opened: Opened) -> None:
     session, _ = opened()
     run = sweep(session, limits={"per_second": 100, "per_minute": 1000}).run()
 
-    task = run._execution.task  # noqa: SLF001 - no other way to see the windows
+    task = run._executor.execution  # noqa: SLF001 - no other way to see the windows
     assert task is not None
     (queue,) = task.scheduler.queues
     assert queue.own is not None
@@ -330,8 +332,6 @@ def test_a_function_decides_one_call_at_a_time(opened: Opened) -> None:
             "cannot ask you about calls of weather",
         ),
         ({"confirm": True}, "confirm=False"),
-        ({"tools": [svc.tool(weather).definition]}, "weather has only a definition"),
-        ({"tools": None}, "give functions in tools"),
         ({"n": 2}, "one choice only"),
         ({"max_rounds": 1}, "max_rounds"),
     ],
@@ -360,8 +360,38 @@ def test_tools_that_ask_run_where_you_allow_them(opened: Opened) -> None:
 
 def test_limits_of_rounds_need_run_tools() -> None:
     """Alone they would do nothing."""
-    with pytest.raises(svc.errors.ParameterError, match="run_tools=True"):
-        svc.sweep("Go.", tools=[weather], max_rounds=3)
+    with pytest.raises(svc.errors.ParameterError, match="run_tools=False"):
+        svc.sweep("Go.", tools=[weather], max_rounds=3, run_tools=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given",
+    [{"run_tools": False}, {"tools": [svc.tool(weather).definition], "n": 2}],
+    ids=["not run", "definition"],
+)
+def test_calls_that_are_not_run_are_in_the_row(
+    opened: Opened, given: dict[str, Any]
+) -> None:
+    """With run_tools=False, and for definitions, the calls are the caller's."""
+    session, emulator = opened()
+
+    replies = sweep(session, **given).run().replies_df()
+
+    assert '"weather"' in replies["tool_calls"][0]
+    assert replies["n_tool_runs"].isna().all()
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.slow
+def test_conditions_have_functions_too(opened: Opened) -> None:
+    """A frame of conditions may have a column of tools."""
+    session, _ = opened()
+    conditions = pd.DataFrame({"tools": [[weather], None]})
+
+    replies = sweep(session, tools=None, conditions=conditions).run().replies_df()
+
+    assert sorted(replies["n_tool_runs"].fillna(0)) == [0, 1]
 
 
 @pytest.mark.slow
@@ -392,7 +422,7 @@ def test_a_pilot_counts_all_rounds(opened: Opened) -> None:
     run = sweep(session, repeats=3).run()
 
     total = run.usage_df(include_emulated=True)["prompt_tokens"].sum()
-    seen = run._view.status().seen[MODEL]  # noqa: SLF001 - what estimates are made of
+    seen = run._result.status().seen[MODEL]  # noqa: SLF001 - what estimates are made of
     assert sum(each.prompt_tokens for each in seen) == total
 
 

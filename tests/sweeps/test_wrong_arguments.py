@@ -11,8 +11,9 @@ import svc_notebook as svc
 import svc_notebook.pandas  # registers df.svc
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.sweep import make_plan, plan_run
 
 FRAME = pd.DataFrame({"text": ["a", "b"]})
 TWICE = pd.DataFrame([["a", "b"]], columns=["text", "text"])
@@ -53,13 +54,8 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
             "retry must be True or False",
             lambda: FRAME.svc.complete("{{text}}", retry=NO),
         ),
-        (
-            "reuse must be True or False; got 'no",
-            lambda: FRAME.svc.complete("{{text}}", reuse=NO),
-        ),
         ("reuse must be True or False; got 'n", lambda: svc.complete("a", reuse=NO)),
         ("run_tools must be True or False", lambda: svc.complete("a", run_tools=NO)),
-        ("reuse must be True or False; got '", lambda: svc.stream("a", reuse=NO)),
         ("texts must be True or False", lambda: svc.replies_df(texts=NO)),
         (
             "include_emulated must be True or False",
@@ -68,10 +64,6 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "include_reused must be True or False",
             lambda: svc.usage_df(include_reused=NO),
-        ),
-        (
-            "include_reused must be True or False; got 'no",
-            lambda: svc.sweep("a").usage_df(include_reused=NO),
         ),
         ("A sweep asks for whole replies", lambda: svc.sweep("a", stream=True)),
         ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
@@ -97,10 +89,6 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "lab of condition 0 contains half of a surrogate pair",
             lambda: svc.sweep("a", conditions=[{"lab": "b\ud83d"}]),
-        ),
-        (
-            "conditions is empty, so",
-            lambda: svc.sweep("a", conditions=pd.DataFrame()),
         ),
         ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
         ("tools must be a list of functions", lambda: svc.sweep("a", tools=5)),
@@ -135,10 +123,10 @@ def test_functions_are_offered_as_tools(
     session: Session, tools: object, expected: list[tuple[str, ...]]
 ) -> None:
     """What `complete` takes as tools a sweep offers, too; lists of them vary."""
-    run = plan(session, "a", varied={"tools": tools})
+    run = plan_run(session, "a", tools=tools)
 
     offered = [
-        tuple(each["function"]["name"] for each in trial.request.tools)
+        tuple(tool["function"]["name"] for tool in trial.request.tools)
         for trial in run.grid
     ]
 
@@ -153,13 +141,6 @@ def test_columns_of_one_name_may_be_left_alone() -> None:
 
     [row] = frame[["var_text", "size", "var_size"]].to_dict("records")
     assert row == {"var_text": "a", "size": 1, "var_size": 2}
-
-
-def test_trials_take_functions_as_tools(session: Session) -> None:
-    """A trial's tools may be functions, too."""
-    run = plan(session, conditions=[{"prompt": "a", "tools": [tea]}])
-
-    assert run.grid[0].request.tools[0]["function"]["name"] == "tea"
 
 
 def _said(run: Run, label: str) -> str:
@@ -180,7 +161,7 @@ def test_a_value_of_blanks_is_seen(
     session: Session, varied: dict[str, Any], expected: str
 ) -> None:
     """Line ends and blanks are written out where they are the value."""
-    run = plan(session, "a", model="m", varied={**varied, "max_tokens": 5})
+    run = plan_run(session, "a", model="m", **varied, max_tokens=5)
 
     assert _said(run, next(iter(varied))) == expected
 
@@ -263,16 +244,6 @@ def test_a_column_that_no_mark_can_name_is_said(
     assert said in str(caught.value)
 
 
-def test_the_way_on_for_numbered_columns_works() -> None:
-    """With the names that were proposed the rows can be put in."""
-    rows = pd.DataFrame([["a", 1], ["b", 2]])
-
-    named = rows.set_axis(["text", "column_1"], axis="columns")
-
-    grid = build_grid("{{text}} {{column_1}}", varied=MODEL, rows=named)
-    assert [trial.request.prompt for trial in grid] == ["a 1", "b 2"]
-
-
 def test_numbered_columns_that_are_not_put_in_join_back() -> None:
     """Columns with numbers as names do no harm where a prompt names another."""
     rows: Any = pd.DataFrame({"text": ["a"], 1: ["b"]})
@@ -291,10 +262,14 @@ def test_rows_without_a_prompt_are_refused_by_that() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"), [("repeat", "repeats"), ("row", "rows"), ("names", "name")]
 )
-def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
+def test_a_misspelt_word_of_a_sweep_is_refused(
+    session: Session, name: str, meant: str
+) -> None:
     """A misspelt argument of the sweep is refused with a suggestion."""
+    misspelt: dict[str, Any] = {name: 5}
+
     with pytest.raises(ParameterError, match=f"^'{name}' .*Did you mean {meant}"):
-        build_grid("p", varied={**MODEL, name: 5})
+        make_plan(session, "p", **misspelt)
 
 
 @pytest.mark.parametrize(

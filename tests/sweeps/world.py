@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from svc_notebook.client.rate_limit import RateLimiter, RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import SvcError
-from svc_notebook.sweeps.dimensions import Paces
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.order import Trials
-from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.order import PendingTrials
+from svc_notebook.sweeps.plan import LimitsByModel, build_grid
+from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused, Scheduler
+from svc_notebook.sweeps.sweep import make_plan
 
 Answer = Callable[["World", Trial], Awaitable[Outcome]]
 
@@ -64,7 +68,7 @@ class World:
         answer: Answer,
         *,
         in_flight: int | None = 8,
-        paces: Paces | None = None,
+        own_limits: LimitsByModel | None = None,
     ) -> SvcError | None:
         """Ask trials in this world."""
         self.is_own = in_flight is not None
@@ -72,9 +76,9 @@ class World:
         async def main() -> SvcError | None:
             self.scheduler = Scheduler(
                 by_model(trials),
-                Asker(self, answer),
+                Sender(self, answer),
                 in_flight=in_flight,
-                paces=paces,
+                own_limits=own_limits,
                 watch=self.waits.append,
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
@@ -86,8 +90,8 @@ class World:
         return asyncio.run(main())
 
 
-class Asker:
-    """Asks in a world, under the real rate limits."""
+class Sender:
+    """Sends in a world, under the real rate limits."""
 
     def __init__(self, world: World, answer: Answer) -> None:
         self._world = world
@@ -97,7 +101,7 @@ class Asker:
         """Return what decides when a request to a model may go."""
         return self._world.limits.of(model)
 
-    async def ask(self, trial: Trial) -> Outcome:
+    async def send_trial(self, trial: Trial) -> Outcome:
         """Answer a trial as the test says, and note when it was asked."""
         world = self._world
         limiter = world.limits.of(trial.model)
@@ -125,11 +129,11 @@ class Asker:
             world.n_in_flight[trial.model] -= 1
 
 
-def by_model(trials: Sequence[Trial]) -> dict[str, Trials]:
+def by_model(trials: Sequence[Trial]) -> dict[str, PendingTrials]:
     """Return the queue of each model."""
     models = dict.fromkeys(trial.model for trial in trials)
     return {
-        model: Trials(
+        model: PendingTrials(
             pull=iter([trial for trial in trials if trial.model == model]),
             n_trials=sum(trial.model == model for trial in trials),
         )
@@ -152,3 +156,9 @@ async def in_a_second(world: World, _trial: Trial) -> Outcome:
     """Answer after a second of this world."""
     await world.sleep(1.0)
     return Answered()
+
+
+def priced_run(session: Session, prices: Prices, prompt: object, **how: Any) -> Run:  # noqa: ANN401 - as `svc.sweep`
+    """Plan a run with a price table that is in no file."""
+    plan = make_plan(session, prompt, **how)
+    return Run(replace(plan, prices=prices), session=session)

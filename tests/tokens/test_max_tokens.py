@@ -11,7 +11,7 @@ import pytest
 import svc_notebook as svc
 import svc_notebook.pandas
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.ledger.answers import request_hash
+from svc_notebook.ledger.cache import hash_request
 from svc_notebook.service.request import build_request
 from svc_notebook.session import isolated
 from svc_notebook.sweeps.grid import request_key_of
@@ -205,7 +205,7 @@ def test_what_is_computed_identifies_nothing() -> None:
     other = msgspec.structs.replace(fitted, params={"max_tokens": 7001})
     number = with_max_tokens(made, fitted.params["max_tokens"])
 
-    assert request_hash(fitted) == request_hash(other) != request_hash(number)
+    assert hash_request(fitted) == hash_request(other) != hash_request(number)
     assert request_key_of(fitted) == request_key_of(other) != request_key_of(number)
 
 

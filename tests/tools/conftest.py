@@ -1,4 +1,4 @@
-"""Rounds on the emulator: what was sent, and what came of it."""
+"""RoundLimits on the emulator: what was sent, and what came of it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.sync import Client
+from svc_notebook.client.sync_client import Client
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Exchange, Origin
@@ -14,8 +14,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt, build_reques
 from svc_notebook.session import isolated
 from svc_notebook.tokens import with_max_tokens
 from svc_notebook.tools.call import ToolRun
-from svc_notebook.tools.permissions import Rounds
-from svc_notebook.tools.rounds import run_rounds
+from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 MODEL = "svc-v2-8b-instruct"
@@ -56,7 +55,7 @@ class Caller:
         prompt: Prompt = "Go.",
         *,
         params: dict[str, Any] | None = None,
-        rounds: Rounds | None = None,
+        rounds: RoundLimits | None = None,
         **more: Any,  # noqa: ANN401 - of run_rounds
     ) -> Completion:
         """Run rounds with these tools."""

@@ -191,7 +191,7 @@ def test_a_models_schema_has_the_documents_shape() -> None:
             "lines": {"items": line, "type": "array"},
             "on": {"format": "date", "type": "string"},
             "kind": {"default": "open", "enum": ["paid", "open"], "type": "string"},
-            "first": {"anyOf": [line, {"type": "null"}], "default": None},
+            "first": {**line, "type": ["object", "null"]},
         },
         "required": ["lines", "on"],
         "type": "object",
@@ -210,29 +210,29 @@ def test_a_model_is_built() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (3, "the value: Input should be an object"),
-        ({"lines": [{"title": "tea", "price": 1}]}, "on: Field required"),
+        (3, "the value: input should be an object; got 3."),
+        ({"lines": [{"title": "tea", "price": 1}]}, "on is missing."),
         (
             {"lines": [{"title": "tea", "price": "3"}], "on": "2026-01-31"},
-            "lines[0].price: Input should be a valid number",
+            'lines[0].price: input should be a valid number; got "3".',
         ),
         (
             {"lines": [{"title": "tea", "price": -1}], "on": "2026-01-31"},
-            "lines[0].price: Input should be greater than or equal to 0",
+            "lines[0].price: input should be greater than or equal to 0; got -1.",
         ),
         (
             {"lines": [{"title": "tea", "price": 1, "x": 2}], "on": "2026-01-31"},
             "lines[0].x: unknown name; expected title, price",
         ),
-        ({"lines": [], "on": "2026-01-31"}, "lines: Value error, an invoice has lines"),
+        ({"lines": [], "on": "2026-01-31"}, "lines: an invoice has lines."),
         (
             {"lines": [{"title": "tea", "price": 1}], "on": "soon"},
-            "on: Input should be a valid date",
+            "on: input should be a valid date",
         ),
     ],
 )
 def test_what_does_not_fit_a_model_is_refused(value: object, expected: str) -> None:
-    """The path and pydantic's own reason are for the model."""
+    """The path, what is expected and what came are for the model."""
     with pytest.raises(ToolCallError, match="^" + re.escape(expected)):
         build(Invoice, value)
 
@@ -258,7 +258,7 @@ def test_a_model_as_a_parameter_is_given_as_one() -> None:
 
 def test_a_fault_of_a_model_inside_a_list_has_the_whole_path() -> None:
     """Index, field and field of the field are named."""
-    with pytest.raises(ToolCallError, match=r"^\[1\]\.lines\[0\]\.price: Input"):
+    with pytest.raises(ToolCallError, match=r"^\[1\]\.lines\[0\]\.price: input"):
         build(
             list[Invoice],
             [

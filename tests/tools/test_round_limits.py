@@ -1,4 +1,4 @@
-"""Rounds end: by number, by time, by the budget, by the user."""
+"""RoundLimits end: by number, by time, by the budget, by the user."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.service.request import build_request, user
 from svc_notebook.tokens import most_tokens
-from svc_notebook.tools.permissions import Rounds
+from svc_notebook.tools.rounds import RoundLimits
 from svc_notebook.tools.toolbox import tool
 from tests.tools.conftest import MODEL, MakeCaller
 
@@ -43,7 +43,7 @@ def test_endless_calls_stop_at_the_limit(make_caller: MakeCaller) -> None:
     caller = make_caller(calling("ping", times=None))
 
     with pytest.raises(ToolLoopError, match="max_rounds") as caught:
-        caller.run([ping], rounds=Rounds(max_rounds=3))
+        caller.run([ping], rounds=RoundLimits(max_rounds=3))
 
     error = caught.value
     assert [len(each.tools) for each in caller.sent] == [1, 1, 0]
@@ -62,7 +62,7 @@ def test_the_last_round_may_bring_the_answer(make_caller: MakeCaller) -> None:
     """Without tools on offer the model answers, and that is the end."""
     caller = make_caller(calling("ping"), DONE)
 
-    completion = caller.run([ping], rounds=Rounds(max_rounds=2))
+    completion = caller.run([ping], rounds=RoundLimits(max_rounds=2))
 
     assert [len(each.tools) for each in caller.sent] == [1, 0]
     assert completion.text == "Done."
@@ -87,7 +87,7 @@ def test_the_history_of_a_limit_can_be_sent(make_caller: MakeCaller) -> None:
     """What the error holds goes on without running anything again."""
     caller = make_caller(calling("ping"), calling("ping"), DONE)
     with pytest.raises(ToolLoopError) as caught:
-        caller.run([ping], rounds=Rounds(max_rounds=2))
+        caller.run([ping], rounds=RoundLimits(max_rounds=2))
 
     messages: Any = caught.value.messages
     got = caller.client.complete([*messages, user("And now?")], model=MODEL)
@@ -109,7 +109,7 @@ def test_the_history_of_a_limit_can_be_sent(make_caller: MakeCaller) -> None:
 def test_limits_that_cannot_be_meant_are_refused(limits: dict[str, Any]) -> None:
     """They are named, with what is allowed."""
     with pytest.raises(ParameterError, match=next(iter(limits))):
-        Rounds(**limits)
+        RoundLimits(**limits)
 
 
 def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
@@ -124,7 +124,7 @@ def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
     caller = make_caller(calling("slow", "slow"))
 
     with pytest.raises(ToolLoopError, match="10 s") as caught:
-        caller.run([slow], rounds=Rounds(total_s=10), clock=lambda: now[0])
+        caller.run([slow], rounds=RoundLimits(total_s=10), clock=lambda: now[0])
 
     results = [run.result for run in caught.value.tool_runs]  # type: ignore[attr-defined]  # ToolRuns
     assert results == [
@@ -141,7 +141,7 @@ def test_a_hanging_tool_is_answered_at_its_limit(make_caller: MakeCaller) -> Non
     hang = tool(gate.wait, name="hang", definition=_bare("hang"))
     caller = make_caller(calling("hang"), DONE)
 
-    completion = caller.run([hang], rounds=Rounds(tool_timeout_s=0.05))
+    completion = caller.run([hang], rounds=RoundLimits(tool_timeout_s=0.05))
     gate.set()
 
     assert completion.tool_runs[0].result.startswith(

@@ -1,4 +1,4 @@
-"""Rounds: what is run, and what goes back to the model."""
+"""RoundLimits: what is run, and what goes back to the model."""
 
 import json
 from typing import Any
@@ -7,7 +7,8 @@ import pytest
 
 from svc_notebook.errors import ParameterError, ToolLoopError
 from svc_notebook.service.request import Message
-from svc_notebook.tools.permissions import Proposal, deny_all, take_permit
+from svc_notebook.tools.consent import Proposal, deny_all
+from svc_notebook.tools.rounds import take_permit
 from svc_notebook.tools.toolbox import Toolbox, tool
 from tests.tools.conftest import Caller, MakeCaller
 
@@ -143,8 +144,8 @@ def test_the_assistants_message_goes_back_as_it_came(
         ("add", "[1, 2]", "not an object"),
         ("add", {"a": 1}, "b"),
         ("add", {"a": 1, "b": 2, "c": 3}, "c"),
-        ("add", {"a": True, "b": 2}, "bool"),
-        ("add", {"a": "1", "b": 2}, "str"),
+        ("add", {"a": True, "b": 2}, "got true"),
+        ("add", {"a": "1", "b": 2}, 'got "1"'),
         ("sum", {"a": 1, "b": 2}, "There is no tool"),
     ],
 )

@@ -1,7 +1,7 @@
 """Types as JSON schemas, and what cannot be described."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -20,7 +20,6 @@ from typing import (
 )
 from uuid import UUID
 
-import msgspec
 import pandas as pd
 import pytest
 from annotated_types import Gt, Predicate
@@ -83,23 +82,16 @@ class Tree:
     branches: "list[Tree]"
 
 
-@dataclass
-class Starting:
-    """Wants something that it does not keep."""
-
-    seed: InitVar[int]
-
-
 @pydantic_dataclass
 class Bounded:
     """Has checks that only pydantic runs."""
 
-    number: int
+    number: Annotated[int, Field(ge=1)]
 
 
 @dataclass
 class Ranged:
-    """Has bounds that msgspec does not see."""
+    """Has bounds of its fields."""
 
     number: Annotated[int, Field(ge=1)]
     words: list[Annotated[str, Field(min_length=2)]] | None = None
@@ -180,10 +172,14 @@ def _property(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any type
             },
         ),
         (
-            Annotated[list[int], msgspec.Meta(max_length=3)],
+            Annotated[list[int], Field(max_length=3)],
             {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
         ),
-        (Level, {"type": "integer", "enum": [1, 2]}),
+        (
+            Level,
+            {"type": "integer", "description": "How much.", "enum": [1, 2]},
+        ),
+        (Literal["a"], {"type": "string", "enum": ["a"]}),
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (Literal["a", 1], {"type": ["string", "integer"], "enum": ["a", 1]}),
         (Sequence[str], {"type": "array", "items": {"type": "string"}}),
@@ -210,13 +206,21 @@ def _property(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any type
         (list[str] | None, {"type": ["array", "null"], "items": {"type": "string"}}),
         (
             Unit | None,
-            {"type": ["string", "null"], "enum": ["celsius", "fahrenheit", None]},
+            {
+                "type": ["string", "null"],
+                "description": "Degrees.",
+                "enum": ["celsius", "fahrenheit", None],
+            },
         ),
         (
             Unit | int,
             {
                 "anyOf": [
-                    {"type": "string", "enum": ["celsius", "fahrenheit"]},
+                    {
+                        "type": "string",
+                        "description": "Degrees.",
+                        "enum": ["celsius", "fahrenheit"],
+                    },
                     {"type": "integer"},
                 ]
             },
@@ -291,23 +295,12 @@ def test_a_default_of_none_allows_null() -> None:
     ("annotation", "reason", "remedy"),
     [
         (pd.DataFrame, "DataFrame", "use str, int"),
-        (bytes, "type bytes", "use str, int"),
-        (list[object], "object", "use str, int"),
-        (dict[int, str], "keys that are not texts", "dict[str, ...]"),
         (set[Point], "a set of arrays or objects", "use a list"),
         (tuple[int, str], "a tuple of different types", "dataclass"),
-        (tuple[()], "a tuple of different types", "tuple[int, ...]"),
-        (Literal[b"x"], "Literal", "use str, int"),
         (Enum("Odd", {"A": object()}), "Enum", "use str, int"),
-        (date | str, "a union that JSON cannot tell apart", "optional fields"),
         (Tree, "Tree contains itself", "depth"),
-        (Starting, "InitVar", "use str, int"),
-        (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
         ("Missing", "cannot be read", "TYPE_CHECKING"),
         ("1 +", "cannot be read", "TYPE_CHECKING"),
-        (Annotated[Decimal, Field(ge=1)], "the bound ge", "Check a Decimal in your"),
-        (Annotated[Decimal, msgspec.Meta(ge=1)], "the bound ge", "Check a Decimal"),
-        (Annotated[int, Predicate(bool)], "Predicate", "pydantic model"),
     ],
 )
 def test_what_cannot_be_described_is_refused(
@@ -331,31 +324,30 @@ class Counts(TypedDict):
 @pytest.mark.parametrize(
     ("type_", "value", "fault"),
     [
-        (Ranged, {"number": 0}, "number: 0 is less than the minimum of 1."),
+        (Ranged, {"number": 0}, "number: input should be greater than or equal to 1"),
+        (Bounded, {"number": 0}, "number: input should be greater than or equal to 1"),
         (
             list[Ranged],
             [{"number": 1, "words": ["an", "a"]}],
-            "[0].words[1]: 'a' is too short.",
+            "[0].words[1]: string should have at least 2 characters",
         ),
-        (Counts, {"number": 0}, "number: 0 is less than the minimum of 1."),
-        (
-            dict[str, Decimal],
-            {"a": "-Infinity"},
-            '[*]: expected a decimal number such as "1.50".',
-        ),
-        (Decimal, "NaN", 'the value: expected a decimal number such as "1.50".'),
+        (Counts, {"number": 0}, "number: input should be greater than or equal to 1"),
+        (dict[str, Decimal], {"a": "-Infinity"}, "a: input should be a finite number"),
+        (Decimal, "NaN", "the value: input should be a finite number"),
+        (Annotated[Decimal, Field(ge=1)], "0.5", "the value: input should be greater"),
+        (Annotated[int, Predicate(bool)], 0, "the value: predicate 'bool' failed"),
     ],
 )
-def test_bounds_in_a_class_are_checked(
+def test_bounds_are_checked(
     type_: Any,  # noqa: ANN401 - types
     value: object,
     fault: str,
 ) -> None:
-    """A bound of pydantic is in the schema of a field, too, and a NaN is refused."""
+    """A bound of a field or a type is checked, and a NaN is refused."""
     with pytest.raises(ToolCallError) as refused:
         build(type_, value)
 
-    assert str(refused.value) == fault
+    assert str(refused.value).startswith(fault)
 
 
 def test_a_bound_in_a_class_is_in_its_schema() -> None:
@@ -417,6 +409,9 @@ def test_a_default_that_is_no_json_is_left_out() -> None:
         (list, [1, "a"], [1, "a"]),
         (dict[str, Any], {"a": None}, {"a": None}),
         (Annotated[int, Field(ge=1)], 1, 1),
+        (dict[int, str], {"1": "a"}, {1: "a"}),
+        (date | str, "soon", "soon"),
+        (Optional[Order], {"item": "tea"}, {"item": "tea"}),  # noqa: UP045 - written so
     ],
 )
 def test_values_become_objects_of_the_type(
@@ -431,13 +426,19 @@ def test_values_become_objects_of_the_type(
 @pytest.mark.parametrize(
     ("annotation", "value", "said"),
     [
-        (Decimal, "many", "expected a decimal number"),
-        (UUID, "7", "invalid UUID"),
-        (Path, 7, "expected str, got int"),
-        (time, "half past nine", 'expected a time such as "09:30:00"'),
-        (list, "a", "expected array"),
-        (Annotated[int, Field(ge=1)], 0, "expected int >= 1"),
-        (list[Annotated[str, Field(min_length=2)]], ["a"], "[0]: expected str of len"),
+        (Decimal, "many", "valid decimal"),
+        (UUID, "7", "valid UUID"),
+        (Path, 7, "valid string; got 7"),
+        (time, "half past nine", "valid time format"),
+        (list, "a", "valid array"),
+        (Annotated[int, Field(ge=1)], 0, "greater than or equal to 1; got 0"),
+        (list[Annotated[str, Field(min_length=2)]], ["a"], "[0]: string should have"),
+        (int | list[int], ["a"], "valid integer"),
+        (date, "1577836800", 'expected a date such as "2026-01-31"'),
+        (list[datetime] | None, ["2026"], '[0]: expected a date such as "2026-01-31"'),
+        (Level, True, "expected one of [1, 2]; got true"),
+        (Point, {"latitude": 1, "n_seen": 2}, "n_seen: unknown name; expected latit"),
+        (list[Point | Box[int]], [{}], "[0].latitude is missing."),
     ],
 )
 def test_values_that_do_not_fit_are_refused(
@@ -445,7 +446,7 @@ def test_values_that_do_not_fit_are_refused(
     value: object,
     said: str,
 ) -> None:
-    """The model reads what was expected, the bounds included."""
+    """The model reads what was expected; nothing is converted silently."""
     with pytest.raises(ToolCallError) as refused:
         build(annotation, value)
 

@@ -8,16 +8,18 @@ from dataclasses import make_dataclass
 from datetime import date, datetime
 from enum import Enum
 from itertools import count
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from typing_extensions import TypedDict
 
 from svc_notebook.errors import ToolCallError
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.call import Checked, check_call, parse_arguments, run_call
+from svc_notebook.tools.arguments import parse_arguments
+from svc_notebook.tools.call import Checked, check_call, run_call
 from svc_notebook.tools.toolbox import Tool, Toolbox, tool
 
 Typed = tuple[Any, st.SearchStrategy[Any]]

@@ -59,6 +59,7 @@ def test_a_function_becomes_the_documents_definition() -> None:
                     },
                     "unit": {
                         "type": "string",
+                        "description": "Degrees.",
                         "enum": ["celsius", "fahrenheit"],
                         "default": "celsius",
                     },

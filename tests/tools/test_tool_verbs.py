@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.tools.permissions import Decision
+from svc_notebook.tools.consent import Decision
 from tests.tools.conftest import Serve
 
 
@@ -311,8 +311,8 @@ def test_results_by_hand_are_no_trail(serve: Serve) -> None:
     assert newest.tool_runs == ()
 
 
-def test_clients_run_tools_where_asked(serve: Serve) -> None:
-    """With run_tools both clients run functions; without it those are refused."""
+def test_clients_run_functions(serve: Serve) -> None:
+    """Both clients run functions, unless run_tools=False; streams run none."""
     emulator = serve()
     settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
     running: Any = {"run_tools": True}
@@ -320,31 +320,32 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
 
     async def ask() -> svc.Completion:
         async with svc.AsyncClient(**settings) as client:
-            return await client.complete(prompt, tools=[weather], run_tools=True)
+            return await client.complete(prompt, tools=[weather])
 
     awaited = asyncio.run(ask())
     with svc.Client(**settings) as client:
-        waited = client.complete(prompt, tools=[weather], run_tools=True)
-        with pytest.raises(svc.errors.ParameterError, match="run_tools=True"):
-            client.complete(prompt, tools=[weather])
+        waited = client.complete(prompt, tools=[weather])
+        called = client.complete(prompt, tools=[weather], run_tools=False)
+        defined = client.complete(prompt, tools=[weather.definition])
         with pytest.raises(svc.errors.ParameterError, match="streams run no tools"):
             client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):
         assert "weather answered" in got.text
         assert [step.name for step in got.tool_runs] == ["weather"]
-    assert len(emulator.requests) == 4
+    for got in (called, defined):
+        assert [call.function.name for call in got.tool_calls] == ["weather"]
+        assert got.tool_runs == ()
+    assert len(emulator.requests) == 6
 
 
 def test_a_client_takes_consent_and_limits(serve: Serve) -> None:
-    """What `svc.complete` takes for tools, clients take with run_tools."""
+    """What `svc.complete` takes for tools, clients take."""
     emulator = serve()
     limits: Any = {"confirm": lambda _: False, "max_rounds": 2}
 
     with svc.Client(base_url=emulator.base_url, api_key=emulator.api_key) as client:
-        got = client.complete(
-            "Use weather for Rome.", tools=[weather], run_tools=True, **limits
-        )
+        got = client.complete("Use weather for Rome.", tools=[weather], **limits)
 
     assert got.tool_runs[0].is_approved is False
 
@@ -366,7 +367,7 @@ def test_cancelling_an_async_client_stops_its_tool(serve: Serve) -> None:
     async def ask() -> None:
         settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
         async with svc.AsyncClient(**settings) as client:
-            asked = client.complete("Go.", tools=[wait], run_tools=True)
+            asked = client.complete("Go.", tools=[wait])
             task = asyncio.create_task(asked)
             await asyncio.to_thread(has_begun.wait, 30)
             task.cancel()

@@ -8,7 +8,7 @@ import pytest
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call
-from svc_notebook.tools.permissions import (
+from svc_notebook.tools.consent import (
     Decision,
     Proposal,
     Remembered,

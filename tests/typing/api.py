@@ -51,7 +51,7 @@ async def ask_async() -> list[str]:
     async with svc.AsyncClient(base_url="https://host/v1", api_key="key") as client:
         completion = await client.complete("Say hello.", n=2)
         texts = [completion.reasoning, *completion.texts]
-        asked = await client.complete("Bonn?", tools=[weather], run_tools=True)
+        asked = await client.complete("Bonn?", tools=[weather])
         texts += [step.result for step in asked.tool_runs]
         async with client.stream("And again.") as stream:
             async for text in stream:

@@ -16,17 +16,12 @@ from svc_notebook.service.chunk import (
     Chunk,
     CompletionBody,
     Delta,
-    Fault,
     Usage,
 )
+from svc_notebook.service.faults import Fault
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.wire.decode import (
-    Decoder,
-    Event,
-    EventDecoder,
-    decode_completion,
-    decode_fault,
-)
+from svc_notebook.wire.decode import ChunkDecoder, decode_completion, decode_fault
+from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
 
 DOCUMENT = Path(__file__).parents[1] / "document"
 
@@ -97,9 +92,9 @@ def test_transcribed_completions() -> None:
 
 def test_transcribed_stream() -> None:
     """The document's stream is read chunk by chunk."""
-    events = list(Decoder().feed((DOCUMENT / "stream.sse").read_bytes()))
+    events = list(SseDecoder().feed((DOCUMENT / "stream.sse").read_bytes()))
 
-    got = [EventDecoder().decode(event) for event in events[:-1]]
+    got = [ChunkDecoder().decode(event) for event in events[:-1]]
 
     texts = [
         delta.text for each in got if isinstance(each, Chunk) for delta in each.deltas
@@ -125,9 +120,9 @@ def test_halves_of_surrogates() -> None:
     """A whole reply's escapes are joined or shown; a delta's wait for their half."""
     text = b'"\\ud83d\\ude00 \\ud83d"'
     whole = decode_completion(b'{"choices":[{"message":{"content":' + text + b"}}]}")
-    decoder = EventDecoder()
+    decoder = ChunkDecoder()
     delta = decoder.decode(
-        Event('{"id":"\\ud800","choices":[{"delta":{"content":"\\ud83d"}}]}')
+        ServerSentEvent('{"id":"\\ud800","choices":[{"delta":{"content":"\\ud83d"}}]}')
     )
 
     assert whole == CompletionBody(choices=(Choice(text="😀 \ufffd"),))
@@ -139,19 +134,21 @@ def test_halves_of_surrogates() -> None:
 def test_text_beside_the_content(name: str) -> None:
     """Both names are read, and halves are joined; what is not a text is left out."""
     whole = {"choices": [{"message": {"content": "a", name: "b", "other": {}}}]}
-    decoder = EventDecoder()
+    decoder = ChunkDecoder()
     halves = [f'{{"choices":[{{"delta":{{"{name}":"\\ud83{n}"}}}}]}}' for n in "dd"]
     odd = {"choices": [{"delta": {"content": "a", name: {"effort": "high"}}}]}
 
     assert decode_completion(json.dumps(whole).encode()) == CompletionBody(
         choices=(Choice(text="a", reasoning="b"),)
     )
-    assert [decoder.decode(Event(each)) for each in halves] == [
+    assert [decoder.decode(ServerSentEvent(each)) for each in halves] == [
         Chunk(deltas=(Delta(),)),
         Chunk(deltas=(Delta(reasoning="\ufffd"),)),
     ]
     assert decoder.flush() == Chunk(deltas=(Delta(reasoning="\ufffd"),))
-    assert decoder.decode(Event(json.dumps(odd))) == Chunk(deltas=(Delta(text="a"),))
+    assert decoder.decode(ServerSentEvent(json.dumps(odd))) == Chunk(
+        deltas=(Delta(text="a"),)
+    )
 
 
 CHUNKS: dict[str, Any] = {
@@ -181,7 +178,9 @@ def test_chunks_that_leave_things_out(name: str) -> None:
     """Whatever a chunk leaves out, the rest is read."""
     value, deltas = CHUNKS[name]
 
-    assert EventDecoder().decode(Event(json.dumps(value))) == Chunk(deltas=deltas)
+    assert ChunkDecoder().decode(ServerSentEvent(json.dumps(value))) == Chunk(
+        deltas=deltas
+    )
 
 
 FAULTS = {
@@ -218,7 +217,7 @@ def test_fault_where_a_reply_was_expected() -> None:
     """An error body is distinguished from a reply, whole or in a stream."""
     raw = '{"error":{"message":"m"}}'
 
-    got = [decode_completion(raw.encode()), EventDecoder().decode(Event(raw))]
+    got = [decode_completion(raw.encode()), ChunkDecoder().decode(ServerSentEvent(raw))]
 
     assert got == [Fault(message="m"), Fault(message="m")]
 
@@ -249,7 +248,11 @@ def test_nothing_foreign_comes_out(value: Any) -> None:  # noqa: ANN401 - JSON
 
     got = [
         _answer(lambda: decode_completion(raw)),
-        _answer(lambda: EventDecoder().decode(Event(raw.decode("utf-8", "replace")))),
+        _answer(
+            lambda: ChunkDecoder().decode(
+                ServerSentEvent(raw.decode("utf-8", "replace"))
+            )
+        ),
     ]
 
     assert all(str(each).encode() for each in got)
@@ -273,6 +276,6 @@ def test_a_complaint_may_name_its_place_in_any_way(place: object) -> None:
 
 def test_a_number_that_python_does_not_read_is_no_complaint() -> None:
     """An event without choices that only the fast decoder reads adds nothing."""
-    found = EventDecoder().decode(Event(f'{{"x": {"1" * 5000}}}'))
+    found = ChunkDecoder().decode(ServerSentEvent(f'{{"x": {"1" * 5000}}}'))
 
     assert found == Chunk()

@@ -8,38 +8,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import DocumentError
-from svc_notebook.wire.decode import Decoder, Event
+from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
 
 EXAMPLES = {
-    "one": (b"data: a\n\n", [Event("a")]),
-    "no space": (b"data:a\n\n", [Event("a")]),
-    "two spaces": (b"data:  a\n\n", [Event(" a")]),
-    "several lines": (b"data: a\ndata:\ndata: b\n\n", [Event("a\n\nb")]),
-    "cr": (b"data: a\rdata: b\r\r", [Event("a\nb")]),
-    "crlf": (b"data: a\r\n\r\ndata: b\r\n\r\n", [Event("a"), Event("b")]),
+    "one": (b"data: a\n\n", [ServerSentEvent("a")]),
+    "no space": (b"data:a\n\n", [ServerSentEvent("a")]),
+    "two spaces": (b"data:  a\n\n", [ServerSentEvent(" a")]),
+    "several lines": (b"data: a\ndata:\ndata: b\n\n", [ServerSentEvent("a\n\nb")]),
+    "cr": (b"data: a\rdata: b\r\r", [ServerSentEvent("a\nb")]),
+    "crlf": (
+        b"data: a\r\n\r\ndata: b\r\n\r\n",
+        [ServerSentEvent("a"), ServerSentEvent("b")],
+    ),
     "crlf within": (
         b"event: e\r\ndata: a\r\ndata: b\r\n\r\n",
-        [Event("a\nb", "e")],
+        [ServerSentEvent("a\nb", "e")],
     ),
-    "mixed": (b"data: a\r\rdata: b\n\ndata: c\r\n\n", [*map(Event, "abc")]),
-    "bom": (b"\xef\xbb\xbfdata: a\n\n", [Event("a")]),
-    "bom later": (b"data: \xef\xbb\xbfa\n\n", [Event("\ufeffa")]),
-    "comments": (b": hi\n\n:\ndata: a\n: in between\ndata: b\n\n", [Event("a\nb")]),
-    "other fields": (b"id: 1\nretry: 5\nx: y\nz\ndata: a\n\n", [Event("a")]),
+    "mixed": (b"data: a\r\rdata: b\n\ndata: c\r\n\n", [*map(ServerSentEvent, "abc")]),
+    "bom": (b"\xef\xbb\xbfdata: a\n\n", [ServerSentEvent("a")]),
+    "bom later": (b"data: \xef\xbb\xbfa\n\n", [ServerSentEvent("\ufeffa")]),
+    "comments": (
+        b": hi\n\n:\ndata: a\n: in between\ndata: b\n\n",
+        [ServerSentEvent("a\nb")],
+    ),
+    "other fields": (b"id: 1\nretry: 5\nx: y\nz\ndata: a\n\n", [ServerSentEvent("a")]),
     "type": (
         b"event: error\ndata: a\n\ndata: b\n\n",
-        [Event("a", "error"), Event("b")],
+        [ServerSentEvent("a", "error"), ServerSentEvent("b")],
     ),
-    "no data": (b"event: error\n\nid: 1\n\n\n\ndata: a\n\n", [Event("a")]),
-    "data alone": (b"data\n\n", [Event("")]),
+    "no data": (b"event: error\n\nid: 1\n\n\n\ndata: a\n\n", [ServerSentEvent("a")]),
+    "data alone": (b"data\n\n", [ServerSentEvent("")]),
     "not line ends": (
         "data: a\u2028\u2029\x85\v\fb\n\n".encode(),
-        [Event("a\u2028\u2029\x85\v\fb")],
+        [ServerSentEvent("a\u2028\u2029\x85\v\fb")],
     ),
-    "thai and emoji": ("data: ที่👩‍👩‍👧🇹🇭\n\n".encode(), [Event("ที่👩‍👩‍👧🇹🇭")]),
-    "bad utf-8": (b"data: a\xffb\n\n", [Event("a\ufffdb")]),
-    "half event": (b"data: a\n\ndata: b\n", [Event("a")]),
-    "half line": (b"data: a\n\ndata: b", [Event("a")]),
+    "thai and emoji": ("data: ที่👩‍👩‍👧🇹🇭\n\n".encode(), [ServerSentEvent("ที่👩‍👩‍👧🇹🇭")]),
+    "bad utf-8": (b"data: a\xffb\n\n", [ServerSentEvent("a\ufffdb")]),
+    "half event": (b"data: a\n\ndata: b\n", [ServerSentEvent("a")]),
+    "half line": (b"data: a\n\ndata: b", [ServerSentEvent("a")]),
 }
 
 
@@ -52,7 +58,7 @@ def test_events_do_not_depend_on_the_split(name: str) -> None:
 
     got = []
     for pieces in ways:
-        decoder = Decoder()
+        decoder = SseDecoder()
         got.append([event for piece in pieces for event in decoder.feed(piece)])
 
     assert got == [events] * len(ways)
@@ -73,7 +79,7 @@ def test_any_text_comes_back(texts: list[str], end: str, sizes: list[int]) -> No
     for size in sizes:
         pieces.append(body[:size])
         body = body[size:]
-    decoder = Decoder()
+    decoder = SseDecoder()
 
     got = [event.data for piece in [*pieces, body] for event in decoder.feed(piece)]
 
@@ -83,19 +89,19 @@ def test_any_text_comes_back(texts: list[str], end: str, sizes: list[int]) -> No
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r"])
 def test_an_event_is_out_with_its_last_byte(end: bytes) -> None:
     """An event does not wait for the byte after the one that ends it."""
-    decoder = Decoder()
+    decoder = SseDecoder()
 
     before = list(decoder.feed(b"data: a" + end[:-1]))
 
     assert before == []
-    assert list(decoder.feed(end[-1:])) == [Event("a")]
+    assert list(decoder.feed(end[-1:])) == [ServerSentEvent("a")]
 
 
 @pytest.mark.slow
 def test_large_events_take_linear_time() -> None:
     """2 MB in one event, in small pieces, and 20 000 events take little CPU time."""
     began_s = time.process_time()
-    decoder = Decoder()
+    decoder = SseDecoder()
     pieces = [b"data: ", *[b"x" * 100] * 20_000, b"\n\n"]
     (event,) = (event for piece in pieces for event in decoder.feed(piece))
     n_events = sum(len(list(decoder.feed(b"data: {}\n\n"))) for _ in range(20_000))
@@ -107,14 +113,14 @@ def test_large_events_take_linear_time() -> None:
 @pytest.mark.parametrize("piece", [b"x" * 60, b"data: " + b"x" * 30 + b"\n"])
 def test_an_event_is_bounded(piece: bytes) -> None:
     """An event that does not end is refused, in one line or in many."""
-    decoder = Decoder(max_event_bytes=100)
+    decoder = SseDecoder(max_event_bytes=100)
     list(decoder.feed(piece))
 
     with pytest.raises(DocumentError, match="100 bytes"):
         list(decoder.feed(piece * 3))
 
 
-def every_event(decoder: Decoder, *pieces: bytes) -> Iterator[Event]:
+def every_event(decoder: SseDecoder, *pieces: bytes) -> Iterator[ServerSentEvent]:
     """Feed pieces, and give the events one by one."""
     for piece in pieces:
         yield from decoder.feed(piece)
@@ -127,10 +133,10 @@ def test_a_damaged_line_is_no_unknown_field(line: bytes) -> None:
     """What cannot be a field's name is refused, behind the events before it."""
     body = b"data: a\n\n" + line + b"\n\n"
     for at in range(len(body) + 1):
-        decoder = Decoder()
-        events: list[Event] = []
+        decoder = SseDecoder()
+        events: list[ServerSentEvent] = []
 
         with pytest.raises(DocumentError, match="damaged line"):
             events.extend(every_event(decoder, body[:at], body[at:]))
 
-        assert events == [Event("a")]
+        assert events == [ServerSentEvent("a")]

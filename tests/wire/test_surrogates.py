@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.service.chunk import Chunk
-from svc_notebook.wire.decode import Event, EventDecoder, mend
+from svc_notebook.wire.decode import ChunkDecoder, mend
+from svc_notebook.wire.sse import ServerSentEvent
 
 
 def texts_of(chunk: object) -> dict[int, str]:
@@ -16,10 +17,10 @@ def texts_of(chunk: object) -> dict[int, str]:
     return {each.index: each.text or "" for each in chunk.deltas}
 
 
-def event(text: str, index: int = 0) -> Event:
+def event(text: str, index: int = 0) -> ServerSentEvent:
     """Return an event with a piece of text, its surrogates as escapes."""
     choice = {"index": index, "delta": {"content": text}}
-    return Event(json.dumps({"choices": [choice]}))
+    return ServerSentEvent(json.dumps({"choices": [choice]}))
 
 
 def test_pairs_are_joined_and_single_halves_shown() -> None:
@@ -31,7 +32,7 @@ def test_pairs_are_joined_and_single_halves_shown() -> None:
 
 def test_halves_meet_over_pieces_of_one_choice_only() -> None:
     """Halves of different choices never meet; what is left comes out at the end."""
-    decoder = EventDecoder()
+    decoder = ChunkDecoder()
     events = [
         event("a\ud83d"),
         event("\ude00", index=1),
@@ -54,7 +55,7 @@ def test_any_text_cut_between_any_halves(text: str, at: int) -> None:
         half.decode("utf-16-le", "surrogatepass")
         for half in (units[: 2 * at], units[2 * at :])
     ]
-    decoder = EventDecoder()
+    decoder = ChunkDecoder()
 
     chunks = [decoder.decode(event(piece)) for piece in pieces] + [decoder.flush()]
 

@@ -1,37 +1,5 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
-/**
- * What the buttons say; `t` is the name of a row in panels/actions.py.
- * @typedef {{t: "continue", turn: string}} ContinueAction
- * @typedef {{t: "regenerate", turn: string}} RegenerateAction
- * @typedef {{t: "delete", turn: string}} DeleteAction
- * @typedef {{t: "pin", turn: string}} PinAction
- * @typedef {{t: "hide", turn: string}} HideAction
- * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
- * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
- * @typedef {{t: "prefer", turn: string, version: number}} PreferAction a column's version
- */
-
-Object.assign(ICONS, {
-  regenerate: "M13.2 2.8v3.7H9.5M13 6.2A5.3 5.3 0 1 0 13.2 9.6",
-  edit: "M3 13l.7-2.9L10.8 3 13 5.2 5.9 12.3zM9.4 4.4l2.2 2.2",
-  delete: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.6 9h5.8l.6-9M6.9 7v4M9.1 7v4",
-  pin: "M5.8 2.5h4.4l-.6 4L12 9H4l2.4-2.5zM8 9v4.5",
-  hide: "M1.5 8S4 3.8 8 3.8 14.5 8 14.5 8 12 12.2 8 12.2 1.5 8 1.5 8zM3 13 13 3",
-  previous: "M10 3.5 5.5 8l4.5 4.5",
-  next: "M6 3.5 10.5 8 6 12.5",
-  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
-});
-const ACTIONS = [
-  ["regenerate", "Ask again"],
-  ["edit", "Edit the prompt and ask again"],
-];
-const MENU = [
-  ["pin", "Pin: always send this turn", "is_pinned"],
-  ["hide", "Hide: do not send this turn", "is_hidden"],
-  ["delete", "Delete this turn"],
-];
-
 class Turn {
   constructor(panel, id) {
     this.panel = panel;
@@ -47,8 +15,8 @@ class Turn {
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
     this.ended = make("span", { class: "svc-words" });
-    this.goOn = textButton("Continue", () => this.send("continue"));
-    named(this.goOn, "Continue the reply");
+    this.goOn = textButton("continue", () => this.send("continue"));
+    this.goOn.setAttribute("aria-label", BUTTONS.continue.title);
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
@@ -59,26 +27,26 @@ class Turn {
   }
 
   send(t, more = {}) {
-    this.panel.line.send({ t, turn: this.id, ...more });
+    this.panel.connection.send({ t, turn: this.id, ...more });
   }
 
   makeFoot() {
     const go = (by) => this.send("choose", { version: this.turn.version + by });
-    this.back = iconButton("previous", "Previous version", () => go(-1));
-    this.forth = iconButton("next", "Next version", () => go(1));
+    this.back = iconButton("previous", () => go(-1));
+    this.forth = iconButton("next", () => go(1));
     this.version = make("span");
     this.versions = group("svc-versions", "Versions");
     this.versions.append(this.back, this.version, this.forth);
     this.badges = make("span", { class: "svc-badges" });
     this.words = make("span", { class: "svc-words" });
-    this.copy = copyButton("Copy the reply", () => this.turn.choices[0]?.text ?? "");
+    this.copy = copyButton(() => this.turn.choices[0]?.text ?? "");
     this.buttons = {};
-    for (const [name, label] of ACTIONS) {
+    for (const name of TURN_BUTTONS) {
       const act = () => (name === "edit" ? this.edit() : this.send(name));
-      this.buttons[name] = iconButton(name, label, act);
+      this.buttons[name] = iconButton(name, act);
       this.buttons[name].hidden = true;
     }
-    this.more = iconButton("more", "More", () => this.panel.menu.open(this, this.more));
+    this.more = iconButton("more", () => this.panel.menu.open(this, this.more));
     this.more.setAttribute("aria-haspopup", "menu");
     const actions = group("svc-actions", "Turn");
     actions.append(this.copy, ...Object.values(this.buttons), this.more);
@@ -143,7 +111,7 @@ class Turn {
       setText(choice.number, `${at + 1} of ${choices.length}`);
       const isPicked = this.turn.picked === at;
       choice.pick.hidden = Boolean(live) || !(isPicked || this.turn.can?.includes("pick"));
-      setText(choice.pick, isPicked ? "Picked" : "Pick");
+      setText(choice.pick, isPicked ? "Picked" : BUTTONS.pick.label);
       choice.pick.setAttribute("aria-pressed", String(isPicked));
       choice.copy.hidden = Boolean(live);
       drawColumn(this.turn, choice, this.columns[at], Boolean(live));
@@ -155,9 +123,8 @@ class Turn {
     while (this.choices.length <= at) {
       const index = this.choices.length;
       const number = make("span", { class: "svc-words" });
-      const copy = copyButton("Copy this reply", () => this.turn.choices[index]?.text ?? "");
-      const pick = textButton("Pick", () => this.pick(index));
-      pick.title = "Later turns go on from the reply that is picked; it is scored, too";
+      const copy = copyButton(() => this.turn.choices[index]?.text ?? "", "Copy this reply");
+      const pick = textButton("pick", () => this.pick(index));
       const bar = make("div", { class: "svc-bar" }, number, copy, pick);
       const blocks = make("div", { class: "svc-blocks" });
       const tail = make("div", { class: "svc-blocks svc-tail" });
@@ -208,7 +175,7 @@ class Turn {
     }
     setText(this.words, turn.footer ?? "");
     this.copy.hidden = turn.choices?.length !== 1 || !turn.choices[0].text;
-    for (const [name] of ACTIONS) {
+    for (const name of TURN_BUTTONS) {
       const button = this.buttons[name];
       // buttons stay in place while a reply is written, so that nothing moves
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
@@ -217,7 +184,7 @@ class Turn {
     if (isIdle) this.rest.hidden = !can.includes("continue");
     allow(this.goOn, can.includes("continue"));
     setText(this.ended, `${turn.ended}.`);
-    const hasMenu = MENU.some(([name]) => can.includes(name));
+    const hasMenu = MENU_BUTTONS.some((name) => can.includes(name));
     if (isIdle || hasMenu) this.more.hidden = !hasMenu;
     allow(this.more, hasMenu);
   }
@@ -230,10 +197,10 @@ class Turn {
     this.area.addEventListener("keydown", (event) => this.editKey(event));
     this.area.addEventListener("input", () => fit(this.area));
     this.chips = chips ?? (this.turn.attached ?? []).map((item) => ({ ...item, isKept: true }));
-    this.attach = new Attach(this.panel, this.area, this, () => this.attach?.draw());
-    this.ask = textButton("Ask again", () => this.resend(), "svc-main");
+    this.attach = new AttachMenu(this.panel, this.area, this, () => this.attach?.draw());
+    this.ask = textButton("resend", () => this.resend(), "svc-main");
     allow(this.ask, Boolean(this.turn.can?.includes("edit")));
-    const cancel = textButton("Cancel", () => this.endEdit());
+    const cancel = textButton("cancel", () => this.endEdit());
     const row = make("div", { class: "svc-row" }, this.ask, cancel);
     this.form = make("div", { class: "svc-editing" }, this.area, this.attach.element, row);
     this.prompt.hidden = this.attached.hidden = true;
@@ -258,7 +225,7 @@ class Turn {
     if (event.key === "Escape") {
       event.stopPropagation();
       this.endEdit();
-    } else if (this.panel.isSendKey(event)) {
+    } else if (isSendKey(event, this.panel.connection.view)) {
       event.preventDefault();
       this.resend();
     }
@@ -267,7 +234,7 @@ class Turn {
   resend() {
     const text = this.area.value;
     if (!text.trim() || !isAllowed(this.ask)) return;
-    this.panel.line.sendEdit(this.id, text, this.chips);
+    this.panel.connection.drafts.sendEdit(this.id, text, this.chips);
     this.endEdit();
   }
 
@@ -277,7 +244,7 @@ class Turn {
     this.form = null;
     this.prompt.hidden = false;
     this.attached.hidden = !this.attached.childElementCount;
-    this.panel.composer.focus({ preventScroll: true });
+    this.panel.composer.focus();
   }
 }
 
@@ -298,7 +265,8 @@ class Menu {
 
   open(turn, button) {
     const { can = [] } = turn.turn;
-    const items = MENU.filter(([name]) => can.includes(name)).map(([name, label, is]) => {
+    const items = MENU_BUTTONS.filter((name) => can.includes(name)).map((name) => {
+      const is = IS_ON[name];
       const act = () => {
         this.close();
         turn.send(name);
@@ -306,7 +274,7 @@ class Menu {
       const role = is ? "menuitemcheckbox" : "menuitem";
       const state = is ? { "aria-checked": String(Boolean(turn.turn[is])) } : {};
       const item = make("button", { type: "button", role, tabindex: -1, click: act, ...state });
-      item.append(icon(name), make("span", {}, label));
+      item.append(icon(name), make("span", {}, BUTTONS[name].label));
       return item;
     });
     this.button = button;

@@ -1,0 +1,334 @@
+"""Verbs on any frame of replies. pandas loads at the first call."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from svc_notebook.completion import Completion
+from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.session import current
+
+from . import scorers
+from .scorers import score_replies
+
+scores = scorers  # public: svc.scores
+
+if TYPE_CHECKING:  # importing the package must not load pandas
+    import pandas as pd
+
+    from .contrast import Needed
+    from .plot import Plot
+
+
+@runtime_checkable
+class Replies(Protocol):
+    """Anything that has a frame of replies, such as a run."""
+
+    def replies_df(self) -> "pd.DataFrame":
+        """Return the frame."""
+
+
+def compare(
+    df: "pd.DataFrame",
+    *,
+    rows: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    markdown: bool = True,
+    diff: bool = False,
+) -> ComparisonTable:
+    """Show the replies of any frame side by side in a table.
+
+    Args:
+        df: Replies: `run.replies_df()`, `svc.replies_df()`, several of them
+            concatenated, or what `read_parquet` returned.
+        rows: Columns whose values become the table's rows; the prompt, or its row and
+            what fills it, if None.
+        columns: Columns whose values become the table's columns; what else varies if
+            None.
+        markdown: Whether replies are rendered; False shows them as written.
+        diff: Mark what differs from the first reply of each row, in the texts as
+            written: words, or characters where a script has no blanks, as Thai.
+
+    Returns:
+        A table that displays itself. Each reply says what else varies, and equal ones
+        are shown once. Long texts are folded, and what does not fit is counted.
+
+    Raises:
+        ParameterError: The frame lacks columns of replies, or a column does not exist.
+
+    Example:
+        >>> table = svc.compare(pd.concat([a, b]), columns="run", diff=True)
+    """
+    from .compare import compare as arrange  # noqa: PLC0415 - pandas
+
+    return arrange(df, rows=rows, columns=columns, markdown=markdown, diff=diff)
+
+
+def plot(
+    df: "pd.DataFrame",
+    on: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    against: str | None = None,
+    width: int = 340,
+) -> "Plot":
+    """Draw a score of the replies of any frame, by group.
+
+    The mean of each group is a point, with its interval where that is known; single
+    replies are dots behind it, and the mouse shows their text.
+
+    Args:
+        df: Replies, as in `compare`; or a frame of `usage_df`, which makes a bar of
+            each row.
+        on: A score by its name, or another column of numbers or of True and False,
+            such as `latency_s`.
+        by: The columns to group by: the first one down the side, others as colours;
+            what varies if None.
+        against: Another such column, such as `cost` or `latency_s`: groups are drawn
+            by both, and a line joins those that no other beats (a higher score for
+            less; the Pareto front).
+        width: In pixels.
+
+    Returns:
+        A chart that displays itself, without a network; `save("plot.png")` writes a
+        picture, `chart` is the Altair chart to change further. With
+        vl-convert-python, a saved notebook holds a picture, too.
+
+    Raises:
+        ConfigError: Altair is missing; the message names the command.
+        ParameterError: A column does not exist or has no numbers, or the groups are too
+            many.
+
+    Example:
+        >>> chart = svc.plot(replies, "right", by="model", against="latency_s")
+    """
+    from .plot import plot as draw  # noqa: PLC0415 - pandas
+
+    return draw(df, on, by=by, against=against, width=width)
+
+
+def reply(exchange_id: str) -> Completion:
+    """Return one reply of the ledger, with the request that was sent for it.
+
+    Args:
+        exchange_id: As in `replies_df`.
+
+    Raises:
+        ParameterError: The ledger has no such exchange.
+        LedgerError: The ledger cannot be read.
+
+    Example:
+        >>> svc.reply(replies["exchange_id"][0]).text
+        'spam'
+    """
+    return current().context().reply(exchange_id)
+
+
+def summary_df(
+    df: "pd.DataFrame",
+    by: str | Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """Sum up replies by group, each score with an interval.
+
+    Intervals are over prompts, because repeats of one prompt do not tell about others:
+    Student's t corrected for skew, or Wilson with the effective n. Without SciPy (the
+    extra `stats`) they are missing, and a line on stderr says so, because everything
+    else is worth having. Other lines say where replies may be missing for a reason.
+
+    Args:
+        df: A frame of replies, or several as one.
+        by: Columns to group by; what varies if None.
+        on: Scores, or other columns of numbers; all scores if None.
+
+    Returns:
+        One row for each group: counts, rates of failures, refusals (400) and cuts; for
+        each score `NAME`, `NAME_low`, `NAME_high`; tokens; quantiles of latency_s; cost
+        of a reply and of one that is right; how much repeats agree.
+
+    Raises:
+        ParameterError: A name does not exist, or `df` is not a frame of replies.
+
+    Example:
+        >>> summary = svc.summary_df(replies, by="model", on="right")
+    """
+    from svc_notebook.analysis.summary import summary_df as frame  # noqa: PLC0415
+
+    return frame(df, by, on)
+
+
+def contrast_df(
+    df: "pd.DataFrame", factor: str, on: str | None = None, *, against: object = None
+) -> "pd.DataFrame":
+    """Compare the values of a factor in pairs, over the prompts that have both.
+
+    Args:
+        df: A frame of replies, or several as one.
+        factor: What is compared, such as `model`; other factors are kept equal.
+        on: A score or another column of numbers; the only score if None.
+        against: Compare with this value only; all pairs if None.
+
+    Returns:
+        One row for each pair: means, `difference` with `low`, `high` and `p`, which are
+        corrected for the number of rows; the smallest difference that would be found 8
+        of 10 times; `cost_ratio`; and `says`, all this as a sentence. Without SciPy
+        intervals and p are missing, as in `summary_df`.
+
+    Raises:
+        ParameterError: The factor has one value, or `on` is not a score.
+
+    Example:
+        >>> contrast = svc.contrast_df(replies, "model", "right")
+    """
+    from svc_notebook.analysis.contrast import contrast_df as frame  # noqa: PLC0415
+
+    return frame(df, factor, on, against=against)
+
+
+def how_many(
+    difference: float,
+    *,
+    pilot: "Replies | pd.DataFrame",
+    factor: str | None = None,
+    on: str | None = None,
+) -> "Needed":
+    """Plan how many prompts and repeats find a difference 8 of 10 times.
+
+    Args:
+        difference: The smallest one that would matter: 0.05 is 5 points of a rate.
+        pilot: A run, or its replies, with both values of the factor.
+        factor: What will be compared; the only one that varies if None.
+        on: The score; the only one if None.
+
+    Returns:
+        `n_prompts`, `n_requests`, and `options`: prompts for each number of repeats; it
+        is shown as a sentence.
+
+    Raises:
+        ConfigError: SciPy is missing; the message names the command.
+        ParameterError: The pilot is too small, or has no such factor or score.
+
+    Example:
+        >>> needed = svc.how_many(0.05, pilot=run, factor="model", on="right")
+    """
+    from svc_notebook.analysis.contrast import how_many as plan  # noqa: PLC0415 - pandas
+
+    frame = pilot.replies_df() if isinstance(pilot, Replies) else pilot
+    return plan(difference, frame, factor, on)
+
+
+def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN401 - a type, a regex or a function
+    """Read answers from the replies of any frame; nothing is sent.
+
+    Args:
+        df: A frame with a column `text`, such as `replies_df()` or a file of one. It
+            is not changed.
+        type_: What a reply is read as, also `answer` in `sweep`. `Literal["spam",
+            "ham"]`: it must have just one of the labels, as a whole word; case and
+            Markdown make no difference, and negation is not understood. bool: yes or
+            no. int, float: just one number. A compiled regex: its first group. A
+            function of the text. A dataclass, a TypedDict or a pydantic model: a sweep
+            offers it as a tool, as `extract` does.
+
+    Returns:
+        The frame with the columns `answer`, `answer_ok`, `answer_error`, and
+        `answer_*` for fields. Rows without a good reply have none of them.
+
+    Raises:
+        ParameterError: There is no column `text`, or answers cannot be read as this.
+
+    Example:
+        >>> replies = svc.read_answers(replies, Literal["spam", "ham"])
+    """
+    from .typed_answers import read_answers as read  # noqa: PLC0415 - pandas
+
+    return read(df, type_)
+
+
+def score(frame: "pd.DataFrame", /, **scores: Callable[[Any], object] | None) -> int:
+    """Score replies; the ledger keeps the scores, and frames of them have the columns.
+
+    Without functions, the columns `score_*` of the frame are kept: numbers, True or
+    False (as 1 and 0), or texts. A new score replaces the old one; a missing value is
+    not kept.
+
+    Args:
+        frame: Rows of `replies_df()`. With functions it gets their columns, also of
+            replies that are not in this ledger.
+        **scores: By name, a function of a row, or one of `svc.scores`; None removes
+            the score. `right` makes the column `score_right`. The function reads
+            columns as `row.label` or `row["label"]`, with None for what is missing, and
+            returns a number, True or False, a text, None for no score, or a dict of
+            these (`score_right_KEY`). Only good replies are scored. What it raises is
+            in the column `score_right_error`.
+
+    Returns:
+        How many scores were kept.
+
+    Raises:
+        ParameterError: There is no such column, a value cannot be kept, a score has
+            texts and numbers (in this call, or with the rest of the run), a function
+            failed for all replies, or a row has no reply in the ledger in use; nothing
+            was kept.
+        LedgerError: The ledger cannot be written.
+
+    Example:
+        >>> svc.score(replies, right=lambda r: r.answer == r.label)
+        12
+    """
+    from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
+
+    if scores:
+        return score_replies(current().ledger, frame, scores)
+    return keep_scores(current().ledger, frame)
+
+
+def export(frame: "pd.DataFrame", path: str | Path) -> Path:
+    """Write a frame into a file; the suffix of its name sets the format.
+
+    `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
+    and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
+    warning names texts that are too long for a cell. An index that has a name, or is
+    more than 0, 1, 2 and so on, is kept in the first columns.
+
+    Args:
+        frame: Such as `replies_df()`.
+        path: Ends with .parquet, .csv, .jsonl or .xlsx; an old file is replaced.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: A package is missing; the message names the command.
+        ParameterError: The name has another suffix, two columns have the same name, a
+            workbook cannot hold so many rows, or the file cannot be written.
+
+    Example:
+        >>> path = svc.export(svc.replies_df(), "replies.xlsx")
+    """
+    from svc_notebook.ledger.frame_export import (  # noqa: PLC0415 - pandas
+        export as write,
+    )
+
+    return write(frame, path)
+
+
+def read_parquet(path: str | Path) -> "pd.DataFrame":
+    """Read a frame that `export` wrote into a Parquet file, dtypes included.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The frame, equal to the one that was written.
+
+    Raises:
+        ConfigError: pyarrow is missing; the message names the command.
+        ParameterError: The file cannot be read.
+
+    Example:
+        >>> replies = svc.read_parquet("replies.parquet")
+    """
+    from svc_notebook.ledger.frame_export import read_parquet as read  # noqa: PLC0415
+
+    return read(path)

@@ -1,0 +1,289 @@
+"""What varies in a frame of replies: factors, what prompts are paired by, scores.
+
+Frames come from `replies_df`, a concatenation of them, or a file. Their index is
+ignored, and they are never changed.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.columns import EXTRA, as_names
+from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.ledger.usage import group_codes
+from svc_notebook.service.checks import did_you_mean, printable, shorten
+from svc_notebook.service.params import PARAM_NAMES
+
+NEEDED = ("choice_index", "model", "prompt", "status")
+"""Columns without which a frame cannot be read as replies."""
+SENT = ("model", "prompt", "system", "tools", *PARAM_NAMES)
+LABEL, TEMPLATE = "_label", "_template"
+_KNOWN = frozenset(column.name for column in REPLIES)
+_SHOWN_CHARS = 40
+_SHOWN_NAMES = 12
+
+
+def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+    """Return the frame, without its index, if it has the columns of `replies_df`.
+
+    Raises:
+        ParameterError: It is not a DataFrame, lacks columns that every frame of replies
+            has, or has two of one name or one whose name is not a text.
+    """
+    if not isinstance(df, pd.DataFrame):
+        raise ParameterError(
+            f"df must be a DataFrame of replies, such as run.replies_df(); got a value "
+            f"of type {type(df).__name__}.",
+            param="df",
+        )
+    if missing := [name for name in NEEDED if name not in df.columns]:
+        raise ParameterError(
+            f"The frame lacks {', '.join(missing)}, which every frame of replies has. "
+            "Give one of run.replies_df() or svc.replies_df() with all its columns: "
+            "no columns='narrow', no texts=False.",
+            param="df",
+        )
+    if not df.columns.is_unique:
+        twice = df.columns[df.columns.duplicated()][0]
+        raise ParameterError(
+            f"The frame has several columns called {twice!r}; rename all but one.",
+            param="df",
+        )
+    names: list[object] = [*df.columns]
+    if other := [name for name in names if not isinstance(name, str)]:
+        raise ParameterError(
+            f"The frame has a column called {other[0]!r}, and names must be texts. "
+            "df.set_axis(df.columns.map(str), axis='columns') makes them texts.",
+            param="df",
+        )
+    return df.reset_index(drop=True)
+
+
+def factors(df: pd.DataFrame) -> list[str]:
+    """Return the columns of what varies between conditions, in the frame's order.
+
+    These are model, system, tools, templates, parameters and labels of conditions with
+    more than one value. A column of labels, such as `system_label`, replaces its
+    factor. The prompt is a factor only through its template or labels; otherwise it is
+    what replies are paired by: see `unit`.
+    """
+    varied = [name for name in _candidates(df) if len(coded(df[name])[1]) > 1]
+    hidden = {"prompt"}
+    for name in varied:
+        for ending in (LABEL, TEMPLATE):
+            if (whole := name.removesuffix(ending)) != name:
+                hidden |= {whole, whole + TEMPLATE} - {name}
+    return [name for name in varied if name not in hidden]
+
+
+def unit(df: pd.DataFrame) -> list[str]:
+    """Return the columns that tell prompts apart: what replies are paired by.
+
+    A prompt is a row of the source where the frame has `row`, otherwise its text. In
+    several runs it is the row within its run if one row has several texts, otherwise
+    the text, so that two runs over the same rows are paired.
+    """
+    if "row" not in df.columns or df["row"].isna().any():
+        return ["prompt"]
+    if "run" not in df.columns or len(df["run"].unique()) <= 1:
+        return ["row"]
+    n_texts = df.groupby(["run", "row"], dropna=False)["prompt"].nunique(dropna=False)
+    return ["prompt"] if (n_texts == 1).all() else ["run", "row"]
+
+
+def column_of(df: pd.DataFrame, on: Any) -> str:  # noqa: ANN401 - whatever was given
+    """Return the column that `on` names: a score by its name, or any column.
+
+    Raises:
+        ParameterError: There is no such column.
+    """
+    if isinstance(on, str):
+        for name in (PREFIX + on, on):
+            if name in df.columns:
+                return name
+    score_columns = scores(df)
+    short = [name.removeprefix(PREFIX) for name in score_columns]
+    more = [name for name in _numeric(df) if name not in score_columns]
+    allowed = (
+        f"its scores are {', '.join(short)}"
+        if score_columns
+        else ("it has no scores yet; run.score(right=...) makes one")
+    )
+    raise ParameterError(
+        f"on={shorten(repr(on), _SHOWN_CHARS)} is not a score or a column of the frame."
+        f"{did_you_mean(str(on), [*short, *more], n=1)} It must name a column of "
+        f"numbers or of True and False: {allowed}; others are {_some(more)}.",
+        param="on",
+    )
+
+
+def measure(df: pd.DataFrame, on: str) -> pd.Series:
+    """Return a score or another column as floats: True is 1, missing is NaN.
+
+    Args:
+        df: A frame of replies.
+        on: `right` for the column `score_right`, or the name of a column of numbers or
+            of True and False, such as `cost` or `answer_ok`.
+
+    Raises:
+        ParameterError: There is no such column, or it holds texts or infinite values.
+    """
+    name = column_of(df, on)
+    values = df[name]
+    if values.dtype == object:
+        values = values.convert_dtypes()
+    is_real = values.dtype.kind != "c"
+    if not (is_real and pd.api.types.is_numeric_dtype(values.dtype)):
+        if values.isna().all():
+            return pd.Series(np.nan, index=df.index, name=name)
+        examples = list(dict.fromkeys(map(str, values.dropna())))
+        raise ParameterError(
+            f"{name} holds {_kind(values)} such as {_some(examples, 3)}, so it has no "
+            f"mean; {_instead(df)}. For labels, score whether they are right: "
+            "run.score(right=lambda r: r.answer == r.label).",
+            param="on",
+        )
+    floats = values.astype("Float64").to_numpy(dtype="float64", na_value=np.nan)
+    if np.isinf(floats).any():
+        raise ParameterError(
+            f"{name} has infinite values; make them missing, for example with "
+            f"df[{name!r}].replace([np.inf, -np.inf], pd.NA).",
+            param="on",
+        )
+    return pd.Series(floats, index=df.index, name=name)
+
+
+def is_rate(df: pd.DataFrame, on: str) -> bool:
+    """Say whether a score is a share of replies: only True and False, or 1 and 0."""
+    values = measure(df, on).dropna()
+    return bool(len(values)) and bool(values.isin([0.0, 1.0]).all())
+
+
+def scores(df: pd.DataFrame) -> list[str]:
+    """Return the columns `score_*`, in the frame's order."""
+    return [str(name) for name in df.columns if str(name).startswith(PREFIX)]
+
+
+def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # noqa: ANN401 - whatever was given
+    """Return the columns that names mean, each once; labels replace their factor.
+
+    `prompt_label` is meant by `prompt` where the frame has it and it varies, and so
+    for the others.
+
+    Raises:
+        ParameterError: A column does not exist.
+    """
+    columns = []
+    for name in as_names(names):
+        if name not in df.columns:
+            known = list(map(str, df.columns))
+            raise ParameterError(
+                f"{shorten(repr(name), _SHOWN_CHARS)} is not a column of the frame."
+                f"{did_you_mean(str(name), known, n=1)} What varies is "
+                f"{', '.join(factors(df)) or 'nothing'}; the columns are "
+                f"{', '.join(known)}.",
+                param=param,
+            )
+        label = f"{str(name).removesuffix(TEMPLATE)}{LABEL}"
+        is_labelled = label in df.columns and df[label].notna().any()
+        columns.append(label if is_labelled else str(name))
+    return list(dict.fromkeys(columns))
+
+
+def attributes(df: pd.DataFrame) -> list[str]:
+    """Return the columns of the rows, such as a language: one value for each prompt."""
+    taken = {*_candidates(df)}
+    return [name for name in _own(df) if name not in taken and name != "tools"]
+
+
+def _candidates(df: pd.DataFrame) -> list[str]:
+    """Return the columns that may be factors: what is sent, and labels.
+
+    Labels of conditions are columns before `text` that differ for one prompt; columns
+    that a user added are behind it.
+    """
+    names, own = [str(name) for name in df.columns], _own(df)
+    sent = [name for name in own if name == "tools" or name.startswith(EXTRA)]
+    maybe = [name for name in own if not _is_label(name) and name not in sent]
+    is_filled = "system" in names and "system_template" not in names
+    once = {*maybe, "system"} if is_filled else {*maybe}  # a row's columns, too
+    allowed = {*SENT, *own} - once
+    allowed |= {*_differs(df, once & {*names})}
+    return [name for name in names if name in allowed]
+
+
+def _own(df: pd.DataFrame) -> list[str]:
+    """Return the columns of rows and conditions, which are before `text`."""
+    names = [str(name) for name in df.columns]
+    before = names[: names.index("text")] if "text" in names else []
+    return [name for name in before if name not in _KNOWN and name != "row"]
+
+
+def _is_label(name: str) -> bool:
+    return any(name == f"{factor}{end}" for factor in SENT for end in (LABEL, TEMPLATE))
+
+
+def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
+    """Write a value of a column."""
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        is_sent = name.removesuffix(TEMPLATE) in SENT or name.startswith(EXTRA)
+        return "not sent" if is_sent else "missing"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def coded(values: pd.Series) -> tuple[Any, Any]:
+    """Return a code for each value, and the values; lists and the like as texts."""
+    try:
+        codes, kinds = pd.factorize(values, use_na_sentinel=False)
+    except TypeError:  # not hashable
+        codes, kinds = pd.factorize(values.astype(str), use_na_sentinel=False)
+    return codes, kinds
+
+
+def prompt_codes(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
+    """Return the number of each row's prompt."""
+    return group_codes(df[unit(df)])[0]
+
+
+def _differs(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Return the columns that have several values for one prompt."""
+    if not (names := list(names)):
+        return []
+    prompt = prompt_codes(df)
+    one = np.zeros(prompt.max(initial=-1) + 1, dtype=np.int64)
+    differing = []
+    for name in names:
+        codes, _ = coded(df[name])
+        one[prompt] = codes  # one of the prompt's rows stays
+        differing += [name] if (one[prompt] != codes).any() else []
+    return differing
+
+
+def _numeric(df: pd.DataFrame) -> list[str]:
+    return [
+        str(name)
+        for name in df.columns
+        if pd.api.types.is_numeric_dtype(df[name].dtype) and df[name].notna().any()
+    ]
+
+
+def _instead(df: pd.DataFrame) -> str:
+    usable = [
+        name.removeprefix(PREFIX) for name in _numeric(df) if name in scores(df)
+    ] or _numeric(df)
+    return f"give a column of numbers or of True and False, such as {_some(usable)}"
+
+
+def _kind(values: pd.Series) -> str:
+    return "labels" if pd.api.types.is_string_dtype(values.dtype) else "values"
+
+
+def _some(names: Iterable[str], n: int = _SHOWN_NAMES) -> str:
+    """Return the first names, and how many more there are."""
+    names = [shorten(printable(name), _SHOWN_CHARS) for name in names]
+    more = f" and {len(names) - n} more" if len(names) > n else ""
+    return (", ".join(names[:n]) or "none") + more

@@ -1,0 +1,487 @@
+"""`AsyncClient`: the client for code that awaits.
+
+A wrong argument is reported at the call, before anything is sent. Nothing here
+touches a socket; httpx is imported at the first request.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Sequence,
+)
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from weakref import finalize
+
+from svc_notebook.completion import Completion
+from svc_notebook.credentials import Key, to_key
+from svc_notebook.errors import Interrupted, MissingKeyError, SettingsError, SvcError
+from svc_notebook.exchange import Exchange, Origin, Sink
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.params import Params, with_params
+from svc_notebook.service.request import CompletionRequest, Prompt
+from svc_notebook.settings import Settings, endpoint_at
+
+from .deadlines import REAL, Runtime
+from .exchange_record import Answerer
+from .rate_limit import RateLimits
+from .rate_windows import Room, Waiting
+from .request_path import RequestPath, RunTools, Task, Watch, take_no_tools
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .spending_limit import SpendingLimit  # loads when a limit is set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """The default arguments of `AsyncClient`, and what runs tools for it.
+
+    `take_tools` takes tools and limits out of a verb's parameters, which keep the
+    definitions, and returns what runs the tools; None if nothing is run.
+    """
+
+    settings: Callable[[], Settings] = Settings.from_env
+    key: Callable[[Settings], Key | None] = lambda _: None  # for the emulator's address
+    sinks: Callable[[], Sequence[Sink]] = tuple
+    spending: "Callable[[], SpendingLimit | None]" = lambda: None
+    take_tools: Callable[..., RunTools | None] = take_no_tools
+
+
+class BaseClient:
+    """What both clients share; `AsyncClient` describes the arguments."""
+
+    def __init__(  # noqa: PLR0913 - one seam each
+        self,
+        settings: Settings | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        key: Key | str | None = None,
+        sinks: Sequence[Sink] | None = None,
+        limits: RateLimits | None = None,
+        answers: "Answerer | None" = None,
+        runtime: Runtime = REAL,
+        transport: "httpx.AsyncBaseTransport | None" = None,
+    ) -> None:
+        given_key = to_key(api_key if key is None else key)
+        api_key = key = None  # nothing below may show them in a traceback
+        if not isinstance(settings, Settings | None):
+            raise SettingsError(
+                f"settings is {type(settings).__name__}; give the address by name: "
+                "base_url='https://HOST/v1'."
+            )
+        can_send = hasattr(transport, "handle_async_request")
+        if transport is not None and (isinstance(transport, type) or not can_send):
+            raise SettingsError(
+                "transport= takes an httpx.AsyncBaseTransport, such as "
+                "httpx.AsyncHTTPTransport(). Leave it out for our own connections."
+            )
+        defaults = self._defaults()
+        settings = settings or defaults.settings()
+        if isinstance(given_key, MissingKeyError):
+            raise given_key
+        if base_url is not None:
+            values = {"base_url": base_url, "endpoint": endpoint_at(base_url)}
+            settings = settings.setting("argument", is_emulated=False, **values)
+        self._path = RequestPath(
+            settings,
+            key=given_key or (defaults.key(settings) if settings.is_emulated else None),
+            sinks=defaults.sinks() if sinks is None else sinks,
+            limits=limits,
+            answers=answers,
+            spending=defaults.spending,
+            take_tools=defaults.take_tools,
+            runtime=runtime,
+            transport=transport,
+        )
+        self._open()
+
+    def _defaults(self) -> Defaults:
+        """Return what is used for arguments that are left out."""
+        return Defaults()
+
+    def _open(self) -> None:
+        """Finish the setup; an `__init__` of a subclass would show the key."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in use."""
+        return self._path.settings
+
+    def due(self, model: str) -> Waiting:
+        """Return how long our rate limit would make a request wait now.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._path.limiter(model).due()
+
+    def room(self, model: str) -> Room | None:
+        """Return how many requests to a model our rate limit lets through now.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._path.limiter(model).room()
+
+    def __repr__(self) -> str:
+        path = getattr(self, "_path", None)  # a traceback may show one half made
+        return f"<{type(self).__name__} of {path and path.settings.base_url}>"
+
+
+class AsyncClient(BaseClient):
+    """A client for code that awaits.
+
+    Its connections live on the event loop it is awaited on; use it in `async with`,
+    or close it with `aclose()`.
+
+    Args:
+        settings: Where to, and how long things may take; the session's if None, so
+            that `%svc use` and the environment hold here too.
+        base_url: The service's base address, instead of the settings' one.
+        api_key: The API key of this address; found at the first request if None. A
+            key that belongs to another address is not sent.
+        key: The same, as a `Key`.
+        sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
+            the session's ledger if None.
+        limits: The rate limits to keep; those of this process if None.
+        answers: Looks for a recorded answer before anything is sent. If it always
+            answers, no key and no address are needed.
+        runtime: Where time, chance and ids come from.
+        transport: An `httpx.AsyncBaseTransport` that sends the requests; proxies and
+            certificates are then its own. It lives on one event loop, and you close
+            it. httpx's own may take bytes that came after a reply for the next one,
+            unless it has `limits=httpx.Limits(max_keepalive_connections=0)`.
+
+    Raises:
+        MissingKeyError: The key given cannot be sent.
+        SettingsError: A setting cannot be used.
+
+    Example:
+        >>> async def hello() -> str:
+        ...     async with svc.AsyncClient() as client:
+        ...         return (await client.complete("Say hello.")).text
+        >>> asyncio.run(hello())  # in a notebook: await hello()
+        'Hello!'
+    """
+
+    @with_params
+    async def complete(  # noqa: PLR0913 - as `svc.complete`, and for the ledger
+        self,
+        prompt: Prompt | CompletionRequest,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        run_tools: bool = True,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        answers: Answerer | None = None,
+        **params: Unpack[Params],
+    ) -> Completion:
+        """Ask for a reply in one piece (doc: Response, not streamed).
+
+        Args:
+            prompt: A text, or messages as `Message` or mappings, oldest first. Or a
+                complete request, such as the `request` of a completion; then no
+                model, system message or parameter may be given.
+            model: Id of the model; the settings' one if None.
+            system: A text put in front as a system message.
+            run_tools: False leaves the calls of functions in `tools` to you. True runs
+                them on other threads, as `svc.complete` does, and takes `confirm`,
+                `max_rounds`, `tool_timeout_s` and `total_s` too.
+            origin: What the request belongs to, for the ledger.
+            watch: Called at each wait.
+            answers: Looks for a recorded answer first, instead of the client's own.
+            **params: Parameters by the document's names; what is left out is not
+                sent. `extra` sends fields the document does not show.
+
+        Raises:
+            AskError: Something is not allowed; nothing was sent.
+            ConfigError: The API key or the base address is missing.
+            ServiceError: The service refused or failed, after bounded tries.
+            TransportError: No complete answer came.
+            DocumentError: The answer is not as the document says.
+        """
+        arguments: dict[str, Any] = {"model": model, "system": system, **params}
+        run = self._path.tool_runner(arguments, run_tools=run_tools)
+        request = self._path.request(prompt, arguments)
+
+        async def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
+            task = await self._path.begin_on_loop(
+                request, origin=origin, watch=watch, answers=answers
+            )
+            return Completion(await task.run(lambda _: None))
+
+        if run is None:
+            return await ask(request, origin)
+        return await run_on_thread(run, request, origin or Origin(), ask)
+
+    @with_params
+    def stream(  # noqa: PLR0913 - as `complete`, and how to ask
+        self,
+        prompt: Prompt | CompletionRequest,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        is_streamed: bool = True,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        answers: Answerer | None = None,
+        **params: Unpack[Params],
+    ) -> "AsyncCompletionStream":
+        """Ask for a reply that comes as it is generated (doc: Response, streamed).
+
+        `AsyncClient` sends the request at the first step of the iteration, `Client` at
+        once.
+
+        Args:
+            prompt: A text, messages or a complete request, as in `complete`.
+            model: Id of the model; the settings' one if None.
+            system: A text put in front as a system message.
+            is_streamed: False asks for the reply in one piece, which then comes at
+                the end of the stream; the service reports its usage.
+            origin: What the request belongs to, for the ledger.
+            watch: Called at each wait.
+            answers: Looks for a recorded answer first, instead of the client's own.
+            **params: Parameters by the document's names, as in `complete`.
+
+        Returns:
+            A stream: iterate it for pieces of text, then read `completion`.
+
+        Raises:
+            AskError: Something is not allowed; nothing was sent.
+            ConfigError: The API key or the base address is missing.
+        """
+        arguments = {"model": model, "system": system, **params}
+        task = self._path.begin(
+            self._path.request(prompt, arguments),
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            answers=answers,
+        )
+        return AsyncCompletionStream(task)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the client can be used again."""
+        await self._path.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def run_on_thread(
+    run: RunTools,
+    request: CompletionRequest,
+    origin: Origin,
+    ask: Callable[[CompletionRequest, Origin], Coroutine[Any, Any, Completion]],
+) -> Completion:
+    """Run tools on a thread of their own, and send their requests on this loop."""
+    loop, is_over, futures = asyncio.get_running_loop(), Event(), list[Future[Any]]()
+    ended: Future[Completion] = Future()
+    ended.set_running_or_notify_cancel()  # a wait that is cancelled leaves it alone
+
+    def check_stop() -> None:
+        if is_over.is_set():
+            raise Interrupted
+
+    def send(request: CompletionRequest, origin: Origin) -> Completion:
+        check_stop()
+        futures.append(asyncio.run_coroutine_threadsafe(ask(request, origin), loop))
+        return cast("Completion", futures[-1].result())
+
+    def work() -> None:
+        try:
+            ended.set_result(run(request, origin, send, check_stop))
+        except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
+            ended.set_exception(problem)
+
+    # the loop's own threads are few, and requests may need them meanwhile
+    Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    try:
+        return await asyncio.wrap_future(ended)
+    except asyncio.CancelledError:
+        is_over.set()
+        for future in futures:
+            future.cancel()
+        raise
+
+
+DeltaQueue = asyncio.Queue[Delta | None]
+
+
+class AsyncCompletionStream:
+    """A streamed reply (doc: Response, streamed).
+
+    Iterate it for the text of choice 0, piece by piece; then read `completion`. If the
+    service sends no choice 0, the text of the lowest choice comes at the end.
+    Use it in `async with`, or iterate it to its end.
+
+    Example:
+        >>> async def story() -> None:
+        ...     async with svc.AsyncClient() as client:
+        ...         async with client.stream("Tell a story.") as stream:
+        ...             async for text in stream:
+        ...                 print(text, end="")
+        >>> asyncio.run(story())
+        Once upon a time.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._exchange_task = task
+        self._queue: DeltaQueue = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+        self._first = FirstChoice()
+        self._n_chars = 0
+
+    async def deltas(self) -> AsyncGenerator[Delta]:
+        """Iterate the new content of all choices, each with its choice's index.
+
+        Raises:
+            SvcError: The request failed; `partial` holds the reply so far.
+        """
+        while (delta := await self._next()) is not None:
+            yield delta
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        while (delta := await self._next()) is not None:
+            if text := self._first.take(delta):
+                return text
+        if rest := self._first.rest():
+            return rest
+        raise StopAsyncIteration
+
+    @property
+    def completion(self) -> Completion:
+        """The completion; after a failure or `aclose()` the reply so far.
+
+        Raises:
+            SvcError: The stream has not ended.
+        """
+        if self._exchange_task.exchange is None:
+            raise SvcError(
+                "The stream has not ended yet, so it has no completion. Iterate it to "
+                "its end, or close it."
+            )
+        return Completion(self._exchange_task.exchange)
+
+    async def aclose(self) -> None:
+        """Stop: close the connection and record the reply so far."""
+        self._is_over = True
+        if self._task is None:
+            return
+        if _is_elsewhere(self._task):
+            _stop(self._task)
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _next(self) -> Delta | None:
+        """Return the next delta, None at the end."""
+        if self._is_over:
+            return None
+        if self._task is None:
+            work = _hand_over(self._exchange_task, self._queue)
+            self._task = asyncio.create_task(work)
+            finalize(self, _stop, self._task).atexit = False
+        task = self._task
+        if _is_elsewhere(task):
+            raise SvcError(
+                "This stream was started on another event loop and can only be read "
+                "there. Send the request again on this loop."
+            )
+        try:
+            delta = await self._queue.get()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        if delta is None:
+            self._queue.put_nowait(None)  # for another task that waits, too
+            self._is_over = True
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+        elif delta.index == 0:
+            self._n_chars += len(delta.text or "")
+        return delta
+
+    def __repr__(self) -> str:
+        if self._task is None and not self._is_over:
+            return f"<{type(self).__name__}: not started>"
+        exchange, n_chars = self._exchange_task.exchange, self._n_chars
+        return state_of(self, exchange, n_chars=n_chars, is_over=self._is_over)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _is_elsewhere(task: asyncio.Task[None]) -> bool:
+    return task.get_loop() is not asyncio.get_running_loop()
+
+
+async def _hand_over(task: Task, queue: DeltaQueue) -> None:
+    try:
+        await task.run(queue.put_nowait)
+    finally:
+        queue.put_nowait(None)
+
+
+def _stop(task: asyncio.Task[None]) -> None:
+    """Stop the task of a stream that was dropped, from any thread."""
+    with suppress(RuntimeError):  # the loop is closed, and the task with it
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+_STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
+
+
+class FirstChoice:
+    """Picks the text of choice 0, or of the lowest choice if there is no choice 0."""
+
+    def __init__(self) -> None:
+        self._is_zero_seen = False
+        self._others: dict[int, list[str]] = {}
+
+    def take(self, delta: Delta) -> str:
+        """Return what a delta adds to the text."""
+        if delta.index == 0:
+            self._is_zero_seen = True
+            self._others.clear()
+            return delta.text or ""
+        if delta.text and not self._is_zero_seen:
+            self._others.setdefault(delta.index, []).append(delta.text)
+        return ""
+
+    def rest(self) -> str:
+        """Return what was held back, at the end."""
+        others, self._others = self._others, {}
+        return "".join(others[min(others)]) if others else ""
+
+
+def state_of(
+    stream: object, exchange: Exchange | None, *, n_chars: int, is_over: bool
+) -> str:
+    """Return what a stream's repr says: its state and length, and none of its text."""
+    state = "stopped" if is_over else "running"
+    if exchange is not None:
+        state = _STATES[exchange.status]
+    return f"<{type(stream).__name__}: {state}, {n_chars} characters so far>"

@@ -1,0 +1,201 @@
+"""Slots of one limit for several machines: a `QuotaLeases` leases them, in blocks.
+
+A limiter whose windows are kept by a `LeasedQuota` lets a request go when it has a slot
+of the one quota. Nothing here knows how they talk to each other.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from math import inf
+from secrets import randbits
+
+from svc_notebook.service.catalogue import Limit
+
+from .rate_windows import (
+    FLIGHT_S,
+    MARGIN_S,
+    MINUTE_S,
+    NO_LIMIT,
+    Slot,
+    Waiting,
+    Window,
+    Windows,
+)
+
+Leased = tuple[list[int], float]
+"""The slots, and how long to wait before asking for more, in seconds."""
+
+USE_S = 5.0  # a worker lets no request out later than this after it asked for a slot
+TALK_S = 0.02  # what happens within it is said in one call
+AGAIN_S = 1.0  # a slot that another worker gives back is seen after so long
+
+
+class QuotaLeases:
+    """Leases the slots of each model's windows to workers, in blocks.
+
+    A slot that was leased counts as sent now until the worker says when it was. If it
+    does not, because it died, the slot counts as sent when the lease ran out.
+    """
+
+    def __init__(
+        self,
+        limit_of: Callable[[str], Limit | None],
+        *,
+        is_restarted: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._limit_of = limit_of
+        self._windows: dict[str, Windows] = {}  # by model, made at its first request
+        # not those of the one before, which workers may still give back
+        self._numbers = count(randbits(62))
+        self._leased: dict[int, tuple[float, int, str, Slot]] = {}
+        # what the one before has leased is not known, but it is over in a minute
+        self._closed_until_s = clock() + MINUTE_S + MARGIN_S if is_restarted else -inf
+
+    def lease(
+        self,
+        worker: int,
+        model: str,
+        n: int,
+        sent: Sequence[int],
+        unused: Sequence[int],
+    ) -> Leased:
+        """Lease up to `n` slots; `sent` and `unused` are earlier ones."""
+        now_s = self._clock()
+        self._lapse(now_s)
+        windows = self._windows_of(model)
+        for number in sent:
+            if number in self._leased:
+                windows.sent(self._leased[number][3])
+        for number in unused:
+            if number in self._leased:
+                windows.give_back(self._leased.pop(number)[3])
+        if now_s < self._closed_until_s:
+            return [], self._closed_until_s - now_s
+        granted: list[int] = []
+        while len(granted) < n:
+            slot = windows.reserve()
+            if (due := windows.try_pass(slot)).wait_s > 0:
+                windows.give_back(slot)
+                return granted, due.wait_s
+            number = next(self._numbers)
+            self._leased[number] = now_s, worker, model, slot
+            granted.append(number)
+        return granted, 0.0
+
+    def _windows_of(self, model: str) -> Windows:
+        if model not in self._windows:
+            limit = self._limit_of(model) or NO_LIMIT
+            self._windows[model] = Windows(limit, clock=self._clock)
+        return self._windows[model]
+
+    def end(self, worker: int) -> None:
+        """End the leases of a worker that died; it may have used them."""
+        for _, owner, model, slot in self._leased.values():
+            if owner == worker and not slot.is_sent:
+                self._windows[model].sent(slot)
+
+    def _lapse(self, now_s: float) -> None:
+        while self._leased:
+            number, (leased_s, _, model, slot) = next(iter(self._leased.items()))
+            if now_s < leased_s + FLIGHT_S:
+                return
+            if not slot.is_sent:
+                self._windows[model].sent(slot)
+            del self._leased[number]
+
+
+class LeasedQuota:
+    """A worker's share of the slots of one model: the store of its limiter's windows.
+
+    Attributes:
+        n_open: Requests of the worker that have not ended.
+    """
+
+    stamp_s = -inf  # every request is noted: the actor's clock is another one
+
+    def __init__(
+        self,
+        lease: Callable[[int, list[int], list[int]], Awaitable[Leased]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.n_open = 0
+        self._lease = lease
+        self._clock = clock
+        self._n_out = 0  # those that were let out
+        self._free: deque[tuple[int, float]] = deque()  # slots, and until when
+        self._sent: list[int] = []
+        self._unused: list[int] = []
+        self._is_short = False
+        self._again_s = -inf
+        self._talk: asyncio.Task[None] | None = None
+
+    def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
+        """Return a slot, or the wait for one."""
+        while self._free:
+            slot, until_s = self._free.popleft()
+            if now_s < until_s:
+                self._n_out += 1
+                return slot
+            self._unused.append(slot)
+        self._is_short = True
+        if now_s >= self._again_s:
+            self._say()
+        return Waiting(max(self._again_s - now_s, TALK_S), windows[-1].name)
+
+    def end(self) -> None:
+        """Note that a request has ended."""
+        self.n_open -= 1
+        self._n_out = min(max(self._n_out - 1, 0), self.n_open)
+
+    def times(self) -> Sequence[float]:
+        """Return nothing: only the actor knows."""
+        return ()
+
+    def stamp(self, ticket: int, _: float) -> None:
+        """Note that a request is being sent."""
+        self._sent.append(ticket)
+        self._say()
+
+    def drop(self, ticket: int) -> None:
+        """Give a slot back."""
+        self._unused.append(ticket)
+        self._say()
+
+    def found(self) -> Limit | None:
+        """Return nothing: these limits are known."""
+        return None
+
+    def keep_found(self, limit: Limit) -> None:
+        """Do nothing, as above."""
+
+    def _say(self) -> None:
+        if self._talk is None or self._talk.done():
+            self._talk = asyncio.get_running_loop().create_task(self._call())
+
+    async def _call(self) -> None:
+        """Report, and lease what is needed; one call says what happens meanwhile."""
+        await asyncio.sleep(TALK_S)
+        while self._is_short or self._sent or self._unused:
+            n_waiting = self.n_open - self._n_out - len(self._free)
+            n = max(n_waiting, 1) if self._is_short and self.n_open else 0
+            sent, self._sent = self._sent, []
+            unused, self._unused = self._unused, []
+            self._is_short = False
+            asked_s = self._clock()
+            try:
+                granted, wait_s = await self._lease(n, sent, unused)
+            except Exception:  # noqa: BLE001 - it is being started again
+                self._sent, self._unused = sent + self._sent, unused + self._unused
+                self._is_short, granted, wait_s = True, [], AGAIN_S
+            self._free.extend((slot, asked_s + USE_S) for slot in granted)
+            self._again_s = self._clock() + min(wait_s, AGAIN_S)
+            await asyncio.sleep(max(min(wait_s, AGAIN_S), TALK_S))
+            if not self.n_open:  # nobody needs them any more
+                self._unused.extend(slot for slot, _ in self._free)
+                self._free.clear()

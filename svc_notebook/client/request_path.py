@@ -1,0 +1,643 @@
+"""The path of every completion request: wait for the rate limit, send, read, retry.
+
+Every sink gets an exchange once, however it ends. Errors are raised without the
+frames in which they arose, because those may hold what the service sent back.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+
+from msgspec import structs
+
+from svc_notebook.completion import Completion, on_params
+from svc_notebook.credentials import Key, find_key, known_keys
+from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
+from svc_notebook.errors import (
+    AuthError,
+    BadRequestError,
+    ParameterError,
+    RateLimitError,
+    ServiceError,
+    SvcError,
+    warn,
+    write_line,
+)
+from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
+from svc_notebook.service.checks import check_flag
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.faults import UNAVAILABLE, name_refused_key
+from svc_notebook.service.request import CompletionRequest, Prompt, build_request
+from svc_notebook.settings import Settings, Timeouts, no_address
+from svc_notebook.tokens import check_budget, warn_if_over
+from svc_notebook.wire.encode import encode
+
+from . import model_list
+from .deadlines import REAL, Deadlines, Runtime, timed_out, with_earlier
+from .event_loop import keep_awake
+from .exchange_record import (
+    CANCELLED,
+    Answerer,
+    ExchangeRecord,
+    RecordedAnswer,
+    Sinks,
+    completed,
+    internal_error,
+    to_failure,
+)
+from .rate_limit import RateLimiter, RateLimits, shared_limits
+from .rate_windows import Slot, Waiting
+from .response import AnswerReader
+from .retry import (
+    INTERACTIVE,
+    MAX_ASKED_S,
+    FailedTry,
+    Policy,
+    reason_to_retry,
+    retry_wait_s,
+)
+
+Watch = Callable[[Waiting], None]
+"""Called at each wait, on the loop's thread; it must return at once. What it raises
+becomes a warning."""
+
+_SAID_S = 2.0  # shorter waits are not worth a line
+
+
+def say(waiting: Waiting) -> None:
+    """Write a line on stderr if a wait is long enough to be noticed."""
+    if waiting.wait_s >= _SAID_S:
+        write_line(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}")
+
+
+def tell(watch: Watch | None, waiting: Waiting) -> None:
+    """Call `watch`; its own mistake must not fail a request."""
+    try:
+        if watch is not None:
+            watch(waiting)
+    except Exception as problem:  # noqa: BLE001 - the reply comes first
+        kind = type(problem).__name__
+        warn(f"watch= raised {kind}; the request goes on. Correct the function.")
+
+
+ShowDelta = Callable[[Delta], None]
+
+
+if TYPE_CHECKING:  # httpx loads at the first request
+    import httpx
+
+    from .connections import HttpTransport
+    from .spending_limit import SpendingLimit  # loads when a limit is set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeContext:
+    """What all exchanges of a client share."""
+
+    transport: "HttpTransport"
+    key: Key
+    endpoint: Endpoint
+    sinks: Sinks
+    timeouts: Timeouts
+    spending: Callable[[], "SpendingLimit | None"]
+    runtime: Runtime
+    send: "SendOnce"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt:
+    """One try of an exchange, with what is needed to send it.
+
+    Attributes:
+        record: Gets what is received.
+        body: The request as bytes.
+        on_sent: To be called once the service may have read the request.
+        show: Gets each delta.
+    """
+
+    record: ExchangeRecord
+    body: bytes
+    context: ExchangeContext
+    policy: Policy
+    deadlines: Deadlines
+    on_sent: Callable[[], None]
+    show: ShowDelta
+
+
+SendOnce = Callable[[Attempt], Awaitable[FailedTry | None]]
+"""Makes one try from this process, or all the policy's tries on a worker."""
+
+
+async def send_once(attempt: Attempt) -> FailedTry | None:
+    """Send a request from this process and receive the answer."""
+    failure = await _send(attempt)
+    if failure is not None and isinstance(failure.error, RateLimitError):
+        attempt.record.n_refused += 1
+    return failure
+
+
+async def _send(attempt: Attempt) -> FailedTry | None:
+    record, context, deadlines = attempt.record, attempt.context, attempt.deadlines
+    clock, begun = context.runtime.clock, record.begun
+    sent_s = clock()
+    record.send(sent_s)
+    left = deadlines.for_headers(sent_s)
+    total_s = deadlines.total_left_s(sent_s)
+    answer = await context.transport.send(
+        attempt.body,
+        key=context.key,
+        is_streamed=begun.is_streamed,
+        connect_s=max(min(context.timeouts.connect_s, total_s), 0.0),
+        within_s=max(left.left_s, 0.0),
+        on_sent=attempt.on_sent,
+    )
+    if answer is None or isinstance(answer, FailedTry):
+        return answer or FailedTry(error=timed_out(left))
+    record.is_emulated |= answer.head.is_emulated
+    record.emulator_note = context.key.redact(answer.head.emulator_note) or None
+    reader = AnswerReader(
+        answer,
+        is_streamed=begun.is_streamed,
+        n_choices=int(begun.request.params.get("n", 1)),
+        deadlines=deadlines,
+        clock=clock,
+        sent_s=sent_s,
+    )
+    try:
+        return await reader.read(attempt.show)
+    finally:
+        record.body = context.key.redact(reader.reply.body())
+        record.n_chunks = reader.reply.n_chunks
+        await reader.close()
+
+
+class ExchangeTask:
+    """One exchange; `run` it once.
+
+    It runs in one task from beginning to end and holds no suspended generator, so
+    that cancelling the task is all it takes to stop it, also when a loop shuts down.
+    """
+
+    def __init__(
+        self,
+        record: ExchangeRecord,
+        body: bytes,
+        *,
+        context: ExchangeContext,
+        limiter: RateLimiter,
+        policy: Policy,
+        watch: Watch | None,
+    ) -> None:
+        self.exchange: Exchange | None = None
+        self._record = record
+        self._body = body
+        self._context = context
+        self._policy = policy
+        self._watch = watch
+        self._spending = context.spending()
+        self._runtime = context.runtime
+        self._limiter = limiter
+        self._deadlines = Deadlines(
+            context.timeouts,
+            record.begun.request,
+            is_streamed=record.begun.is_streamed,
+            started_s=context.runtime.clock(),
+        )
+        self._failure: FailedTry | None = None
+        self._has_shown = False
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether the last try failed without a connection."""
+        return self._failure is not None and not self._failure.is_sent
+
+    async def run(self, show: ShowDelta) -> Exchange:
+        """Send the request, show each delta, and record the exchange at its end.
+
+        An error carries attempts, exchange and partial.
+        """
+        stopped: type[BaseException] | None = None
+        if self._spending:
+            self._spending.begin(self._record.begun)
+        try:
+            with keep_awake():
+                await self._tries(show)
+        except (asyncio.CancelledError, KeyboardInterrupt) as stop:
+            self._context.sinks.add(self._end("cancelled", CANCELLED))
+            stopped = type(stop)
+        except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
+            self._failure = FailedTry(error=internal_error(problem))
+        if stopped:  # a new one, without the frames that hold the reply
+            raise stopped
+        error = self._failure.error if self._failure else None
+        if error is None:
+            return await self._context.sinks.keep(self._end("ok", None))
+        self._context.key.redact_error(error)
+        self._add_remedy(error)
+        exchange = self._end("error", to_failure(error))
+        raise completed(error, await self._context.sinks.keep(exchange))
+
+    def _add_remedy(self, error: SvcError) -> None:
+        """Say what a refusal means for this key and this endpoint."""
+        if isinstance(error, AuthError):
+            key = self._context.key
+            name_refused_key(
+                error,
+                variable=key.variable,
+                is_sent=bool(key.authorization()),
+            )
+        elif isinstance(error, BadRequestError):
+            begun = self._record.begun
+            learnt = learn_context(
+                self._context.endpoint,
+                error,
+                request=begun.request,
+                asked_tokens=self._record.prompt.high + begun.max_tokens,
+            )
+            error.remedy = learnt or error.remedy
+
+    async def _tries(self, show: ShowDelta) -> None:
+        """Try until it succeeds or is given up; `_failure` is the last try's."""
+
+        def noted(delta: Delta) -> None:
+            if delta.text or delta.calls:
+                self._has_shown = True
+                self._record.text(self._runtime.clock())
+            show(delta)
+
+        while True:
+            slot = await self._pace()
+            try:
+                failure = await self._context.send(self._attempt(slot, noted))
+            except BaseException:
+                if slot.is_sent:
+                    self._limiter.failed(slot)
+                else:  # cancelled while it was connecting
+                    self._limiter.give_back(slot)
+                raise
+            if failure and self._failure:
+                error = with_earlier(failure.error, self._failure.error)
+                failure = replace(failure, error=error)
+            self._failure = failure
+            wait_s = self._end_try(slot, failure)
+            if wait_s is None:
+                return
+            await self._wait(wait_s)
+
+    def _attempt(self, slot: Slot, show: ShowDelta) -> Attempt:
+        return Attempt(
+            record=self._record,
+            body=self._body,
+            context=self._context,
+            policy=self._policy,
+            deadlines=self._deadlines,
+            on_sent=partial(self._limiter.sent, slot),
+            show=show,
+        )
+
+    async def _pace(self) -> Slot:
+        """Wait for a place among the model's requests."""
+        slot = self._limiter.reserve(is_own=self._policy.limits_in_flight)
+        began_s = self._runtime.clock()
+        due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
+        has_place = asyncio.Event()
+        slot.wake = partial(_wake, asyncio.get_running_loop(), has_place)
+        try:
+            while (due := due_of(slot)).wait_s > 0:
+                tell(self._watch, due)
+                if due.is_for_place:
+                    await has_place.wait()
+                    has_place.clear()  # it may have to give the place back
+                else:
+                    await self._runtime.sleep(due.wait_s)
+        except BaseException:
+            self._limiter.give_back(slot)
+            raise
+        finally:
+            slot.wake = None  # a slot is kept for a minute, but waits no more
+            self._record.queue_s += self._runtime.clock() - began_s
+            self._deadlines.queue_s = self._record.queue_s
+        return slot
+
+    def _end_try(self, slot: Slot, failure: FailedTry | None) -> float | None:
+        """Free the slot; return the seconds until the next try, None without one."""
+        if failure is None:
+            self._limiter.answered(slot)
+            return None
+        error = failure.error
+        if isinstance(error, RateLimitError):
+            self._limiter.refused(slot, retry_after_s=error.retry_after_s)
+        elif not failure.is_sent:
+            self._limiter.give_back(slot)
+        elif isinstance(error, ServiceError) and error.status == UNAVAILABLE:
+            self._limiter.overloaded(slot)
+        else:
+            self._limiter.failed(slot)
+        wait_s = retry_wait_s(
+            failure,
+            attempt=self._record.n_attempts,
+            jitter=self._runtime.jitter(),
+            has_shown=self._has_shown,
+            policy=self._policy,
+        )
+        left_s = self._deadlines.total_left_s(self._runtime.clock())
+        return None if wait_s is None or wait_s >= left_s else wait_s
+
+    async def _wait(self, wait_s: float) -> None:
+        """Wait between two tries."""
+        began_s = self._runtime.clock()
+        tell(self._watch, Waiting(wait_s, reason_to_retry(self._failure)))
+        try:
+            await self._runtime.sleep(wait_s)
+        finally:
+            self._record.retry_wait_s += self._runtime.clock() - began_s
+
+    def _end(self, status: Status, failure: Failure | None) -> Exchange:
+        self.exchange = self._record.exchange(
+            status=status,
+            failure=failure,
+            now_s=self._runtime.clock(),
+            ended_at=self._runtime.now(),
+        )
+        if self._spending:
+            self._spending.end(self.exchange)
+        return self.exchange
+
+
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Set an event from any thread."""
+    with suppress(RuntimeError):  # the loop is closed, and its tasks are over
+        loop.call_soon_threadsafe(event.set)
+
+
+Task = ExchangeTask | RecordedAnswer
+"""An exchange to `run`: it asks the service, or returns a recorded answer."""
+
+
+def to_request(
+    prompt: Prompt | CompletionRequest,
+    *,
+    default_model: str,
+    arguments: Mapping[str, Any],
+    context_of: Callable[[str], int] = SERVICE.context_of,
+) -> CompletionRequest:
+    """Check the arguments of a verb and return the request.
+
+    Args:
+        prompt: As the verb takes it.
+        default_model: Model id if `arguments` names none.
+        arguments: The other arguments by name: `model`, `system`, and parameters.
+        context_of: Returns the tokens that prompt and reply of a model share.
+    """
+    if isinstance(prompt, CompletionRequest):
+        for name in (name for name, value in arguments.items() if value is not None):
+            raise ParameterError(
+                f"{name}= was given together with a CompletionRequest, which already "
+                "holds the model, the messages and the parameters. Give the prompt "
+                f"instead, or leave out {name}=.",
+                param=name,
+            )
+        return prompt
+    params = dict(arguments)
+    model, system = params.pop("model", None), params.pop("system", None)
+    if (advice := on_params(params)) is not None:
+        warn(advice, UserWarning)
+    return build_request(
+        prompt,
+        model=default_model if model is None else model,
+        system=system,
+        params=params,
+        context_of=context_of,
+    )
+
+
+SendRequest = Callable[[CompletionRequest, Origin], Completion]
+
+
+class RunTools(Protocol):
+    """Sends a request, runs the tools that are called, and returns the last reply."""
+
+    def __call__(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        ask: SendRequest,
+        check_stop: Callable[[], None] = lambda: None,
+    ) -> Completion:
+        """Run the rounds; `check_stop` is called often and stops them by an error."""
+
+
+def take_no_tools(_: dict[str, Any], *, run_tools: bool = True) -> None:
+    """Leave the tools among the arguments: nothing here can run them."""
+    del run_tools
+
+
+class TaskOptions(TypedDict, total=False):
+    """How an exchange is begun; see `RequestPath.begin`."""
+
+    is_streamed: bool
+    origin: Origin | None
+    watch: Watch | None
+    policy: Policy
+    answers: Answerer | None
+
+
+def _look_up(
+    look_up: Answerer, request: CompletionRequest, origin: Origin, *, body: bytes
+) -> Exchange | None:
+    """Look for a recorded answer, unless the request contains a key."""
+    for key in known_keys():  # an answer would keep the prompt, and an error quote it
+        key.refuse_in(body)
+    return look_up(request, origin)
+
+
+class RequestPath:
+    """Makes the exchanges of one client; for the arguments see `AsyncClient`.
+
+    Several threads may use it. `send` sends one request.
+    """
+
+    def __init__(  # noqa: PLR0913 - one seam each
+        self,
+        settings: Settings,
+        *,
+        key: Key | None = None,
+        sinks: Sequence[Sink] = (),
+        limits: RateLimits | None = None,
+        answers: Answerer | None = None,
+        spending: Callable[[], "SpendingLimit | None"] = lambda: None,
+        take_tools: Callable[..., RunTools | None] = take_no_tools,
+        runtime: Runtime = REAL,
+        transport: "httpx.AsyncBaseTransport | None" = None,
+        send: SendOnce = send_once,
+    ) -> None:
+        self.settings = settings
+        self._send = send
+        self._transport = transport
+        self._key = key
+        self._sinks = Sinks(sinks)
+        self._limits = limits
+        self._answers = answers
+        self._spending = spending
+        self._take_tools = take_tools
+        self._runtime = runtime
+        self._lock = Lock()
+        self._made: ExchangeContext | None = None
+
+    def request(
+        self, prompt: Prompt | CompletionRequest, arguments: Mapping[str, Any]
+    ) -> CompletionRequest:
+        """Check the arguments of a client's verb and return the request."""
+        model = self.settings.model
+        context_of = self.settings.endpoint.context_of
+        return to_request(
+            prompt, default_model=model, arguments=arguments, context_of=context_of
+        )
+
+    def tool_runner(
+        self, arguments: dict[str, Any], *, run_tools: bool
+    ) -> RunTools | None:
+        """Take the tools out of a verb's arguments to be run; None if they are not."""
+        check_flag("run_tools", run_tools)
+        return self._take_tools(arguments, run_tools=run_tools)
+
+    def begin(
+        self,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool = False,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
+    ) -> Task:
+        """Return an exchange that is ready to run; nothing is sent before it runs.
+
+        For arguments and errors see `AsyncClient.stream`; `policy` says when to try
+        again.
+        """
+        context_tokens = self.settings.endpoint.context_of(request.model)
+        if request.context_tokens != context_tokens:  # it was built for another one
+            request = structs.replace(request, context_tokens=context_tokens)
+        body = encode(
+            request,
+            is_streamed=is_streamed,
+            wants_usage=self.settings.endpoint.stream_usage,
+        )
+        origin = origin or Origin()
+        look_up = answers or self._answers
+        if look_up and (recorded := _look_up(look_up, request, origin, body=body)):
+            return RecordedAnswer(
+                recorded,
+                request=request,
+                origin=origin,
+                is_streamed=is_streamed,
+                sinks=self._sinks,
+                runtime=self._runtime,
+            )
+        context = self._context()
+        context.key.refuse_in(body)
+        prompt = check_budget(request)
+        if spending := context.spending():
+            spending.check(request)
+        warn_if_over(request, prompt.best)
+        now = self._runtime.now()
+        begun = Exchange(
+            exchange_id=self._runtime.new_id(),
+            request=request,
+            origin=origin,
+            endpoint=self._base_url,
+            is_streamed=is_streamed,
+            is_emulated=self.settings.is_emulated,
+            started_at=now,
+            ended_at=now,
+            est_prompt_tokens=prompt.best,
+        )
+        record = ExchangeRecord(begun, prompt)
+        return ExchangeTask(
+            record,
+            body,
+            context=context,
+            limiter=self.limiter(request.model),
+            policy=policy,
+            watch=watch,
+        )
+
+    async def begin_on_loop(
+        self, request: CompletionRequest, **options: Unpack[TaskOptions]
+    ) -> Task:
+        """Call `begin`, on another thread if it looks for a recorded answer."""
+        begin = partial(self.begin, request, **options)
+        reads = options.get("answers") or self._answers
+        return await asyncio.to_thread(begin) if reads else begin()
+
+    def limiter(self, model: str) -> RateLimiter:
+        """Return what decides when a request to a model may go."""
+        context = self._context()
+        limits = self._limits or shared_limits(
+            self._base_url,
+            context.key,
+            clock=self._runtime.clock,
+            endpoint=self.settings.endpoint,
+        )
+        return limits.of(model)
+
+    async def list_models(self) -> None:
+        """Ask the server for its models: see `model_list`."""
+        context, base_url = self._context(), self._base_url
+        from .connections import HttpTransport  # noqa: PLC0415 - httpx at first use
+
+        transport = HttpTransport(
+            base_url,
+            now=self._runtime.now,
+            operation=model_list.OPERATION,
+            through=self._transport,
+            endpoint=self.settings.endpoint,
+        )
+        try:
+            await model_list.ask_for_models(transport, context.key, base_url)
+        finally:
+            await transport.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; it can be used again."""
+        if self._made is not None:
+            await self._made.transport.aclose()
+
+    @property
+    def _base_url(self) -> str:
+        if self.settings.base_url is None:
+            raise no_address()
+        return self.settings.base_url
+
+    def _context(self) -> ExchangeContext:
+        if self._made is not None:
+            return self._made
+        base_url, runtime = self._base_url, self._runtime
+        key = self._key or find_key(base_url=base_url, endpoint=self.settings.endpoint)
+        from .connections import HttpTransport, keep_out_of_logs  # noqa: PLC0415 - httpx at first use
+
+        if self._transport:
+            keep_out_of_logs(key)
+        with self._lock:
+            if self._made is None:
+                self._made = ExchangeContext(
+                    transport=HttpTransport(
+                        base_url,
+                        now=runtime.now,
+                        through=self._transport,
+                        endpoint=self.settings.endpoint,
+                    ),
+                    key=key,
+                    endpoint=self.settings.endpoint,
+                    sinks=self._sinks,
+                    timeouts=self.settings.timeouts,
+                    spending=self._spending,
+                    runtime=runtime,
+                    send=self._send,
+                )
+            return self._made

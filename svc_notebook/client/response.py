@@ -1,0 +1,500 @@
+"""Reads one HTTP response within its deadlines: decompresses it and makes deltas of it.
+
+Size and time are limited. Each read ends before the next begins, because a suspended
+reader would keep its connection.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
+from svc_notebook.service.checks import HEAD_CHARS, printable
+from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
+from svc_notebook.service.faults import Fault, to_error
+from svc_notebook.wire.decode import (
+    ChunkDecoder,
+    decode_completion,
+    decode_fault,
+    not_documented,
+)
+from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
+
+from .deadlines import Deadlines, Left, timed_out
+from .retry import FailedTry
+
+PIECE_BYTES = 256 * 1024  # what is decompressed at once: see `Inflater`
+MAX_BODY_BYTES = 64 * 1024 * 1024  # decompressed; far more than any reply needs
+_ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, as the first bytes say
+_GZIP = b"\x1f\x8b"
+
+
+class InflateError(Exception):
+    """The body or its encoding is not what was asked for; users never see this."""
+
+
+class Inflater:
+    """Decompresses one body in bounded pieces, so that a bomb is seen before it is big.
+
+    gzip and deflate may have several members.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        self._is_plain = name in {"", "identity"}
+        if not self._is_plain and name not in {"gzip", "x-gzip", "deflate"}:
+            raise InflateError
+        self._member = zlib.decompressobj(_ANY_HEADER)
+        self._is_over = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of the compressed body was seen."""
+        return self._is_plain or self._member.eof
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Return what the next bytes contain, in bounded pieces."""
+        if self._is_plain:
+            yield piece
+            return
+        rest = piece
+        while rest and not self._is_over:
+            if self._member.eof:
+                if not _GZIP.startswith(rest[: len(_GZIP)]):
+                    self._is_over = True  # padding after the end
+                    return
+                self._member = zlib.decompressobj(_ANY_HEADER)
+            try:
+                opened = self._member.decompress(rest, PIECE_BYTES)
+            except zlib.error:
+                raise InflateError from None
+            if opened:
+                yield opened
+            rest = self._member.unconsumed_tail or self._member.unused_data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHead:
+    """What the headers of an answer say."""
+
+    status: int
+    content_type: str = ""
+    retry_after_s: float | None = None
+    is_emulated: bool = False
+    emulator_note: str = ""  # what it says of its answer
+    location: str = ""  # where a redirect points to
+
+    def not_documented(self, reason: str, body: bytes) -> DocumentError:
+        """Build the error for a body that the document does not allow."""
+        return not_documented(
+            reason, body, status=self.status, content_type=self.content_type
+        )
+
+
+class HttpAnswer:
+    """An answer whose headers are in and whose body is being read.
+
+    `read` is `Connection.read`, of what is still compressed; `broken` makes the failure
+    of a lost connection; `is_framed` says whether HTTP says where the body ends;
+    `release` is called once at the end, with whether the whole body was read.
+    """
+
+    def __init__(
+        self,
+        head: ResponseHead,
+        read: Callable[[float], Awaitable[bytes]],
+        *,
+        encoding: str,
+        broken: Callable[[], FailedTry],
+        is_framed: bool,
+        release: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        self.head = head
+        self._read = read
+        self._encoding = encoding
+        self._broken = broken
+        self._is_framed = is_framed
+        self._release = release
+        self._inflater: Inflater | None = None
+        self._opened: Iterator[bytes] = iter(())
+        self._n_bytes = 0
+        self._is_ended = False
+        self._is_closed = False
+
+    async def read(self, *, within_s: float) -> bytes | FailedTry | None:
+        """Return the next bytes, b"" at the end, None when the time is over."""
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        try:
+            while not (piece := next(self._opened, b"")):
+                packed = await self._take(deadline_s)
+                if not packed or isinstance(packed, FailedTry):
+                    return self._end() if packed == b"" else packed
+                self._inflater = self._inflater or Inflater(self._encoding)
+                self._opened = self._inflater.feed(packed)
+        except InflateError:
+            return self._refused("with a body that cannot be decompressed", b"")
+        self._n_bytes += len(piece)
+        if self._n_bytes > MAX_BODY_BYTES:
+            return self._refused(f"with more than {MAX_BODY_BYTES} bytes", piece)
+        return piece
+
+    async def close(self, *, within_s: float = 0.0) -> None:
+        """Release the connection; it is used again if the body ends in time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        is_open = not self._is_ended
+        try:
+            while is_open:
+                packed = await self._take(deadline_s)
+                is_open = bool(packed) and isinstance(packed, bytes)
+        finally:
+            await self._release(self._is_ended)
+
+    async def _take(self, deadline_s: float) -> bytes | FailedTry | None:
+        """Take bytes off the connection; a time-out closes the reader for good."""
+        try:
+            packed = await self._read(deadline_s)
+        except TimeoutError:
+            return None
+        except asyncio.CancelledError:
+            is_cancelled = True
+        except Exception:  # noqa: BLE001 - whatever it is, the connection is lost
+            is_cancelled = False
+        else:
+            self._is_ended = not packed
+            return packed
+        if is_cancelled:  # raised again without the frames that hold headers
+            raise asyncio.CancelledError
+        return self._broken()
+
+    def _end(self) -> bytes | FailedTry:
+        if self._inflater is None or self._inflater.is_whole:
+            return b""
+        if not self._is_framed:
+            return self._broken()
+        return self._refused("with a body that cannot be decompressed to its end", b"")
+
+    def _refused(self, reason: str, body: bytes) -> FailedTry:
+        return FailedTry(error=self.head.not_documented(reason, body), is_lasting=True)
+
+
+_OK = 200
+_STREAM_TYPE = "text/event-stream"
+_PAGE_TYPE = "text/html"
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # a BOM, too
+_WHOLE_STARTS = b'{["<'
+_DONE = "[DONE]"  # doc: Response, streamed
+_STREAM_EVENTS = frozenset({"", "message", "error"})  # "message": the standard's
+
+
+class ReplyReader:
+    """Reads the body of a reply: events, or JSON in one piece.
+
+    The first bytes and the content type decide which of them it is, because a service
+    may answer a request for a stream in one piece, or the other way round.
+    """
+
+    def __init__(
+        self, head: ResponseHead, *, is_streamed: bool, n_choices: int
+    ) -> None:
+        self.error: SvcError | None = None
+        self.is_done = False  # whether nothing more has to be read
+        self.n_events = 0  # without comments; JSON in one piece has none
+        self._is_streamed = is_streamed
+        self._head = head
+        self._kind = head.content_type.lower()
+        self._n_choices = n_choices
+        self._is_events: bool | None = None  # None until the first byte
+        self._pieces: list[bytes] = []  # of JSON; of events only the first
+        self._events = SseDecoder()
+        self._chunks = ChunkDecoder(content_type=head.content_type)
+        self._assembly = Assembly()
+        self._whole: CompletionBody | None = None
+
+    def feed(self, piece: bytes) -> list[Delta]:
+        """Take the next bytes and return what they add."""
+        if self._is_events is None:
+            piece = piece.lstrip(_BLANK)
+            if not piece:
+                return []
+            self._is_events = self._looks_like_events(piece[:1])
+            self._pieces.append(piece)
+        elif not self._is_events:
+            self._pieces.append(piece)
+        return self._take_events(piece) if self._is_events else []
+
+    def end(self) -> Sequence[Delta]:
+        """Note the end of the body and return the deltas that were held back."""
+        if not (self._is_streamed if self._is_events is None else self._is_events):
+            return self._read_whole()
+        is_other = self._kind and _STREAM_TYPE not in self._kind
+        if self.n_events == 0 and self._pieces and is_other:
+            self.error = self._head.not_documented(
+                "with text that is not a stream", b"".join(self._pieces)
+            )
+        return self._close()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice that was asked for has its finish reason."""
+        has_all = self._assembly.n_choices >= self._n_choices
+        return has_all and self._assembly.is_finished
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks so far."""
+        return self._assembly.n_chunks
+
+    def body(self) -> CompletionBody | None:
+        """Return the reply so far; None if no choice has begun."""
+        if self._assembly.n_choices:
+            return self._assembly.body()
+        return self._whole
+
+    def _looks_like_events(self, first: bytes) -> bool:
+        is_stream = self._is_streamed or _STREAM_TYPE in self._kind
+        is_page = _PAGE_TYPE in self._kind
+        return is_stream and not is_page and first not in _WHOLE_STARTS
+
+    def _take_events(self, piece: bytes) -> list[Delta]:
+        deltas: list[Delta] = []
+        try:
+            for event in self._events.feed(piece):
+                if self.is_done:
+                    break
+                if _is_keep_alive(event):
+                    continue
+                self.n_events += 1
+                deltas += self._take(event)
+        except DocumentError as problem:
+            self.error, self.is_done = problem, True
+        return deltas
+
+    def _take(self, event: ServerSentEvent) -> Sequence[Delta]:
+        if event.data.strip() == _DONE:
+            return self._close(has_done=True)
+        chunk = self._chunks.decode(event)
+        if isinstance(chunk, Fault):
+            self.error = to_error(chunk, status=_OK)
+            return self._close()
+        for delta in chunk.deltas:
+            if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
+                reason = "with more text after the end of a choice"
+                raise self._head.not_documented(reason, event.data.encode())
+        self._assembly.add(chunk)
+        return chunk.deltas
+
+    def _close(self, *, has_done: bool = False) -> Sequence[Delta]:
+        """End a stream, and say what it lacks."""
+        chunk = self._chunks.flush()
+        if chunk.deltas:
+            self._assembly.add(chunk)
+        self.is_done = True
+        if self.error is None:
+            self.error = self._problem(has_done=has_done)
+        return chunk.deltas
+
+    def _problem(self, *, has_done: bool) -> SvcError | None:
+        if self.is_finished:
+            return _failed(self._assembly.body())
+        if has_done and self._assembly.is_finished:
+            return self._too_few(self._assembly.n_choices)
+        return StreamBrokenError(_CUT_SHORT if self._assembly.n_choices else _EMPTY)
+
+    def _read_whole(self) -> list[Delta]:
+        """Read JSON in one piece (doc: Completion)."""
+        self.is_done = True
+        body = b"".join(self._pieces)
+        try:
+            whole = decode_completion(
+                body, status=self._head.status, content_type=self._head.content_type
+            )
+        except DocumentError as problem:
+            self.error = problem
+            return []
+        if isinstance(whole, Fault):
+            self.error = to_error(whole, status=self._head.status)
+            return []
+        self._whole = whole
+        if len(whole.choices) < self._n_choices:
+            self.error = self._too_few(len(whole.choices))
+        elif not all(choice.finish_reason for choice in whole.choices):
+            self.error = self._incomplete(_UNFINISHED)
+        else:
+            self.error = _failed(whole)
+        return [to_delta(choice) for choice in whole.choices]
+
+    def _too_few(self, n_came: int) -> DocumentError:
+        n_asked = self._n_choices
+        return self._incomplete(
+            f"The service sent {n_came} of the {n_asked} choices that were requested "
+            f"(n={n_asked}). svc.last() holds them. Ask again with a "
+            f"smaller n, or ask {n_asked} times."
+        )
+
+    def _incomplete(self, message: str) -> DocumentError:
+        return DocumentError(
+            message, status=self._head.status, content_type=self._head.content_type
+        )
+
+
+def _is_keep_alive(event: ServerSentEvent) -> bool:
+    """Say whether an event only keeps the connection open, as an `event: ping` does.
+
+    The service's events are data-only (doc: Response, streamed), so an event with
+    another name belongs to the reply only if it looks like a chunk.
+    """
+    start = event.data.lstrip()[:1]
+    return not start or (event.type not in _STREAM_EVENTS and start not in "{[")
+
+
+def _failed(body: CompletionBody) -> SvcError | None:
+    """Return the error for a reply that ended because the service failed."""
+    if all(choice.finish_reason != "error" for choice in body.choices):
+        return None
+    said = Fault(message="the reply ends with finish_reason 'error'")
+    return to_error(said, status=_OK)
+
+
+_UNFINISHED = """\
+The service sent a reply without a finish reason, so it may be cut short. \
+svc.last() holds the reply so far; ask again for a complete one."""
+_EMPTY = """\
+The service sent an empty reply: a stream without text and without a finish reason. \
+Ask again."""
+_CUT_SHORT = """\
+The reply was cut short: the stream ended without a finish reason. \
+svc.last() holds the reply so far; ask again for a complete one."""
+
+DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
+AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason
+MAX_FAULT_BYTES = 2 * 1024 * 1024  # of an error body: a message shows only a part of it
+_FAULT_S = 5.0  # the status says what matters; the error body gets no more time
+_END_OF_SUCCESS = 300
+
+
+class AnswerReader:
+    """Reads one answer, whose headers are in, within the deadlines of its exchange.
+
+    The request was sent at `sent_s` by the clock; `reply` reads the body.
+    """
+
+    def __init__(
+        self,
+        answer: HttpAnswer,
+        *,
+        is_streamed: bool,
+        n_choices: int,
+        deadlines: Deadlines,
+        clock: Callable[[], float],
+        sent_s: float,
+    ) -> None:
+        self._answer = answer
+        self._deadlines = deadlines
+        self._clock = clock
+        self._sent_s = sent_s
+        self._event_s = clock()
+        self._finished_s: float | None = None
+        self.reply = ReplyReader(
+            answer.head, is_streamed=is_streamed, n_choices=n_choices
+        )
+
+    async def read(self, show: Callable[[Delta], None]) -> FailedTry | None:
+        """Read the answer to its end and show each delta; return a failure, if any."""
+        if self._answer.head.status >= _END_OF_SUCCESS:
+            return await self._read_fault()
+        reader = self.reply
+        while not reader.is_done:
+            left = self._left()
+            piece = await self._answer.read(within_s=max(left.left_s, 0.0))
+            if piece is None or isinstance(piece, FailedTry):
+                if not reader.is_finished:
+                    return piece or FailedTry(error=timed_out(left))
+                piece = b""
+            n_events = reader.n_events
+            for delta in reader.feed(piece) if piece else reader.end():
+                show(delta)
+            if reader.n_events > n_events:
+                self._event_s = self._clock()
+        if reader.error is not None:
+            return FailedTry(error=reader.error, is_lasting=True)
+        return None
+
+    async def _read_fault(self) -> FailedTry:
+        head = self._answer.head
+        if head.status in _REDIRECTS:
+            return FailedTry(error=_redirected(head), is_lasting=True)
+        fault = decode_fault(await self._fault_body())
+        error = to_error(fault, status=head.status, retry_after_s=head.retry_after_s)
+        return FailedTry(error=error)
+
+    async def close(self) -> None:
+        """Release the connection."""
+        is_whole = self.reply.is_done or self._answer.head.status >= _END_OF_SUCCESS
+        await self._answer.close(within_s=DRAIN_S if is_whole else 0.0)
+
+    def _left(self) -> Left:
+        now_s = self._clock()
+        left = self._deadlines.for_body(
+            now_s, sent_s=self._sent_s, event_s=self._event_s
+        )
+        if not self.reply.is_finished:
+            return left
+        if self._finished_s is None:
+            self._finished_s = now_s
+        left_s = self._finished_s + AFTER_FINISH_S - now_s
+        return Left(min(left_s, left.left_s), left.name, AFTER_FINISH_S)
+
+    async def _fault_body(self) -> bytes:
+        """Read as much of an error body as comes in a short time."""
+        body = bytearray()
+        until_s = self._clock() + min(self._left().left_s, _FAULT_S)
+        while len(body) < MAX_FAULT_BYTES:
+            piece = await self._answer.read(within_s=until_s - self._clock())
+            if not isinstance(piece, bytes) or not piece:
+                break
+            body += piece
+        return bytes(body)
+
+
+_REDIRECTS = range(300, 400)  # the document has none
+_NOT_MODIFIED = 304
+
+
+def _redirected(head: ResponseHead) -> DocumentError:
+    """Build the error for a redirect: the key and the prompt stay where they are."""
+    if head.location:
+        message = (
+            f"The service answered with a redirect (status {head.status}) to "
+            f"{_shown(head.location)}. It was not followed: neither the API key nor "
+            "the prompt is sent to another address. If that address is right, set "
+            "SVC_BASE_URL to it, with https and ending with /v1."
+        )
+    else:
+        is_unchanged = head.status == _NOT_MODIFIED
+        what = "not modified" if is_unchanged else "a redirect without an address"
+        message = (
+            f"The service answered with status {head.status} ({what}) instead of a "
+            "reply. Check that SVC_BASE_URL is the service's address, ending with /v1, "
+            "and that no proxy or cache answers in its place."
+        )
+    return DocumentError(message, status=head.status, content_type=head.content_type)
+
+
+def _shown(location: str) -> str:
+    """Return where a redirect leads: no password, no query, nothing unprintable."""
+    try:
+        parts = urlsplit(location)
+        _ = parts.port  # a password with a slash in it is read as a port
+    except ValueError:
+        return "an address that cannot be read"
+    host, path = parts.netloc.rpartition("@")[2], parts.path
+    if not host:
+        path = path.rpartition("@")[2]
+    scheme = f"{parts.scheme}:" if parts.scheme else ""
+    place = f"{scheme}//{host}" if host else ""
+    return printable(f"{place}{path}"[:HEAD_CHARS]) or "nowhere"

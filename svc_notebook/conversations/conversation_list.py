@@ -1,0 +1,151 @@
+"""The list of conversations in the ledger: `svc.conversations_df`, and its search.
+
+A search looks at names, prompts and replies. One damaged exchange does not hide others.
+"""
+
+import sqlite3
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.records import from_row
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.checks import check_text, must_be, shorten
+
+_LISTED_PROMPT_CHARS = 120  # of the newest prompt
+
+_TURNS = (  # of a conversation: those that brought something
+    "conversation IS NOT NULL AND usage_source != 'missing' "
+    "AND origin IN ('magic', 'panel', 'python')"
+)
+
+# The record is JSON, so that a word may be in it only as the name of a field: the texts
+# themselves are looked at where the whole record has it.
+_HAS_TEXT = r"""
+    CASE
+        WHEN conversation LIKE :text ESCAPE '\' THEN 1
+        WHEN record NOT LIKE :json ESCAPE '\' OR NOT json_valid(record) THEN 0
+        WHEN json_extract(record, '$.request.messages[#-1].content')
+            LIKE :text ESCAPE '\' THEN 1
+        ELSE EXISTS (
+            SELECT 1 FROM json_each(record, '$.request.messages')
+            WHERE json_extract(value, '$.role') IN ('user', 'assistant')
+            AND json_extract(value, '$.content') LIKE :text ESCAPE '\'
+        ) OR EXISTS (
+            SELECT 1 FROM json_each(record, '$.body.choices')
+            WHERE json_extract(value, '$.text') LIKE :text ESCAPE '\'
+        )
+    END
+"""
+
+_NEWEST = (
+    f"SELECT conversation, max(seq) FROM exchanges WHERE {_TURNS} GROUP BY 1 "  # noqa: S608 - our own words
+    "HAVING {} ORDER BY 2 DESC"
+)
+
+_RECORD = (
+    "SELECT CAST(record AS BLOB), record_crc32, CAST(exchange_id AS BLOB), started_at "
+    "FROM exchanges WHERE seq = ?"
+)
+
+_EACH = (
+    "SELECT CASE WHEN json_valid(record) THEN json_extract(record, '$.origin.turn_id') "  # noqa: S608 - our own words
+    f"END, model FROM exchanges WHERE {_TURNS} AND conversation = ? ORDER BY seq"
+)
+
+_DELETED = (
+    "SELECT turn_id FROM turn_marks WHERE conversation = ? "
+    "AND json_extract(marks, '$.is_deleted')"
+)
+
+
+class Listed(NamedTuple):
+    """A conversation of the list."""
+
+    name: str
+    n_turns: int
+    models: tuple[str, ...]  # the newest last
+    asked_at: datetime
+    prompt: str  # the beginning of the newest
+
+
+def read_list(
+    ledger: Ledger, search: str = "", *, n: int | None = None
+) -> tuple[list[Listed], int]:
+    """Return the conversations, the one asked last first, and how many there are.
+
+    Args:
+        ledger: Where they are kept.
+        search: Only those whose name, prompts or replies have this text; small and
+            capital letters of ASCII are the same.
+        n: The most to return; all if None.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    typed: object = search
+    if not isinstance(typed, str):
+        raise must_be("search", "a text", search)
+    text = check_text(typed.strip(), param="search")
+    json = msgspec.json.encode(text).decode()[1:-1]
+    values = {"text": _like(text), "json": _like(json)}
+    having = f"max({_HAS_TEXT})" if text else "1"
+    with ledger.opened() as connection:
+        newest = connection.execute(_NEWEST.format(having), values).fetchall()
+        shown = [_listed(connection, *row, place=ledger.path) for row in newest[:n]]
+    return shown, len(newest)
+
+
+def _like(text: str) -> str:
+    """Return the pattern for LIKE that finds a text anywhere."""
+    for special in "\\%_":
+        text = text.replace(special, f"\\{special}")
+    return f"%{text}%"
+
+
+def _listed(
+    connection: sqlite3.Connection, name: str, seq: int, *, place: str
+) -> Listed:
+    record, crc32, id_, asked_at = connection.execute(_RECORD, (seq,)).fetchone()
+    prompt = "(cannot be read)"
+    with suppress(LedgerError):
+        newest = from_row(record, crc32, id_, place)
+        prompt = shorten(" ".join(_prompt(newest).split()), _LISTED_PROMPT_CHARS)
+    rows = connection.execute(_EACH, (name,)).fetchall()
+    deleted = connection.execute(_DELETED, (name,)).fetchall()
+    turns = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
+    return Listed(
+        name=name,
+        n_turns=len(turns - {None}),
+        models=tuple(dict.fromkeys(model for _, model in rows)),
+        asked_at=datetime.fromisoformat(asked_at),
+        prompt=prompt,
+    )
+
+
+def _prompt(newest: Exchange) -> str:
+    """Return the newest prompt of a user; that of a continuation is our own."""
+    said = [m.content or "" for m in newest.request.messages if m.role == "user"]
+    if newest.origin.continues:
+        said.pop()
+    return said[-1] if said else ""
+
+
+CONVERSATIONS = (
+    Column("conversation", "string", "name", "its name"),
+    Column("n_turns", "Int64", "n_turns", "turns that were not deleted"),
+    Column(
+        "models",
+        "string",
+        lambda batch: [", ".join(names) for names in batch.part("models")],
+        "those that answered",
+    ),
+    Column("asked_at", "datetime64[us, UTC]", "asked_at", "when it was last asked"),
+    Column("prompt", "string", "prompt", "the beginning of the newest prompt"),
+)
+"""Every column of `conversations_df`, in order."""

@@ -1,0 +1,114 @@
+"""Export of a conversation as Markdown and as JSON, which `from_json` can read.
+
+Hidden turns are included; texts are not changed.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from svc_notebook.exchange import Attached
+from svc_notebook.ledger.records import Comparison
+from svc_notebook.service.request import Message
+
+from .history import History, Turn, Version
+from .transcript import to_entries
+
+
+def to_markdown(history: History) -> str:
+    """Return the chosen versions as a Markdown document."""
+    parts = [f"# {history.name}"]
+    if history.system:
+        parts += ["## system", history.system]
+    for entry in to_entries(history)[bool(history.system) :]:
+        calls = (_as_code(call) for call in entry.notes)
+        parts += [f"## {entry.heading}", *calls, entry.text]
+        if entry.footer:
+            parts.append(f"*{entry.footer}*")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _as_code(text: str) -> str:
+    """Indent every line, so that nothing in a text acts as Markdown."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def to_json(history: History) -> str:
+    """Return all turns, versions and choices as JSON text."""
+    value = {
+        "conversation": history.name,
+        "system": history.system,
+        "turns": [_turn(n, turn) for n, turn in enumerate(history.turns, start=1)],
+    }
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+class JsonVersion(msgspec.Struct, kw_only=True):
+    """A version in JSON."""
+
+    exchange_id: str = ""
+    first_id: str = ""
+    indexes: tuple[int, ...] = (0,)
+    is_picked: bool = False
+    is_partial: bool = False
+    is_cut: bool = False
+    limit: str = ""
+    is_open: bool = False
+    messages: Annotated[tuple[Message, ...], msgspec.Meta(min_length=2)]
+    choices: tuple[str, ...] = ()
+    picked_choice: int | None = None
+    footer: str = ""
+    marks: tuple[str, ...] = ()
+    attached: tuple[Attached, ...] = ()
+    reasonings: tuple[str, ...] = ()
+
+
+class JsonTurn(msgspec.Struct, kw_only=True):
+    """A turn in JSON."""
+
+    number: int = 0
+    turn_id: str = ""
+    chosen_version: int = 1
+    is_pinned: bool = False
+    is_hidden: bool = False
+    is_stale: bool = False
+    comparisons: tuple[Comparison, ...] = ()
+    versions: Annotated[tuple[JsonVersion, ...], msgspec.Meta(min_length=1)]
+
+
+class JsonHistory(msgspec.Struct, kw_only=True):
+    """A conversation in JSON."""
+
+    turns: tuple[JsonTurn, ...]
+    conversation: str = ""
+    system: str | None = None
+
+
+def same_fields(source: Version | Turn | JsonVersion | JsonTurn) -> dict[str, Any]:
+    """Return the fields that a version or a turn has in JSON as it has them here."""
+    kind, json_kind = (
+        (Version, JsonVersion)
+        if isinstance(source, (Version, JsonVersion))
+        else (Turn, JsonTurn)
+    )
+    shared = kind.__dataclass_fields__.keys() & {*json_kind.__struct_fields__}
+    # These two have another form in JSON: texts, and a version's messages.
+    return {name: getattr(source, name) for name in shared - {"choices", "versions"}}
+
+
+def _turn(number: int, turn: Turn) -> JsonTurn:
+    return JsonTurn(
+        number=number,
+        chosen_version=turn.chosen + 1,
+        versions=tuple(map(_version, turn.versions)),
+        **same_fields(turn),
+    )
+
+
+def _version(version: Version) -> JsonVersion:
+    return JsonVersion(
+        messages=(version.prompt, *version.replies),
+        choices=tuple(choice.content or "" for choice in version.choices),
+        picked_choice=version.picked + 1 if version.choices else None,
+        **same_fields(version),
+    )

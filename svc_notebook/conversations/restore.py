@@ -1,0 +1,334 @@
+"""The turns of a conversation that `restore` brings back from the ledger.
+
+Each kernel, and each reset, begins a series of turns. A series is restored as a whole,
+with what was picked, pinned, hidden, deleted or undone.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.records import TurnMarks
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_calls import ToolRow
+from svc_notebook.service.checks import shorten
+from svc_notebook.service.request import Message
+
+from .history import History, Turn, Version, series_of
+from .turn_answer import add_answer
+
+# Sweeps and data frames have no conversations.
+_ORIGINS = ("magic", "panel", "python")
+
+_PROMPT_CHARS = 40  # of the first prompt, in the list that `%svc restore NAME` shows
+
+# Copied turns have no exchange in their conversation: their ids count back from its
+# first own turn, so that a restore gives each the same id again.
+_COPIED = "copied-"
+
+Pair = tuple[Message, Message]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SavedTurns:
+    """A series of turns in the ledger."""
+
+    number: int  # among those of the conversation, by their begin, from 1
+    series: str
+    history: History  # the turns, and the system message of the newest
+    started_at: datetime  # when it was first asked (aware, UTC)
+    ended_at: datetime  # when it was last asked
+    is_own: bool  # this kernel asked some of it
+    is_newest: bool  # it was the last that was asked
+    sent: Mapping[str, frozenset[Pair]]  # messages of each request, by exchange_id
+    asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
+
+    def is_in(self, history: History) -> bool:
+        """Whether a history has all of its turns."""
+        return all(
+            history.find(turn.turn_id) is not None for turn in self.history.turns
+        )
+
+    def __str__(self) -> str:
+        first = self.history.turns[0].prompt.content or ""
+        prompt = shorten(to_terminal(" ".join(first.split())), _PROMPT_CHARS)
+        kernel = "this kernel" if self.is_own else "another kernel"
+        return (
+            f"{self.number}  {self.started_at.astimezone():%Y-%m-%d %H:%M}, {kernel}, "
+            f"{n_turns(len(self.history.turns))}: {prompt}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<SavedTurns {self}>"
+
+
+def n_turns(n: int, what: str = "") -> str:
+    """Write a number of turns."""
+    return f"{n} {what}turn{'s'[: n != 1]}"
+
+
+def read_saved(
+    ledger: Ledger, name: str | None = None
+) -> dict[str, tuple[SavedTurns, ...]]:
+    """Read the turns of one conversation or of all, by the conversation's name."""
+    by_name: dict[str, list[Exchange]] = {}
+    for exchange in ledger.read(scope="all", conversation=name, origin=_ORIGINS):
+        if exchange.origin.conversation:
+            by_name.setdefault(exchange.origin.conversation, []).append(exchange)
+    rows: dict[str, tuple[ToolRow, ...]] = {}
+    for row in ledger.tool_runs(scope="all", conversation=name):
+        rows[row.exchange_id] = (*rows.get(row.exchange_id, ()), row)
+    own = ledger.read(conversation=name, origin=_ORIGINS, texts=False)
+    ids = {exchange.exchange_id for exchange in own}
+    marks: dict[str, dict[str, TurnMarks]] = {}
+    for (key, turn_id), mark in ledger.marks().items():
+        marks.setdefault(key, {})[turn_id] = mark
+    series = {
+        key: _rebuild(key, exchanges, rows, ids, marks.get(key, {}))
+        for key, exchanges in by_name.items()
+    }
+    return {key: saved for key, saved in series.items() if saved}
+
+
+def older_note(ledger: Ledger, name: str) -> str:
+    """Say how many turns a ledger has, and how to see them; "" for none."""
+    exchanges = ledger.read(
+        scope="all", conversation=name, origin=_ORIGINS, texts=False
+    )
+    n = len(
+        {exchange.origin.turn_id for exchange in exchanges if exchange.status == "ok"}
+    )
+    if not n:
+        return ""
+    return (
+        f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here: see "
+        f"`%svc restore {name}`"
+    )
+
+
+def pick_saved(
+    saved: tuple[SavedTurns, ...], name: str, number: int | str | None
+) -> SavedTurns:
+    """Return the series of this number, or the newest with what it was built on."""
+    if not saved:
+        raise ParameterError(
+            f"The ledger has no turns of {name!r}.", param="conversation"
+        )
+    if number is None:
+        newest = next((series for series in saved if series.is_newest), saved[-1])
+        return _with_others_sent(newest, saved)
+    if type(number) is int and 0 < number <= len(saved):
+        return saved[number - 1]
+    raise ParameterError(
+        f"{number!r} is not a number of the list that `%svc restore {name}` shows; "
+        f"choose a number from 1 to {len(saved)}.",
+        param="number",
+    )
+
+
+def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> SavedTurns:
+    """Add the other series that requests of the newest sent, after a restore there."""
+    history = newest.history
+    own = {pair for turn in history.turns for pair in _pairs(turn)}
+    for other in saved:
+        theirs = {pair for turn in other.history.turns for pair in _pairs(turn)} - own
+        with_it = {id_ for id_, sent in newest.sent.items() if theirs & sent}
+        if with_it:
+            before = {turn.turn_id: turn.is_stale for turn in history.turns}
+            history = history.merged(other.history)
+            turns = (
+                replace(turn, is_stale=before.get(turn.turn_id, turn.is_stale))
+                if turn.version.exchange_id in with_it
+                else turn
+                for turn in history.turns
+            )
+            history = replace(history, turns=tuple(turns))
+    return replace(newest, history=history)
+
+
+def _pairs(turn: Turn) -> list[Pair]:
+    """Return the prompt of each version with the reply to it."""
+    return [(version.prompt, version.replies[0]) for version in turn.versions]
+
+
+def _rebuild(
+    name: str,
+    exchanges: list[Exchange],
+    tool_rows: Mapping[str, tuple[ToolRow, ...]],
+    session_ids: Container[str],
+    marks: Mapping[str, TurnMarks],
+) -> tuple[SavedTurns, ...]:
+    """Rebuild the turns of a conversation, one item for each series that has some.
+
+    Both orders are those of the ledger: the clock may have been set back.
+    """
+    by_series: dict[str, list[Exchange]] = {}
+    newest = ""
+    for exchange in exchanges:
+        if exchange.origin.turn_id and any(
+            choice.text or choice.tool_calls for choice in exchange.choices
+        ):
+            newest = series_of(exchange.origin.turn_id)
+            by_series.setdefault(newest, []).append(exchange)
+    restored: list[SavedTurns] = []
+    for series, answers in by_series.items():
+        by_turn: dict[str, set[str]] = {}
+        for exchange in answers:
+            by_turn.setdefault(exchange.origin.turn_id or "", set()).add(
+                exchange.exchange_id
+            )
+        history = _to_history(name, _not_undone(answers, marks), tool_rows)
+        turns = (_marked(turn, marks.get(turn.turn_id)) for turn in history.turns)
+        history = replace(history, turns=tuple(turn for turn in turns if turn))
+        if history.turns:
+            saved = SavedTurns(
+                number=len(restored) + 1,
+                series=series,
+                history=history,
+                started_at=answers[0].started_at,
+                ended_at=answers[-1].started_at,
+                is_own=any(exchange.exchange_id in session_ids for exchange in answers),
+                is_newest=series == newest,
+                sent={
+                    exchange.exchange_id: frozenset(pairwise(exchange.request.messages))
+                    for exchange in answers
+                },
+                asked={key: frozenset(ids) for key, ids in by_turn.items()},
+            )
+            restored.append(saved)
+    return tuple(restored)
+
+
+def _to_history(
+    name: str, exchanges: list[Exchange], rows: Mapping[str, tuple[ToolRow, ...]]
+) -> History:
+    history = History(name=name, system=exchanges[-1].request.system)
+    runs: dict[str | None, tuple[ToolRow, ...]] = {}  # by turn, of its newest answer
+    for exchange in exchanges:
+        origin = exchange.origin
+        is_later_round = exchange.request.messages[-1].role == "tool"
+        before = runs.get(origin.turn_id, ()) if is_later_round else ()
+        runs[origin.turn_id] = (*before, *rows.get(exchange.exchange_id, ()))
+        answered = add_answer(history, exchange, origin, runs[origin.turn_id])
+        if answered.turns and not history.turns:
+            turns = (*_turns_before(exchange), *answered.turns)
+            answered = replace(answered, turns=turns)
+        history = answered
+    return history
+
+
+def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
+    """Return the turns that a copied conversation had before its first own one."""
+    sent = [
+        message for message in exchange.request.messages if message.role != "system"
+    ]
+    starts = [at for at, message in enumerate(sent) if message.role == "user"]
+    if exchange.origin.continues:
+        starts = starts[:-1]  # the last one asks for the rest
+    turns = []
+    for at, end in pairwise(starts):
+        replies: tuple[Message, ...] = tuple(sent[at + 1 : end])
+        if replies:
+            version = Version(
+                exchange_id=exchange.exchange_id, prompt=sent[at], replies=replies
+            )
+            turns.append(Turn(turn_id="", versions=(version,)))
+    return to_copied(turns, series_of(exchange.origin.turn_id))
+
+
+def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
+    """Give turns ids in a series, from the newest, so that a restore finds the same."""
+    n = len(turns)
+    return tuple(
+        replace(turn, turn_id=f"{series}/{_COPIED}{n - at}")
+        for at, turn in enumerate(turns)
+    )
+
+
+def changed_marks(
+    before: History, after: History, known: Mapping[str, set[str]]
+) -> Iterator[tuple[str, TurnMarks]]:
+    """Return the id and the marks of each turn that differs in two histories.
+
+    `known` has the ids of all exchanges of each turn.
+    """
+    was, is_now = ({turn.turn_id: turn for turn in h.turns} for h in (before, after))
+    for turn_id in {**was, **is_now}:
+        old, new = was.get(turn_id), is_now.get(turn_id)
+        if old is None or new is None or replace(old, is_stale=new.is_stale) != new:
+            yield turn_id, _to_marks(new, known.get(turn_id, set()))
+
+
+def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
+    newest = max(known, default="")
+    if turn is None:
+        return TurnMarks(is_deleted=True, newest=newest, gone=frozenset(known))
+    return TurnMarks(
+        is_pinned=turn.is_pinned,
+        is_hidden=turn.is_hidden,
+        chosen=turn.version.exchange_id,
+        newest=newest,
+        picked={
+            version.exchange_id: version.picked
+            for version in turn.versions
+            if version.is_picked
+        },
+        gone=frozenset(known - {version.exchange_id for version in turn.versions}),
+        comparisons=turn.comparisons,
+    )
+
+
+def _not_undone(
+    exchanges: list[Exchange], marks: Mapping[str, TurnMarks]
+) -> list[Exchange]:
+    """Leave out continuations that were undone, so that the text before them is left.
+
+    A continuation that a later one builds on is kept.
+    """
+    gone = {exchange_id for turn in marks.values() for exchange_id in turn.gone}
+    remaining: list[Exchange] = []
+    needed: set[str | None] = set()
+    for exchange in reversed(exchanges):
+        is_gone = exchange.exchange_id in gone and exchange.exchange_id not in needed
+        if not (is_gone and exchange.origin.continues):
+            remaining.append(exchange)
+        if not is_gone:
+            needed.add(exchange.origin.continues)
+    return remaining[::-1]
+
+
+def _marked(turn: Turn, marks: TurnMarks | None) -> Turn | None:
+    """Return a turn of the ledger as it was left; None if it was deleted."""
+    if marks is None:
+        return turn
+    if marks.is_deleted and turn.turn_id.partition("/")[2].startswith(_COPIED):
+        return None  # its version has the id of the first exchange after it
+    versions = tuple(
+        _picked(version, marks.picked.get(version.exchange_id, -1))
+        for version in turn.versions
+        if version.exchange_id not in marks.gone
+    )
+    if not versions:
+        return None
+    ids = [version.exchange_id for version in versions]
+    newest = max(ids)  # asked or continued last
+    is_chosen = newest <= marks.newest and marks.chosen in ids
+    return replace(
+        turn,
+        versions=versions,
+        chosen=ids.index(marks.chosen if is_chosen else newest),
+        is_pinned=marks.is_pinned,
+        is_hidden=marks.is_hidden,
+        comparisons=marks.comparisons,
+    )
+
+
+def _picked(version: Version, picked: int) -> Version:
+    if not 0 <= picked < len(version.choices):
+        return version
+    replies = (*version.replies[:-1], version.choices[picked])
+    return replace(version, replies=replies, picked=picked, is_picked=True)

@@ -1,0 +1,130 @@
+"""Where replies are shown: the output of a cell, or a terminal."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from .final_reply import Final
+from .tool_runs import Step
+
+Bundle: TypeAlias = Mapping[str, str]
+
+
+def _publish(bundle: Bundle, display_id: str | None) -> None:
+    from IPython.display import display  # noqa: PLC0415 - optional at import
+
+    display(dict(bundle), raw=True, display_id=display_id)
+
+
+def _update(bundle: Bundle, display_id: str) -> None:
+    from IPython.display import update_display  # noqa: PLC0415 - optional at import
+
+    update_display(dict(bundle), display_id=display_id, raw=True)
+
+
+def _clear(*, wait: bool) -> None:
+    from IPython.display import clear_output  # noqa: PLC0415 - optional at import
+
+    clear_output(wait=wait)
+
+
+def _write(text: str) -> None:
+    # A terminal that cannot show a letter shows its number instead of failing.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The output of a cell, or of a terminal.
+
+    Attributes:
+        publish: Add an output to the cell; a display id makes it updatable.
+        update: Replace the output of that display id, wherever it is.
+        clear: Empty the cell when its next output comes.
+        erase: Empty the cell now.
+        write: Print text that is safe for a terminal.
+    """
+
+    publish: Callable[[Bundle, str | None], None] = _publish
+    update: Callable[[Bundle, str], None] = _update
+    clear: Callable[[], None] = lambda: _clear(wait=True)
+    erase: Callable[[], None] = lambda: _clear(wait=False)
+    write: Callable[[str], None] = _write
+
+
+class Screen(StrEnum):
+    """Where widgets or bars can be seen."""
+
+    NOTEBOOK = "notebook"
+    TERMINAL = "terminal"
+    NONE = "none"
+
+
+def is_terminal() -> bool:
+    """Whether the standard error is a terminal; there may be none, or a closed one."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def parent_message(shell: object) -> dict[str, Any]:
+    """Return the message that a shell or kernel works on; empty outside a kernel."""
+    return getattr(shell, "get_parent", dict)() or {}
+
+
+def cell_ids(shell: object) -> tuple[str, str]:
+    """Return the ids of the cell that runs and of this execution, "" where unknown."""
+    parent = parent_message(shell)
+    cell_id = parent.get("metadata", {}).get("cellId") or ""
+    return cell_id, parent.get("header", {}).get("msg_id", "")
+
+
+def can_answer(shell: object) -> bool:
+    """Whether somebody sees this cell run and could answer a question."""
+    content = parent_message(shell).get("content", {})
+    return bool(content.get("allow_stdin", True))
+
+
+def find_screen(display: str = "auto") -> Screen:
+    """Find out where this cell or program can show more than text, by this setting."""
+    if display == "settled":
+        return Screen.NONE
+    terminal = Screen.TERMINAL if is_terminal() else Screen.NONE
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    kernel = getattr(shell, "kernel", None)
+    if shell is None or kernel is None or display == "plain":
+        return terminal
+    is_live = display == "live" or can_answer(shell)
+    return Screen.NOTEBOOK if is_live else Screen.NONE
+
+
+class Shown:
+    """What a mode of display can do; this one shows nothing."""
+
+    def add(self, text: str, choice: int = 0) -> None:
+        """Take a piece of a choice."""
+
+    def status(self, text: str) -> None:
+        """Set the status line."""
+
+    def hurry(self) -> None:
+        """Let the next flush show what is new without waiting its turn."""
+
+    def tool_run(self, step: Step) -> None:
+        """Show an answered call below the text so far; text goes on below it."""
+
+    def flush(self, now_s: float) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then."""
+
+    def finish(self, final: Final | None) -> None:
+        """Replace everything by the final form, or by nothing."""
+
+    def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this one shows nothing
+        """Go on after the end of a reply, if what it showed can be updated."""
+        return False

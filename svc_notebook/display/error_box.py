@@ -1,0 +1,66 @@
+"""The box of an error in a cell: what happened, in bold, and the message."""
+
+import os
+from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import wrap
+
+from svc_notebook.errors import ServiceError, SvcError
+
+from .escape import to_terminal
+
+LINE_CHARS = 70  # fits a notebook with an open side bar
+_MIN_CHARS = 20  # even if a terminal reports fewer
+_REFUSED_STATUS = 400  # else it came within a stream
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+_HEADLINES = {
+    "AuthError": "The key was refused",
+    "BadRequestError": "The request was refused",
+    "UnknownModelError": "The model or the address is unknown",
+    "RateLimitError": "Too many requests",
+    "ServerFaultError": "The service failed",
+    "MissingKeyError": "There is no usable key",
+    "SpendingLimitError": "The spending limit is reached",
+    "ConfigError": "A setting cannot be used",
+    "OverBudgetError": "Too long, so it was not sent",
+    "AskError": "Nothing was sent",
+    "NoConnectionError": "No connection",
+    "TimedOutError": "The service took too long",
+    "TransportError": "The reply broke off",
+    "DocumentError": "The answer cannot be used",
+    "CutError": "The reply was cut",
+    "ToolLoopError": "The tool calls did not come to an end",
+    "ToolError": "A tool cannot be used",
+    "LedgerError": "The ledger cannot be used",
+    "SvcError": "This did not work",
+}
+
+
+def error_box(error: SvcError, *, is_terminal: bool = False) -> str:
+    """Draw one of our own errors, with its notes, as a box of the screen's width."""
+    n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
+    n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
+    return "\n".join(error_lines(headline(error), error.lines, n_chars))
+
+
+def headline(error: SvcError) -> str:
+    """Say in words what kind of error it is, with the status of a refusal."""
+    names = (kind.__name__ for kind in type(error).__mro__)
+    words = next(_HEADLINES[name] for name in names if name in _HEADLINES)
+    status = error.status if isinstance(error, ServiceError) else 0
+    return f"{words} ({status})" if status >= _REFUSED_STATUS else words
+
+
+def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
+    """Draw an expected failure as lines; the title is bold where that can be shown."""
+    plain = [
+        part
+        for line in lines
+        for paragraph in line.split("\n")
+        # hosts break a long line anywhere, in the middle of a word
+        for part in wrap(to_terminal(paragraph), n_chars) or [""]
+    ]
+    head = to_terminal(title.replace("\n", " "))
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        head = f"{_BOLD}{head}{_RESET}"
+    return [head, *(f"  {line}" for line in plain)]

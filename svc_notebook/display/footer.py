@@ -1,0 +1,128 @@
+"""The quiet line below a reply: badges, model, tokens, seconds; or that it streams."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from svc_notebook.service.checks import shorten
+from svc_notebook.service.chunk import Usage
+from svc_notebook.service.request import CompletionRequest
+
+from .escape import to_text
+from .html_styles import quiet_html
+
+_BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
+# Seen only where a host drops styles: badges would run into the words after them.
+_BETWEEN = "<span style=font-size:0> · </span>"
+
+
+# The dot moves by itself, so waiting costs no messages.
+_DOT = (
+    "<style>@media(prefers-reduced-motion:no-preference){.svc-dot{animation:"
+    "svc-dot 1s infinite alternate}}@keyframes svc-dot{from{opacity:.2}}</style>"
+    "<span class=svc-dot aria-hidden=true>\N{BLACK CIRCLE}</span> "
+)
+UNFINISHED = "still being written"  # also what a save in mid-stream keeps
+WAITING = "waiting for the first words"
+REASONING = "reasoning"
+
+
+def live_html(status: str, *, is_waiting: bool) -> str:
+    """Draw the line below what is still being written."""
+    line = " · ".join(filter(None, (status, UNFINISHED)))
+    return quiet_html(_DOT * is_waiting + to_text(line))
+
+
+class Measured(Protocol):
+    """What a footer shows of a reply; an `Exchange` has all of it."""
+
+    @property
+    def request(self) -> CompletionRequest:
+        """What was sent."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, reported or else estimated."""
+
+    @property
+    def usage_source(self) -> str:
+        """Whether they are reported, estimated or missing."""
+
+    @property
+    def latency_s(self) -> float | None:
+        """From sending the request to the end of the reply."""
+
+    @property
+    def est_prompt_tokens(self) -> int:
+        """An estimate of the prompt."""
+
+    @property
+    def est_completion_tokens(self) -> int:
+        """An estimate of the reply."""
+
+    @property
+    def est_low_tokens(self) -> int | None:
+        """The fewest tokens that both together may have; None if unknown."""
+
+    @property
+    def est_high_tokens(self) -> int | None:
+        """The most tokens that both together may have; None if unknown."""
+
+
+def footer(exchange: Measured, *, has_model: bool = True) -> str:
+    """Return the footer: model, tokens of prompt and reply, seconds."""
+    parts = [exchange.request.model if has_model else "", _tokens(exchange)]
+    if exchange.latency_s is not None:
+        parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
+    return " · ".join(part for part in parts if part)
+
+
+def _tokens(exchange: Measured) -> str:
+    usage, source = exchange.usage, exchange.usage_source
+    if source == "missing":
+        return "no usage"
+    about = "~" if source == "estimated" else ""
+    return f"{usage.prompt_tokens} → {about}{usage.completion_tokens} tokens"
+
+
+def estimate_hint(exchange: Measured) -> str:
+    """Return the details of the footer's estimate; "" where tokens were reported."""
+    if exchange.usage_source != "estimated":
+        return ""
+    parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
+    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    both = "" if low is None or high is None else f", together {low:,} to {high:,}"
+    return f"estimated: {parts} tokens{both}"
+
+
+_MODEL_CHARS = 80  # a server may answer with any name
+
+
+def other_model(model: str, answered: str | None) -> str:
+    """Name the model that answered, if it is another one than was asked for."""
+    # Many servers answer with the exact version of a model, which need not be said.
+    if not answered or answered.startswith(model):
+        return ""
+    return f"answered by {shorten(answered, _MODEL_CHARS)}"
+
+
+def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the reasoning next to each choice, if any, with a title that has its size.
+
+    A terminal shows the title alone.
+    """
+    titled = (
+        (f"reasoning{f' of {at}' * (len(reasonings) > 1)}: {len(text):,}", text)
+        for at, text in enumerate(reasonings, start=1)
+    )
+    return tuple((f"{title} characters", text) for title, text in titled if text)
+
+
+def marks_html(marks: Sequence[str], footer: str = "") -> str:
+    """Draw marks as badges, then a footer."""
+    badges = (f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
+    return _BETWEEN.join((*badges, *([to_text(footer)] if footer else [])))
+
+
+def marks_text(marks: Sequence[str], footer: str = "") -> str:
+    """Return marks in brackets, then a footer."""
+    return " ".join((*(f"[{mark}]" for mark in marks), footer)).strip()

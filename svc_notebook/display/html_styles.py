@@ -1,0 +1,68 @@
+"""Pieces of HTML that all outputs share: quiet lines, cards, grids, folds.
+
+Styles are inline. A colour that the host sets has a fallback that is legible on white
+and on black.
+"""
+
+from collections.abc import Iterable
+from html import escape
+
+from .escape import to_text
+
+_QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
+_BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
+# A host that does not trust a notebook drops var(); the plain value stays then.
+QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
+_GRID = (
+    "display:grid;gap:.75em;margin-bottom:.5em;"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
+)
+_CARD = (
+    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em .3em;"
+    f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
+)
+BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
+WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
+_VERBATIM = f"{WRAPPED};margin:0"
+
+
+def quiet_html(html: str, *, hint: str = "") -> str:
+    """Put HTML into a line of small, quiet letters; the hint is for the mouse."""
+    title = f' title="{escape(hint)}"' if hint else ""
+    return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
+
+
+def verbatim_html(html: str) -> str:
+    """Show escaped text as it is written, with its lines and blanks."""
+    return f'<pre style="{_VERBATIM}"><code>{html}</code></pre>'
+
+
+def card_html(heading: str, body: str, closing: str = "") -> str:
+    """Put HTML into a card, below a heading."""
+    head = quiet_html(f"<strong>{to_text(heading)}</strong>") if heading else ""
+    return f'<div style="{_CARD}">{head}{body}{closing}</div>'
+
+
+def grid_html(cards: Iterable[str]) -> str:
+    """Put cards side by side, as many as there is room for."""
+    return f'<div style="{_GRID}">{"".join(cards)}</div>'
+
+
+FOLDED_TEXT = f"{WRAPPED};margin:.2em 0 .5em 1.2em"
+_SUMMARY = "cursor:pointer;overflow-wrap:anywhere"
+
+
+def details_html(title: str, body: str) -> str:
+    """Fold HTML behind a line."""
+    return (
+        f'<details><summary style="{_SUMMARY}">{to_text(title)}</summary>'
+        f"{body}</details>"
+    )
+
+
+def folded_html(titled: tuple[str, str]) -> str:
+    """Fold a text behind its title."""
+    title, text = titled
+    return details_html(
+        title, f'<pre style="{FOLDED_TEXT}"><code>{to_text(text)}</code></pre>'
+    )

@@ -1,0 +1,384 @@
+"""The Markdown of replies, and its blocks while a reply grows: finished, and open.
+
+A block rule never looks ahead, so that closed blocks stay as they are when more text
+comes. Math between dollars, or between backslashes with brackets, reaches the host
+unchanged.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+from markdown_it import MarkdownIt, helpers
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from .links_and_images import is_allowed_link, label_end
+
+_CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+_MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
+# Macros that make links, classes or ids, or that define others: hosts are
+# meant to filter them, and a reply gains nothing by them.
+_REFUSED = re.compile(
+    r"\\(?:href|url|class|cssId|style|data|html\w*|mmlToken|require|unicode"
+    r"|includegraphics|def|gdef|edef|let|newcommand|renewcommand|newenvironment"
+    r"|csname|catcode|bbox|texttip|toggle|mathtip)(?![a-zA-Z])"
+)
+# Far above what people write. The parser leaves out what is nested deeper.
+MAX_NESTING = 100
+# An opener whose end is further away is text.
+MAX_MATH_CHARS = 2000
+
+
+def is_math(content: str, opener: str, following: str) -> bool:
+    """Whether the content of two delimiters reads as math, not as money.
+
+    `following` is the character after the closing delimiter, or "".
+    """
+    if not content.strip() or _REFUSED.search(content):
+        return False
+    if opener == "\\[":
+        return content[0].isspace() or _MATHEMATICAL.search(content) is not None
+    if opener != "$":
+        return True
+    if content[0].isspace() or content[-1].isspace() or following.isalnum():
+        return False
+    return not content[0].isdigit() or _MATHEMATICAL.search(content) is not None
+
+
+def _opener_at(text: str, position: int) -> str | None:
+    """Name the math delimiter that begins here."""
+    two = text[position : position + 2]
+    if two in _CLOSERS:
+        return two
+    return "$" if two[:1] == "$" else None
+
+
+def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    opener = _opener_at(state.src, state.pos)
+    if opener is None:
+        return False
+    start = state.pos + len(opener)
+    last = min(state.posMax, start + MAX_MATH_CHARS)
+    end = state.src.find(_CLOSERS[opener], start, last)
+    if end < 0:
+        return False
+    after = end + len(opener)
+    if not is_math(state.src[start:end], opener, state.src[after : after + 1]):
+        return False
+    if not silent:
+        state.push("math", "", 0).content = state.src[state.pos : after]
+    state.pos = after
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    start = state.bMarks[number] + state.tShift[number]
+    return state.src[start : state.eMarks[number]].rstrip()
+
+
+def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    text = _line(state, first)
+    opener = text[:2]
+    if state.is_code_block(first) or opener not in ("$$", "\\["):
+        return False
+    closer = _CLOSERS[opener]
+    rest = text[2:]
+    is_closed = len(rest) >= len(closer) and rest.endswith(closer)
+    if closer in (rest.removesuffix(closer) if is_closed else rest):
+        return False  # a sentence that begins with math
+    if silent:
+        return True
+    lines, number = [text], first + 1
+    while not is_closed and number < last:
+        text = _line(state, number)
+        if not text or state.sCount[number] < state.blkIndent:
+            break
+        lines.append(text)
+        is_closed = text.endswith(closer)
+        number += 1
+    token = state.push("math_block", "", 0)
+    token.content, token.markup = "\n".join(lines), opener
+    token.map = [first, number]
+    token.info = "closed" if is_closed else ""
+    state.line = number
+    return True
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt(
+        "commonmark", {"html": False, "maxNesting": MAX_NESTING}
+    ).enable(["table", "strikethrough"])
+    parser.validateLink = is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
+    parser.helpers = SimpleNamespace(  # type: ignore[assignment]  # the library's own way to change one
+        parseLinkDestination=helpers.parseLinkDestination,
+        parseLinkLabel=label_end,
+        parseLinkTitle=helpers.parseLinkTitle,
+    )
+    parser.inline.ruler.before("escape", "math", _inline_math)
+    parser.block.ruler.before(
+        "fence",
+        "math_block",
+        _block_math,
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},
+    )
+    return parser
+
+
+PARSER = _parser()
+
+
+def with_line_feeds(text: str) -> str:
+    """Return the text with line feeds as its only line ends."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> Sequence[Token]:
+    """Parse the blocks of a text but not their inline content, which is cheap."""
+    tokens: list[Token] = []
+    whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
+    env = {} if env is None else env
+    PARSER.block.parse(whole.replace("\0", "\ufffd"), PARSER, env, tokens)
+    return tokens
+
+
+def link_addresses(markdown: str) -> dict[str, object]:
+    """Find the addresses of links that are defined on separate lines, by name."""
+    env: dict[str, Any] = {}
+    block_tokens(with_line_feeds(markdown), env)
+    return dict(env.get("references", {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A fenced block of code."""
+
+    language: str  # the first word after the opening fence, in small letters, or ""
+    code: str  # ends in a line feed unless it is empty
+    is_closed: bool  # whether the closing fence was found
+
+
+def fences(markdown: str) -> tuple[Fence, ...]:
+    """Find the fenced blocks of a text, in order."""
+    return tuple(
+        Fence(
+            language=(token.info.split() or [""])[0].lower(),
+            code=token.content,
+            is_closed=is_closed_fence(token),
+        )
+        for token in block_tokens(with_line_feeds(markdown))
+        if token.type == "fence"
+    )
+
+
+def is_closed_fence(token: Token) -> bool:
+    """Whether a fence has its closing line, from its number of lines."""
+    first, last = token_lines(token)
+    return last - first == token.content.count("\n") + 2
+
+
+def token_lines(token: Token) -> tuple[int, int]:
+    """Return the first line of a block, and the line after its last."""
+    first, last = token.map or (0, 0)
+    return first, last
+
+
+_FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
+_IN_ITEM = 2  # the nesting level inside an item of a list
+_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+")
+_SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
+_WORD_END = re.compile(r"\s+(?=\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a reply that is drawn by itself."""
+
+    source: str  # the reply's text, unchanged
+    markdown: str  # what to draw: the source, after what it continues
+    is_cut: bool = False  # whether what follows continues the same block
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The part of a reply that more text may still change."""
+
+    source: str = ""  # the reply's text, unchanged
+    opener: str = ""  # drawn before it: a fence's first line, or a table's head
+    indent: int = 0  # blanks to leave out of each line, inside a list item
+
+    @property
+    def markdown(self) -> str:
+        """What to draw."""
+        is_inside = self.opener or self.source.lstrip("\n")[:1] == " "
+        if not self.indent or not is_inside:
+            return self.opener + self.source
+        blanks = rf"^ {{1,{self.indent}}}"
+        return self.opener + re.sub(blanks, "", self.source, flags=re.MULTILINE)
+
+    def char_at_line(self, line: int) -> int:
+        """Find where a line of `markdown` begins in `source`."""
+        at = 0
+        for _ in range(line - self.opener.count("\n")):
+            at = self.source.find("\n", at) + 1
+            if at == 0:
+                return len(self.source)
+        return at
+
+    def after(
+        self, at_char: int, opener: str = "", indent: int | None = None
+    ) -> "Tail":
+        """Leave out what was cut off: at least a character, so that cutting ends."""
+        indent_left = self.indent if indent is None else indent
+        return Tail(self.source[max(at_char, 1) :], opener, indent_left)
+
+
+def _top(tokens: Sequence[Token]) -> list[Token]:
+    return [t for t in tokens if t.level == 0 and t.nesting >= 0 and t.map]
+
+
+def finished_lines(markdown: str) -> int:
+    """Count the lines from the start that no later line can change."""
+    tops = _top(block_tokens(markdown))
+    if not tops:
+        return 0
+    last = tops[-1]
+    first, end = token_lines(last)
+    n_lines = markdown.count("\n")
+    is_finished = (
+        last.type in ("heading_open", "hr")
+        or (last.type == "fence" and is_closed_fence(last))
+        or (last.type in _FINISHED_BY_A_BLANK and end < n_lines)
+    )
+    return n_lines if is_finished else first
+
+
+def _text_cut(tail: Tail, indent: int | None = None, opener: str = "") -> Tail:
+    """Cut running text at the last good place in its latter half, if any."""
+    text = tail.source
+    for pattern in (_SENTENCE_END, _WORD_END):
+        places = [m.end() for m in pattern.finditer(text, len(text) // 2)]
+        if places:
+            return tail.after(places[-1], opener, indent)
+    return tail.after(len(text), opener, indent)
+
+
+def _line_cut(tail: Tail, first: int, opener: str, indent: int | None = None) -> Tail:
+    """Cut before the unfinished line, or after it if it is line `first`."""
+    at_char = tail.source.rfind("\n") + 1
+    if at_char <= tail.char_at_line(first):
+        at_char = len(tail.source)
+    return tail.after(at_char, opener, indent)
+
+
+def _fence_cut(tail: Tail, fence: Token) -> Tail:
+    """Cut a fence between lines; the rest becomes another fence."""
+    first, _ = token_lines(fence)
+    line = tail.markdown.split("\n", first + 1)[first]
+    indent = tail.indent + line.find(fence.markup)
+    return _line_cut(tail, first + 1, f"{fence.markup}{fence.info}\n", indent)
+
+
+def _list_cut(tail: Tail, tokens: Sequence[Token]) -> Tail:
+    """Cut a list before its last item, or within it if it is the only one."""
+    tops = _top(tokens)
+    start = max(
+        token_lines(t)[0] for t in tokens if t.type == "list_item_open" and t.level == 1
+    )
+    if start > token_lines(tops[-1])[0]:
+        return tail.after(tail.char_at_line(start))
+    marker = _ITEM.match(tail.markdown.split("\n", start + 1)[start])
+    indent = tail.indent + (marker.end() if marker else 0)
+    child = max(
+        (token_lines(t)[0] for t in tokens if t.level == _IN_ITEM and t.map), default=0
+    )
+    if child > start:
+        return tail.after(tail.char_at_line(child), indent=indent)
+    return _text_cut(tail, indent)
+
+
+def _table_cut(tail: Tail, table: Token) -> Tail:
+    """Cut a table between rows; what remains has the same head."""
+    first, _ = token_lines(table)
+    n_head = 2
+    lines = tail.markdown.split("\n", first + n_head)
+    head = "".join(f"{line}\n" for line in lines[first : first + n_head])
+    return _line_cut(tail, first + n_head, head)
+
+
+def shortened(tail: Tail) -> Tail:
+    """Cut a tail that is too long; the rest keeps what it needs to be drawn alike."""
+    tokens = block_tokens(tail.markdown)
+    tops = _top(tokens)
+    leaf = next((t for t in reversed(tokens) if t.nesting >= 0), None)
+    if leaf and leaf.type == "fence" and not is_closed_fence(leaf):
+        return _fence_cut(tail, leaf)
+    kind = tops[-1].type if tops else ""
+    if kind in ("bullet_list_open", "ordered_list_open"):
+        return _list_cut(tail, tokens)
+    if kind == "table_open":
+        return _table_cut(tail, tops[-1])
+    if kind == "code_block":
+        return _line_cut(tail, token_lines(tops[-1])[0], "")
+    return _text_cut(tail, opener="> " if kind == "blockquote_open" else "")
+
+
+class Blocks:
+    """Takes text and returns finished blocks; the rest is the tail.
+
+    A tail of more bytes than `max_tail_bytes` is cut anyway. In verbatim text, each
+    line is a block.
+    """
+
+    def __init__(
+        self, *, max_tail_bytes: int | None = None, is_verbatim: bool = False
+    ) -> None:
+        self._max_tail_bytes = max_tail_bytes
+        self._is_verbatim = is_verbatim
+        self._tail = Tail()
+        self._is_new_line = False
+        self._has_return = False
+
+    @property
+    def tail(self) -> Tail:
+        """What `take` left over."""
+        return self._tail
+
+    def feed(self, text: str) -> None:
+        """Add a piece of the reply, cut off anywhere; it may be empty."""
+        if not text:
+            return
+        whole = "\r" * self._has_return + text
+        self._has_return = whole.endswith("\r")
+        whole = with_line_feeds(whole.removesuffix("\r"))
+        self._is_new_line |= "\n" in whole
+        self._tail = replace(self._tail, source=self._tail.source + whole)
+
+    def take(self) -> tuple[Block, ...]:
+        """Return the blocks that became finished since the last call, in order."""
+        taken = []
+        if self._is_new_line:
+            self._is_new_line = False
+            taken.append(self._cut_off(self._unfinished(), is_cut=False))
+        limit = self._max_tail_bytes
+        while limit is not None and len(self._tail.source.encode()) > limit:
+            taken.append(self._cut_off(shortened(self._tail), is_cut=True))
+        return tuple(block for block in taken if block.source)
+
+    def _unfinished(self) -> Tail:
+        tail = self._tail
+        n_chars = tail.source.rfind("\n") + 1
+        if self._is_verbatim:
+            return tail.after(n_chars)
+        lines = replace(tail, source=tail.source[:n_chars])
+        at_char = tail.char_at_line(finished_lines(lines.markdown))
+        return tail.after(at_char) if at_char else tail
+
+    def _cut_off(self, rest: Tail, *, is_cut: bool) -> Block:
+        tail = self._tail
+        self._tail = rest
+        source = tail.source[: len(tail.source) - len(rest.source)]
+        return Block(source, replace(tail, source=source).markdown, is_cut)

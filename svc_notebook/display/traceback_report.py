@@ -1,0 +1,153 @@
+"""The traceback of a user's error as text for a model.
+
+It has short paths, and leaves out inner frames of libraries.
+"""
+
+import os
+import platform
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from typing import NamedTuple
+
+_STDLIB = sysconfig.get_path("stdlib")
+_INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
+_SHELLS = {"IPython", "ipykernel"}
+_N_LIBRARY = 3  # frames of libraries in a row; of more, the first and last stay
+_MARK = "svc-notebook "  # begins the frame put in place of others
+_FILE = re.compile(
+    rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
+)
+
+
+class ErrorReport(NamedTuple):
+    """A traceback without paths of this machine, and what it passes through."""
+
+    text: str
+    cells: tuple[int, ...]  # the one that failed, and the one where the error arose
+    modules: frozenset[str]  # the outermost packages and modules of its files
+
+
+def to_report(error: BaseException) -> ErrorReport:
+    """Read an error."""
+    report = TracebackException.from_exception(error)
+    files = [frame.filename for frame in report.stack]
+    files += [getattr(report, "filename", None) or ""]  # of a SyntaxError
+    cells = [number for file in files if (number := _cell_number(file))]
+    modules: set[str] = set()
+    chain = [report]
+    for level in chain:
+        more = level.__cause__, level.__context__, *(level.exceptions or ())
+        chain += [error for error in more if error is not None]
+        frames = _of_user(level.stack)
+        paths = (_short_path(frame.filename) for frame in frames)
+        modules |= {path.split("/")[0].removesuffix(".py") for path in paths}
+        # without frames it has no headline
+        level.stack = StackSummary.from_list(_shortened(frames)) or None  # type: ignore[assignment]
+    text = _FILE.sub(_place, "".join(report.format()))
+    return ErrorReport(
+        text=_without_folders(text).rstrip(),
+        cells=tuple(dict.fromkeys([*cells[:1], *cells[-1:]])),
+        modules=frozenset(modules),
+    )
+
+
+def _cell_number(file: str) -> int:
+    """Return the number of the cell that IPython compiled so; 0 for a real file."""
+    from IPython import get_ipython  # noqa: PLC0415 - optional at import
+
+    shell = get_ipython()
+    named = shell.compile.format_code_name(file) if shell else None
+    number = re.search(r"\d+", named[1]) if named else None
+    return int(number[0]) if number else 0
+
+
+def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Leave out IPython's frames above the cell."""
+    cells = (n for n, frame in enumerate(frames) if _cell_number(frame.filename))
+    first = next(cells, None)
+    if first is not None:
+        return frames[first:]
+    return [frame for frame in frames if not _SHELLS & set(Path(frame.filename).parts)]
+
+
+def _shortened(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Put a mark in place of the inner ones of many frames of libraries."""
+    shown: list[FrameSummary] = []
+    for is_library, group in groupby(frames, lambda frame: _is_library(frame.filename)):
+        run = list(group)
+        if is_library and len(run) > _N_LIBRARY:
+            mark = f"{_MARK}[{len(run) - 2} frames left out]"
+            run[1:-1] = [FrameSummary(mark, 0, "", lookup_line=False, line="")]
+        shown += run
+    return shown
+
+
+def _is_library(file: str) -> bool:
+    """Whether it is installed, Python's own, or compiled code without a file."""
+    path = Path(file)
+    is_foreign = not path.is_absolute() or file.startswith(_STDLIB)
+    return (is_foreign or bool(_INSTALLED & set(path.parts))) and not _cell_number(file)
+
+
+def _place(match: re.Match[str]) -> str:
+    mark, path = match.groups()
+    if mark:
+        return str(mark)
+    number = _cell_number(path)
+    return f"Cell In[{number}]" if number else f'File "{_short_path(path)}"'
+
+
+def _short_path(file: str) -> str:
+    """Begin a path at a package or at the project's folder."""
+    path = Path(_without_folders(file))
+    is_elsewhere = path.is_absolute() or path.parts[:1] == ("~",)
+    return path.name if is_elsewhere else path.as_posix()
+
+
+def _without_folders(text: str) -> str:
+    """Leave out the folders of packages and of the project; the home is `~`."""
+    roots = {_STDLIB, *sys.path, str(Path.cwd())}
+    names = sorted((root for root in roots if Path(root).name), key=len, reverse=True)
+    folders = "|".join(re.escape(name + os.sep) for name in names)
+    text = re.sub(rf"(?<![\w./-])(?:{folders})", "", text)
+    with suppress(RuntimeError):  # there may be no home
+        if Path.home().name:
+            text = text.replace(str(Path.home()), "~")
+    return text
+
+
+def versions(modules: Iterable[str]) -> str:
+    """Write the versions of Python and of the packages that own these modules."""
+    from importlib.metadata import (  # noqa: PLC0415 - rare, and slow to load
+        PackageNotFoundError,
+        distribution,
+        packages_distributions,
+    )
+
+    packages, others = set(), []
+    for name in set(modules) - sys.stdlib_module_names:
+        try:
+            packages.add(distribution(name))
+        except (PackageNotFoundError, ValueError):  # it may have another name
+            others.append(name)
+    if any(map(_is_installed, others)):  # half a second: it reads all lists of files
+        owners = packages_distributions()
+        for owner in {
+            owner_name for name in others for owner_name in owners.get(name, ())[:1]
+        }:
+            with suppress(PackageNotFoundError):
+                packages.add(distribution(owner))
+    listed = sorted({f"{package.name} {package.version}" for package in packages})
+    return ", ".join([f"Python {platform.python_version()}", *listed])
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a loaded module is of a package, rather than of the user's folder."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return not _INSTALLED.isdisjoint(Path(file).parts)

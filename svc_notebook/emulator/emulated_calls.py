@@ -1,0 +1,201 @@
+"""Which tools an emulated reply calls, with which arguments, and their results.
+
+A tool is called if the newest user message names it, with the simplest arguments that
+its schema allows; the prompt's numbers, quoted texts and capitalised names are used
+where they fit.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from .rules import Call, ChatRequest, Tool, split_tokens
+
+# What all results together take of a reply, so that some text follows them.
+_RESULTS_TOKENS = 100
+_RESULTS_SHARE = 2 / 3
+# Bounds for schemas that refer to themselves or ask for a great deal.
+_DEPTH_AT_MOST = 8
+# Below this depth only what the schema requires is made.
+_OPTIONAL_DEPTH = 4
+_VALUES_AT_MOST = 256
+_ITEMS_AT_MOST = 16
+_LETTERS_AT_MOST = 1000
+# Floats are not exact beyond this.
+_LARGEST = 1e15
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_QUOTED = re.compile(r"[\"\u201c']([^\"\u201c\u201d']{1,200})[\"\u201d']")
+# One or several capitalised words, not at the beginning of a sentence.
+_NAME = re.compile(r"(?<=[\w,:;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*")
+_FORMATS = {
+    "date": "2026-01-02",
+    "time": "03:04:05Z",
+    "date-time": "2026-01-02T03:04:05Z",
+    "email": "user@example.org",
+    "uri": "https://example.org/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+
+Schema = Mapping[str, Any]
+
+
+def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
+    """Decide which tools to call after a user message, and with which arguments.
+
+    No two choices share the id of a call.
+    """
+    if chat.messages[-1].role != "user":
+        return ()
+    named = [tool for tool in chat.tools if _named(tool).search(chat.question)]
+    n_before = sum(len(message.tool_calls) for message in chat.messages)
+    return tuple(
+        Call(
+            id=f"call_{chat.identity()[:12]}_{choice_index}_{n_before + at}",
+            name=tool.name,
+            arguments=_arguments(tool, chat.question),
+        )
+        for at, tool in enumerate(named)
+    )
+
+
+def tool_results(chat: ChatRequest) -> list[tuple[str, str]]:
+    """Repeat the results at the end of a request, shortened, by the tools' names."""
+    names = {
+        call.id: call.name for message in chat.messages for call in message.tool_calls
+    }
+    answers = list(
+        takewhile(lambda message: message.role == "tool", reversed(chat.messages))
+    )
+    room = min(_RESULTS_TOKENS, int(chat.max_tokens * _RESULTS_SHARE))
+    room //= max(1, len(answers))
+    results = []
+    for message in reversed(answers):
+        tokens = split_tokens(message.content)
+        shown = "".join(tokens[:room]) + ("…" if len(tokens) > room else "")
+        name = names.get(message.tool_call_id or "", "the tool")
+        results.append((name, shown.rstrip(". ")))
+    return results
+
+
+def _named(tool: Tool) -> "re.Pattern[str]":
+    """Find a tool's name as a whole word; its underscores may be blanks."""
+    name = re.escape(tool.name).replace("_", "[_ ]")
+    return re.compile(rf"(?<![a-z0-9_]){name}(?![a-z0-9_])", re.IGNORECASE)
+
+
+def _arguments(tool: Tool, question: str) -> str:
+    rest = _named(tool).sub("it", question)
+    examples = _ExampleValues(
+        root=tool.parameters,
+        texts=iter([*_QUOTED.findall(rest), *_NAME.findall(rest)]),
+        numbers=(float(digits) for digits in _NUMBER.findall(rest)),
+    )
+    return json.dumps(examples.value(tool.parameters), ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class _ExampleValues:
+    """Makes values for a schema; a prompt's texts and numbers are used once each.
+
+    References are looked up in `root`, the whole schema.
+    """
+
+    root: Schema
+    texts: Iterator[str]
+    numbers: Iterator[float]
+    n_values: int = field(default=0, init=False)
+
+    def value(self, schema: object, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+        """Make a value that a schema allows; null if it cannot be read."""
+        self.n_values += 1
+        is_too_much = depth > _DEPTH_AT_MOST or self.n_values > _VALUES_AT_MOST
+        if not isinstance(schema, Mapping) or is_too_much:
+            return None
+        for word in ("const", "default"):
+            if word in schema:
+                return schema[word]
+        if "$ref" in schema:
+            return self.value(_referred(self.root, schema["$ref"]), depth + 1)
+        for word in ("anyOf", "oneOf", "allOf"):
+            if _listed(schema, word):
+                return self.value(schema[word][0], depth + 1)
+        return self._typed(schema, depth)
+
+    def _typed(self, schema: Schema, depth: int) -> Any:  # noqa: ANN401 - JSON
+        """Make a value of the schema's type, the first if it has several."""
+        if _listed(schema, "enum"):
+            return schema["enum"][0]
+        kind = (_listed(schema, "type") or [schema.get("type")])[0]
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            usual = min(_count(schema, "maxItems", 1), int(depth < _OPTIONAL_DEPTH))
+            n_items = min(max(_count(schema, "minItems", 0), usual), _ITEMS_AT_MOST)
+            items = schema.get("items", {})
+            return [self.value(items, depth + 1) for _ in range(n_items)]
+        if kind in ("integer", "number"):
+            return self._number(schema, is_integer=kind == "integer")
+        if kind in ("boolean", "null"):
+            return True if kind == "boolean" else None
+        return self._text(schema)
+
+    def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
+        """Make an object: its required properties, or all if none is required."""
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, Mapping) else {}
+        required = [x for x in _listed(schema, "required") if isinstance(x, str)]
+        return {
+            name: self.value(known.get(name, {}), depth + 1)
+            for name in required or (known if depth < _OPTIONAL_DEPTH else ())
+        }
+
+    def _text(self, schema: Schema) -> str:
+        """Take a text of the prompt, as long as the schema wants."""
+        if str(schema.get("format")) in _FORMATS:
+            return _FORMATS[schema["format"]]
+        text = next(self.texts, "this")
+        shortest = min(_count(schema, "minLength", 0), _LETTERS_AT_MOST)
+        return text.ljust(shortest, "x")[
+            : _count(schema, "maxLength", _LETTERS_AT_MOST)
+        ]
+
+    def _number(self, schema: Schema, *, is_integer: bool) -> float:
+        """Take a number of the prompt, within the bounds of the schema."""
+        low = _bound(schema, "minimum", "exclusiveMinimum", 1)
+        high = _bound(schema, "maximum", "exclusiveMaximum", -1)
+        number = min(max(next(self.numbers, 1.0), low), high)
+        return round(number) if is_integer else number
+
+
+def _referred(root: Schema, reference: object) -> object:
+    """Look up a reference such as #/$defs/City; None if it leads nowhere."""
+    here: object = root
+    for step in str(reference).removeprefix("#").split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here
+
+
+def _listed(schema: Schema, word: str) -> list[Any]:
+    """Read an array of a schema; empty if it is not one."""
+    value = schema.get(word)
+    return value if isinstance(value, list) else []
+
+
+def _count(schema: Schema, word: str, default: int) -> int:
+    value = schema.get(word)
+    return value if type(value) is int and value >= 0 else default
+
+
+def _bound(schema: Schema, word: str, exclusive: str, step: int) -> float:
+    """Read a bound of a number; an exclusive one is moved by a step."""
+    for name, moved in ((word, 0), (exclusive, step)):
+        value: Any = schema.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and abs(value) <= _LARGEST:
+            return float(value) + moved
+    return math.inf * -step

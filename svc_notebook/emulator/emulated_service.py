@@ -1,0 +1,174 @@
+"""The emulated service: an HTTP request as a value in, a reply as a value out."""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from . import filler
+from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
+from .emulated_calls import calls_for, tool_results
+from .emulated_keys import Keys, check_key, check_permission
+from .emulated_rate_limits import LIMITS, Quota
+from .http_values import (
+    DOCUMENTED,
+    MADE_UP,
+    Reply,
+    Request,
+    RuleError,
+    error_body,
+    whole,
+    write_json,
+)
+from .rules import ChatRequest, read_chat_request
+from .script import Script, play
+
+# At the root, for people who open the address in a browser.
+PAGE = """\
+This is an emulator of a chat completion service, running on this machine only.
+
+It answers POST /v1/chat/completions as the service's document says: it checks
+keys, parameters and limits, and writes whole and streamed replies. Its texts are
+ready-made sentences: no reply is a real answer, nothing leaves this machine, and
+nothing is paid for. Every response carries the header x-svc-emulator.
+"""
+PATH = "/v1/chat/completions"
+LIST_PATH = "/v1/models"  # not in the document
+_NOT_ALLOWED = 405
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The settings of an emulated service, checked; see `Emulator`.
+
+    `limits` maps model ids to requests in 1 s and in 60 s, `contexts` to the tokens
+    that prompt and reply share. What differs from the document is for other servers.
+    """
+
+    keys: Keys = field(default_factory=Keys)
+    pace: Pace = field(default_factory=Pace)
+    models: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=lambda: LIMITS)
+    contexts: Mapping[str, int] = field(default_factory=dict)
+    has_model_list: bool = False
+    needs_key: bool = True
+    seed: int = 0
+    clock: Callable[[], float]
+    now: Callable[[], float]
+
+
+class Service:
+    """The service without sockets; may be used from several threads.
+
+    It checks key, path, method, permission, body, model and limits, in this order; a
+    refused request uses up no limit. The kth identical request since the start gets
+    the kth sample, so two runs of a program read the same replies.
+    """
+
+    def __init__(self, setup: Setup, script: Script | None = None) -> None:
+        self._setup = setup
+        self._script = script or Script()
+        self._quota = Quota(setup.limits, setup.clock)
+        self._n_asked: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def reply(self, request: Request) -> Reply:
+        """Answer a request; never raises."""
+        try:
+            return self._answered(request)
+        except RuleError as broken:
+            status, message = broken.status, str(broken)
+        except Exception as error:  # noqa: BLE001 - the last resort
+            status = 500
+            message = (
+                f"The emulator failed ({type(error).__name__}); check the clock and "
+                "the script that it was started with."
+            )
+        reply = whole(status, error_body(status, message), content_type=JSON)
+        if status != _NOT_ALLOWED:
+            return reply
+        is_read = request.path in {"/", LIST_PATH}
+        allow = "GET, HEAD" if is_read else "POST"  # HTTP requires it
+        return replace(reply, headers={**reply.headers, "allow": allow})
+
+    def _answered(self, request: Request) -> Reply:
+        if request.path == "/":
+            if request.method not in ("GET", "HEAD"):
+                raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
+            return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")
+        if self._setup.needs_key:
+            check_key(request.headers, self._setup.keys)
+        if request.path == LIST_PATH and self._setup.has_model_list:
+            return self._model_list(request)
+        chat = self._admitted(request)
+        identity = chat.identity()
+        with self._lock:
+            entry = self._script.next_entry(chat)
+            full = self._quota.take(chat.model) if entry is None else None
+            nth = self._n_asked[identity]
+            self._n_asked[identity] += full is None
+        # The same in every run, another for every request.
+        name = f"{self._setup.seed}/{nth}/{identity}"
+        head = Head(
+            id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+            created=int(self._setup.now()),
+            model=chat.model,
+        )
+        if entry is not None:
+            return play(entry, chat, head)
+        if full is not None:  # no retry hint is shown (doc: Errors)
+            raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
+        reply = deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
+        return replace(reply, headers={**reply.headers, **dict([MADE_UP])})
+
+    def _model_list(self, request: Request) -> Reply:
+        """List the models, as other servers of this interface do."""
+        if request.method not in ("GET", "HEAD"):
+            raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
+        contexts = self._setup.contexts
+        data = [
+            {"id": model, "object": "model", "owned_by": "emulator"}
+            | ({"max_model_len": contexts[model]} if model in contexts else {})
+            for model in self._setup.models or DOCUMENTED
+        ]
+        body = write_json({"object": "list", "data": data})
+        return whole(200, body, content_type=JSON)
+
+    def _admitted(self, request: Request) -> ChatRequest:
+        """Check all but key and limits, in the order that `Service` states."""
+        if request.path != PATH:  # doc: Endpoints
+            raise RuleError(f"There is only one operation here: POST {PATH}.", 404)
+        if request.method != "POST":
+            raise RuleError(f"Use POST for {PATH}.", _NOT_ALLOWED)
+        check_permission(request.headers, self._setup.keys)
+        chat = _read(request, self._setup.contexts)
+        if chat.model not in (*DOCUMENTED, *self._setup.models):
+            raise RuleError("The model does not exist.", 404)
+        return chat
+
+    def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
+        """Write the choices: calls of the tools that the prompt names, or texts."""
+        if calls_for(chat):
+            return [
+                cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
+                for index in range(chat.n)
+            ]
+        answered = tool_results(chat)
+        choices = []
+        for index in range(chat.n):
+            seed = chat.seed(
+                emulator_seed=self._setup.seed, nth=nth, choice_index=index
+            )
+            text = filler.write(chat, seed, results=answered)
+            choices.append(cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop))
+        return choices
+
+
+def _read(request: Request, contexts: Mapping[str, int]) -> ChatRequest:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise RuleError(f"Send the header Content-Type: {JSON}.")
+    if request.body is None:
+        raise RuleError("The request body is too long.")
+    return read_chat_request(request.body, contexts)

@@ -1,0 +1,517 @@
+"""The file of a ledger and its only connection: made, opened, checked, closed.
+
+A file that cannot be used is not changed. An error of SQLite becomes a LedgerError
+that names the file and what to do.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from operator import methodcaller
+from pathlib import Path, PurePath
+from threading import Lock, RLock
+from urllib.parse import quote_from_bytes
+
+from svc_notebook.errors import LedgerError
+
+from .tables import (
+    APPLICATION_ID,
+    CHECKED_BYTES,
+    check_is_ours,
+    current_version,
+    damaged,
+    migrate,
+    pragma,
+    transaction,
+)
+
+MEMORY = ":memory:"
+_MOUNTS = Path("/proc/self/mounts")
+_NETWORK_TYPES = (
+    "9p afs beegfs ceph cifs drvfs fuse.glusterfs fuse.sshfs gfs2 gpfs lustre ncpfs "
+    "nfs nfs4 ocfs2 smb2 smb3 smbfs virtiofs vboxsf"
+)
+
+
+def absolute(path: str) -> Path:
+    """Return the absolute path of a ledger's file; `~` is the user's home."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        raise _not_made(path, "its home folder is unknown") from None
+
+
+def _not_made(path: str, reason: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {path!r} cannot be created: {reason}. Set "
+        "SVC_LEDGER to a file in a folder that you can write to."
+    )
+
+
+def _make_file(path: Path) -> None:
+    """Make the folder (mode 0700) and an empty file (mode 0600) if they are missing."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign = journals(path)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        if not path.parent.is_dir():
+            raise _not_made(str(path), "its folder is a file") from None
+        if path.is_dir():
+            raise _not_made(str(path), "it is a folder") from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise _not_made(str(path), reason) from None
+    else:
+        set_aside(path, foreign)
+
+
+Identity = tuple[int, int] | None
+
+
+def identity(path: str | Path) -> Identity:
+    """Return what identifies the file itself, not its name; None without a file."""
+    stat = _stat(path)
+    return stat and (stat.st_dev, stat.st_ino)
+
+
+def last_change(path: str | Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written; None without a file."""
+    stat = _stat(path)
+    return stat and (stat.st_size, stat.st_mtime_ns)
+
+
+def _stat(path: str | Path) -> os.stat_result | None:
+    try:
+        return None if path == MEMORY else os.stat(path)  # noqa: PTH116 - a Path costs many times as much
+    except OSError:
+        return None
+
+
+_JOURNALS = ("-wal", "-journal", "-shm")
+
+
+def journals(path: str | Path) -> dict[str, Identity]:
+    """Return SQLite's files for a ledger, those that are there, by the name's end."""
+    identities = ((ending, identity(f"{path}{ending}")) for ending in _JOURNALS)
+    return {
+        ending: file_identity
+        for ending, file_identity in identities
+        if file_identity is not None
+    }
+
+
+def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
+    """Move away journals of a file that was at `path` before.
+
+    SQLite would write them into the file that is there now. One that holds changes is
+    renamed: `.old` at its end.
+    """
+    for ending, old_identity in foreign.items():
+        journal = Path(f"{path}{ending}")
+        if old_identity == identity(journal):
+            with suppress(OSError):
+                if journal.stat().st_size and ending != "-shm":
+                    journal.replace(f"{journal}.old")
+                else:
+                    journal.unlink()
+
+
+def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
+    """Return whether a file is on a network disk, where WAL does not work.
+
+    Without a list of mounts (macOS, Windows) only the name of a Windows share tells;
+    SQLite refuses WAL where it can tell.
+    """
+    if path.drive.startswith("\\\\"):
+        return True
+    try:
+        mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    kind, depth = "", 0
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:  # noqa: PLR2004 - source, place, type
+            continue
+        place = Path(fields[1].replace("\\040", " "))
+        if path.absolute().is_relative_to(place) and len(place.parts) >= depth:
+            kind, depth = fields[2], len(place.parts)
+    return kind in _NETWORK_TYPES.split()
+
+
+def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
+    """Check that the file can be written, without changing it.
+
+    It writes the version number again and rolls back: only a write makes SQLite open
+    its journal, which fails in a read-only folder. A file that another program holds
+    passes: exchanges wait in memory. `busy_s` is the connection's usual wait.
+    """
+    set_busy(connection, min(busy_s, PROBE_S))
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(f"PRAGMA user_version = {current_version()}")
+        finally:
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as problem:
+        if not is_busy(problem):
+            raise
+    finally:
+        set_busy(connection, busy_s)
+
+
+def settle(connection: sqlite3.Connection, *, busy_s: float) -> None:
+    """Empty the WAL, if no other program uses the file now.
+
+    SQLite cannot tell that a WAL is of an older file: it would undo a backup that is
+    put in the place of its file. `busy_s` is the connection's usual wait.
+    """
+    with suppress(sqlite3.Error):
+        set_busy(connection, 0.0)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            set_busy(connection, busy_s)
+
+
+def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
+    """Set the longest wait for other programs, in seconds."""
+    connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
+
+
+PROBE_S = 2.0
+TRY_S = 0.25  # of a writer: a longer try would block readers of this process
+CHECKPOINT_PAGES = 4000  # at most 16 MB in the -wal file; inserts are a fifth faster
+
+
+def open_file(
+    path: str, *, busy_s: float, is_shared: bool | None = None
+) -> sqlite3.Connection:
+    """Open a ledger's file; it is made if it is missing, and brought up to date.
+
+    `busy_s` is the longest wait for another program that holds the file. `is_shared`
+    says whether the file is on a network disk; this is looked up if None.
+    """
+    if path == MEMORY:
+        connection = _connect(MEMORY, busy_s)
+        migrate(connection)
+        return connection
+    file = absolute(path)
+    _make_file(file)
+    if is_checked := bool(wal_bytes(file)):
+        _check_unchanged(file, place=path, busy_s=busy_s)
+    connection = _connect(sqlite_address(file) + "?mode=rw", busy_s)
+    try:
+        if not is_checked:
+            check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        migrate(connection)
+        if is_shared is None:
+            is_shared = is_on_network(file)
+        _choose_journal(connection, is_shared=is_shared)
+        probe(connection, busy_s=busy_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
+    """Open a ledger's file that cannot be written, for reading only."""
+    file = absolute(path)
+    address = sqlite_address(file) + "?mode=ro"
+    # in a folder that cannot be written either, SQLite cannot make its -shm
+    with closing(_connect(address, busy_s)) as connection:
+        try:
+            pragma(connection, "user_version")
+        except sqlite3.OperationalError:
+            address += "&immutable=1"
+    connection = _connect(address, busy_s)
+    try:
+        check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        version = pragma(connection, "user_version")
+    except BaseException:
+        connection.close()
+        raise
+    if version == current_version():
+        return connection
+    connection.close()
+    raise LedgerError(
+        f"The ledger {path} was written by an older version of svc_notebook and cannot "
+        "be written, so it cannot be brought up to date. Copy it to a folder that you "
+        "can write to, and set SVC_LEDGER to the copy."
+    )
+
+
+def wal_bytes(path: str | Path) -> int | None:
+    """Return the size of a file's WAL, or of one before it; None without a WAL."""
+    change = last_change(f"{path}-wal")
+    return change and change[0]
+
+
+def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:
+    """Check a file without its WAL and then with it, and write nothing.
+
+    A WAL of another file hides what is in this one, and would overwrite it.
+    """
+    n_bytes = file.stat().st_size
+    whole = f"{place} (with {file.name}-wal, which may be of an earlier file)"
+    checks = [("", whole, n_bytes)]
+    if not _is_marked(file):  # one that is may be damaged, which its WAL repairs
+        checks.insert(0, ("&immutable=1", place, CHECKED_BYTES + 1))
+    for how, name, n_checked in checks:
+        address = f"{sqlite_address(file)}?mode=ro{how}"
+        with closing(_connect(address, busy_s)) as connection:
+            check_is_ours(connection, place=name, n_bytes=n_checked)
+
+
+def _is_marked(file: Path) -> bool:
+    """Return whether the head of a file is that of a ledger, of a known version.
+
+    SQLite does not open a file that is shorter than its head says: the disk was full
+    while the WAL was emptied.
+    """
+    head = b""
+    with suppress(OSError), file.open("rb") as opened:
+        head = opened.read(100)
+    # SQLite's header has the user_version at byte 60, the application_id at byte 68
+    version, mark = int.from_bytes(head[60:64]), int.from_bytes(head[68:72])
+    return mark == APPLICATION_ID and version <= current_version()
+
+
+def sqlite_address(file: PurePath) -> str:
+    """Return an absolute path as SQLite's address, without a host.
+
+    SQLite refuses the host that `as_uri` makes of the name of a Windows share.
+    """
+    path = file.as_posix()
+    path = path if path.startswith("/") else f"/{path}"
+    return "file://" + quote_from_bytes(os.fsencode(path), safe="/:")
+
+
+def _connect(address: str, busy_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        address,
+        timeout=busy_s,
+        uri=True,
+        isolation_level=None,  # every statement commits
+        check_same_thread=False,  # see `writer.LedgerFile.lock`
+    )
+    # the checksum finds a damaged text; the decoder must not fail on it first
+    connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
+    return connection
+
+
+def _choose_journal(connection: sqlite3.Connection, *, is_shared: bool) -> None:
+    """Choose WAL, or on a network disk the rollback journal that works there."""
+    mode = "DELETE" if is_shared else "WAL"
+    try:
+        chosen = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
+    except sqlite3.OperationalError:  # held by another program; either mode works
+        return
+    if chosen == "wal":
+        # a power cut may lose the last commits; only those are sent again
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+
+_MEANINGS = {
+    "SQLITE_FULL": "cannot grow: the disk is full. What was kept is safe. Free some "
+    "space and run again: only missing requests are sent",
+    "SQLITE_IOERR": "cannot be read or written: the disk failed or is full. What was "
+    "kept is safe. Check the disk and run again",
+    "SQLITE_BUSY": "has been held by another program for too long. Close the program "
+    "that has it open and run again",
+    "SQLITE_READONLY": "cannot be written. Make the file and its folder writable, or "
+    "set SVC_LEDGER to another file",
+    "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or set SVC_LEDGER "
+    "to another file",
+    "SQLITE_PERM": "cannot be opened: permission denied. Make the file readable "
+    "and writable, or set SVC_LEDGER to another file",
+    "SQLITE_AUTH": "cannot be opened: not authorized. Set SVC_LEDGER to another file",
+}
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
+_MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+_READ_ONLY = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
+def _name(problem: Exception) -> str:
+    return getattr(problem, "sqlite_errorname", None) or ""
+
+
+def is_busy(problem: Exception) -> bool:
+    """Return whether another program holds the file; a later try may succeed."""
+    return _name(problem).startswith(_BUSY)
+
+
+def is_read_only(problem: Exception) -> bool:
+    """Return whether the file cannot be written; it may still be read."""
+    return _name(problem).startswith(_READ_ONLY)
+
+
+def explain(problem: sqlite3.Error, place: str) -> LedgerError:
+    """Return the LedgerError for an error of SQLite in the ledger at `place`."""
+    name = _name(problem)
+    if name.startswith("SQLITE_NOTADB"):
+        return LedgerError(
+            f"{place} is not a ledger (not a SQLite file); it was not changed. Set "
+            "SVC_LEDGER to another file, or move this one away."
+        )
+    if name.startswith(_DAMAGED):
+        return damaged(place, str(problem))
+    meaning = next(
+        (text for start, text in _MEANINGS.items() if name.startswith(start)),
+        "cannot be used. Set SVC_LEDGER to another file",
+    )
+    return LedgerError(f"The ledger {place} {meaning} ({problem}).")
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Raise a LedgerError for an error of SQLite in the ledger at `place`."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise explain(problem, place) from None
+
+
+Begun = dict[tuple[str, str], str]
+"""When sessions and runs began, as the file has it."""
+
+
+class LedgerFile:
+    """The file of one ledger, and its only connection, opened at the first use."""
+
+    def __init__(self, path: str, *, busy_s: float) -> None:
+        self.path = path
+        # the ledger stays where it is when a notebook changes its folder
+        self._place = MEMORY if path == MEMORY else str(absolute(path))
+        self._busy_s = busy_s
+        self.lock = RLock()  # held while the connection is used
+        self.indexing = Lock()  # held while hashes of requests are written
+        self.begun: Begun = {}
+        self.hashes: list[tuple[int, str]] = []  # by `seq`, not in the file yet
+        self._connection: sqlite3.Connection | None = None
+        self._is_read_only = False
+        self._identity: Identity = None
+        self._last_change: tuple[int, int] | None = None
+        self._journals: dict[str, Identity] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
+    def check(self) -> None:
+        """Raise a LedgerError if rows cannot be written."""
+        with self.lock, explained(self.path):
+            probe(self.connection(), busy_s=TRY_S)
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
+        with self.lock, explained(self.path):
+            connection = self.connection(is_to_write=False)
+            n_changes = connection.total_changes
+            set_busy(connection, self._busy_s)
+            try:
+                yield connection
+            finally:
+                set_busy(connection, TRY_S)
+                if connection.total_changes != n_changes:
+                    self.settle()
+
+    def settle(self) -> None:
+        """Empty the WAL: see the function `settle`."""
+        with self.lock:
+            if self._connection is not None:
+                settle(self._connection, busy_s=TRY_S)
+                self.note_change()
+
+    def note_change(self) -> None:
+        """Note that the file is as this connection wrote it."""
+        self._last_change = last_change(self._place)
+
+    def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
+        """Return the open connection; the caller holds the lock.
+
+        With `is_to_write=False` it may be one that can only read.
+        """
+        if (
+            self._is_moved()  # it may be deleted: what is written to it would be lost
+            or self._is_overwritten()
+            or (is_to_write and self._is_read_only)
+        ):
+            self.close()
+        if self._connection is None:
+            self._connection = self._opened(is_to_write=is_to_write)
+            set_busy(self._connection, TRY_S)
+            self._identity = identity(self._place)
+            self._journals = journals(self._place)
+            self.note_change()
+            self.begun.clear()
+            self.hashes.clear()
+        return self._connection
+
+    def _opened(self, *, is_to_write: bool) -> sqlite3.Connection:
+        self._is_read_only = False
+        try:
+            return open_file(self._place, busy_s=self._busy_s)
+        except sqlite3.OperationalError as problem:
+            if is_to_write or not is_read_only(problem):
+                raise
+        self._is_read_only = True
+        return open_to_read(self._place, busy_s=self._busy_s)
+
+    def _is_moved(self) -> bool:
+        """Return whether the open file was moved, deleted or replaced."""
+        return self._connection is not None and self._identity != identity(self._place)
+
+    def _is_overwritten(self) -> bool:
+        """Return whether something else was written into the open file.
+
+        It may be a backup, which SQLite does not see, or another kernel emptied the
+        WAL. A file with rows in its WAL stays open: closing it would write them.
+        """
+        if self._connection is None or self._last_change == last_change(self._place):
+            return False
+        return wal_bytes(self._place) == 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what is written inside, and wait only briefly for other programs."""
+        with self.lock:
+            with transaction(connection := self.connection()):
+                yield connection
+            self.note_change()
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        with self.lock:  # closed during another thread's statement, SQLite crashes
+            is_moved = self._is_moved()
+            connection, self._connection = self._connection, None
+            if connection is None:
+                return
+            if is_moved:  # SQLite leaves its WAL behind, for a file that is elsewhere
+                with suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.close()
+            if is_moved:
+                set_aside(self._place, self._journals)
+
+    def before_fork(self) -> None:
+        """Take the lock, and close the file: a child must not use its connection.
+
+        It would rely on locks that only its parent has, and lose what it writes.
+        """
+        self.lock.acquire()
+        if self.path != MEMORY:
+            self.close()
+
+    def begin_child(self) -> None:
+        """Make new locks in a forked child."""
+        self.lock, self.indexing = RLock(), Lock()

@@ -1,0 +1,445 @@
+"""DataFrames of replies and tool calls, built in chunks; dtypes are stated."""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from importlib import import_module
+from typing import Any, Literal, Unpack
+
+import numpy as np
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.service.checks import did_you_mean
+
+from .columns import (
+    Batch,
+    Column,
+    Dtype,
+    Scalar,
+    as_names,
+    chunks,
+    dtype_of,
+    extra_columns,
+    template_columns,
+    to_instant,
+)
+from .prices import Prices
+from .records import Filters, Wanted
+from .reply_columns import (
+    REPLIES,
+    TEXTS,
+    exchange_batch,
+)
+from .scores import PREFIX, read_scores
+from .store import Ledger
+from .tool_calls import TOOL_CALLS
+
+arrow: Any = None  # pyarrow, in which pandas keeps texts if it is installed
+
+_INT64 = np.iinfo("int64")
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
+_EXACT_S = 4e9  # up to the year 2096 a float of seconds holds every microsecond
+
+
+def to_array(values: Sequence[Scalar], dtype: Dtype) -> ExtensionArray:
+    """Return the values as an array; None is a missing value.
+
+    Instants may also be whole seconds since 1970; those after year 9999 are missing.
+    """
+    listed = values if isinstance(values, list) else list(values)
+    if listed and listed[0] is None and listed.count(None) == len(listed):
+        return _missing(len(listed), dtype)
+    return _MAKERS[dtype](listed)
+
+
+def _missing(n: int, dtype: Dtype) -> ExtensionArray:
+    if dtype == "string" and arrow is not None:
+        return pd.arrays.ArrowStringArray(arrow.nulls(n, arrow.large_string()))
+    if dtype in _MASKED:
+        kind, number = _MASKED[dtype]
+        masked: ExtensionArray = kind(np.ones(n, number), np.ones(n, bool))
+        return masked
+    stated: Any = dtype  # the stubs know each name alone, not their union
+    nothing: Any = pd.NaT if dtype.startswith("datetime") else pd.NA
+    array: ExtensionArray = pd.Series(nothing, index=range(n), dtype=stated).array
+    return array
+
+
+_MASKED: dict[Dtype, tuple[Any, str]] = {
+    "Int64": (pd.arrays.IntegerArray, "int64"),
+    "Float64": (pd.arrays.FloatingArray, "float64"),
+    "boolean": (pd.arrays.BooleanArray, "bool"),
+}
+
+
+def _floats(values: list[Any]) -> ExtensionArray:
+    numbers = np.array(values, dtype="float64")
+    return pd.arrays.FloatingArray(numbers, np.isnan(numbers))
+
+
+def _integers(values: list[Any]) -> ExtensionArray:
+    if (numbers := _plain(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
+        numbers = numbers.astype("int64", copy=False)
+        return pd.arrays.IntegerArray(numbers, np.zeros(len(numbers), dtype=bool))
+    return pd.array([x if _fits(x) else None for x in values], dtype="Int64")
+
+
+def _plain(values: list[Any]) -> "np.ndarray":
+    """Return the values as numpy takes them, faster if all are the same."""
+    first = values[0] if values else None
+    if isinstance(first, (int, float)) and _is_constant(values):
+        return np.full(len(values), first)
+    return np.array(values)
+
+
+def _is_constant(values: list[Any]) -> bool:
+    """Return whether all values are equal, as numbers of requests often are."""
+    first = values[0]
+    is_likely = first == values[-1] and first == values[len(values) // 2]
+    return is_likely and values.count(first) == len(values)
+
+
+def _fits(value: object) -> bool:
+    return isinstance(value, int) and _INT64.min <= value <= _INT64.max
+
+
+def _flags(values: list[Any]) -> ExtensionArray:
+    if None in values:
+        return pd.array(values, dtype="boolean")
+    flags = np.array(values, dtype=bool)
+    return pd.arrays.BooleanArray(flags, np.zeros(len(flags), dtype=bool))
+
+
+def _texts(values: list[Any]) -> ExtensionArray:
+    if arrow is None:
+        return pd.array(_whole(values), dtype="string")
+    if values and values[0] is not None and _is_constant(values):
+        texts = arrow.repeat(_to_arrow(values[:1])[0], len(values))
+    else:
+        texts = _to_arrow(values)
+    return pd.arrays.ArrowStringArray(texts)
+
+
+def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - a package without types
+    try:
+        return arrow.array(values, arrow.large_string())
+    except UnicodeEncodeError:
+        return arrow.array(_whole(values), arrow.large_string())
+
+
+def _whole(values: list[Any]) -> list[Any]:
+    """Return texts that UTF-8 can hold; half a surrogate pair becomes `?`."""
+    try:
+        "".join(filter(None, values)).encode()
+    except UnicodeEncodeError:
+        return [x and x.encode("utf-8", "replace").decode() for x in values]
+    return values
+
+
+def _instants(values: list[Any]) -> ExtensionArray:
+    kinds = set(map(type, values))
+    if kinds == {int} and min(values) >= _FIRST_S and max(values) <= _LAST_S:
+        return _of_microseconds(np.array(values, dtype="int64") * 1_000_000)
+    if kinds == {datetime}:
+        seconds = np.fromiter(map(datetime.timestamp, values), "float64", len(values))
+        if np.abs(seconds).max() < _EXACT_S:
+            return _of_microseconds(np.rint(seconds * 1e6))
+    instants = [to_instant(x) if isinstance(x, int) else x for x in values]
+    return pd.array(instants, dtype="datetime64[us, UTC]")
+
+
+def _of_microseconds(numbers: "np.ndarray") -> ExtensionArray:
+    instants = pd.Series(numbers.astype("datetime64[us]"))
+    array: ExtensionArray = instants.dt.tz_localize("UTC").array
+    return array
+
+
+_MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
+    "string": _texts,
+    "Int64": _integers,
+    "Float64": _floats,
+    "boolean": _flags,
+    "datetime64[us, UTC]": _instants,
+    "object": lambda values: pd.array(values, dtype="object"),  # estimates to be added
+}
+
+
+ReadKept = Callable[[pd.DataFrame, Sequence[str | None]], pd.DataFrame]
+"""Takes a frame and the type of answers of each row, as kept; fills in the answers."""
+
+Joined = Callable[[Ledger, Iterable[Exchange]], Iterable[Exchange]]
+"""Gives exchanges the columns of the rows that the plans of their runs have."""
+
+
+def unchanged(_: Ledger, exchanges: Iterable[Exchange]) -> Iterable[Exchange]:
+    """Return exchanges as they are."""
+    return exchanges
+
+
+def replies_df(
+    ledger: Ledger,
+    *,
+    texts: bool = True,
+    prices: Prices | None = None,
+    joined: Joined = unchanged,
+    answers: ReadKept | None = None,
+    **filters: Unpack[Filters],
+) -> pd.DataFrame:
+    """List the replies in a ledger: see `svc.replies_df`.
+
+    Without `prices`, costs are unknown; `joined` adds columns of the rows of runs, and
+    `answers` reads those of types that the ledger kept; `filters` are those of
+    `Ledger.read`.
+    """
+    exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
+    if texts:
+        exchanges = joined(ledger, exchanges)
+    frame = replies_frame(exchanges, texts=texts, prices=prices, answers=answers)
+    return with_scores(frame, ledger)
+
+
+def tool_calls_df(
+    ledger: Ledger, *, name: Wanted = None, **filters: Unpack[Filters]
+) -> pd.DataFrame:
+    """List the tool calls in a ledger: see `svc.tool_calls_df`."""
+    return to_frame(ledger.tool_runs(name=name, **filters), TOOL_CALLS)
+
+
+_ALWAYS = frozenset({"answer", "answer_error"})
+
+
+def chosen(
+    frame: pd.DataFrame, columns: Literal["narrow"] | Sequence[str] | None
+) -> pd.DataFrame:
+    """Return some columns of a frame: those named, those that differ, or all.
+
+    `narrow` leaves out what is empty, and what is the same in all of several rows but
+    for the text, answers, why there is none, and scores.
+    """
+    if columns is None:
+        return frame
+    if isinstance(columns, str) and columns == "narrow":
+        return frame[[name for name in frame.columns if _tells(frame[name])]]
+    for name in (names := as_names(columns)):
+        if name not in frame.columns:
+            raise ParameterError(
+                f"{name!r} is not a column of the frame."
+                f"{did_you_mean(str(name), frame.columns, n=1)} columns takes a list "
+                "of names, or 'narrow' for what differs. The names are "
+                f"{', '.join(map(str, frame.columns))}.",
+                param="columns",
+            )
+    return frame[names]
+
+
+def _tells(values: pd.Series) -> bool:
+    """Say whether a narrow frame has a column."""
+    name = str(values.name)
+    if name == "text":
+        return True
+    if not values.notna().any():
+        return False
+    if len(values) == 1 or name in _ALWAYS or name.startswith(PREFIX):
+        return True
+    first = values.iloc[0]
+    return bool(pd.isna(first) or not (values == first).fillna(value=False).all())
+
+
+def replies_frame(
+    exchanges: Iterable[Exchange],
+    *,
+    texts: bool = True,
+    prices: Prices | None = None,
+    answers: ReadKept | None = None,
+) -> pd.DataFrame:
+    """Return the frame of the replies of exchanges, without scores.
+
+    It has one row per choice, or one for an exchange without choices. The columns are
+    template columns and `REPLIES`, with the fields of `extra` after the parameters;
+    `texts=False` leaves out `TEXTS` and template columns.
+    """
+    batches = (exchange_batch(chunk, prices) for chunk in chunks(exchanges))
+    if not texts:
+        known = [column for column in REPLIES if column.name not in TEXTS]
+        return _with_added(batches, known, [])
+    answer_types: list[str | None] = []
+    frame = _with_added(batches, REPLIES, answer_types)
+    return (
+        answers(frame, answer_types)
+        if answers is not None and any(answer_types)
+        else frame
+    )
+
+
+def trials_frame(batches: Iterable[Batch]) -> pd.DataFrame:
+    """Return the frame of rows of trials, in the order of the part `trial`.
+
+    Of a trial that comes several times only the rows of the last `turn` stay.
+    """
+    return _with_added(batches, REPLIES, [])
+
+
+def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
+    """Return a frame of any rows."""
+    return assembled(map(Batch, chunks(rows)), columns)
+
+
+def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
+    """Add the scores of a frame's replies to it: one column per name, after answers.
+
+    The frame is changed in place. The ledger is None if nothing was asked yet. Where a
+    name has texts and numbers, the column is text.
+    """
+    scores = [] if ledger is None or frame.empty else read_scores(ledger)
+    if not scores:
+        return frame
+    exchange_ids = frame["exchange_id"].fillna("")
+    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
+    here = set(exchange_ids)
+    values_by_name: dict[str, dict[tuple[str, int], Any]] = {}
+    for score in scores:
+        if score.exchange_id in here:
+            values = values_by_name.setdefault(score.name, {})
+            values[score.exchange_id, score.choice_index] = score.value
+    for name, values in values_by_name.items():
+        dtype = dtype_of(values.values())
+        column = [values.get(key) for key in keys]
+        if dtype == "string":  # several runs may have texts and numbers under a name
+            column = [None if value is None else str(value) for value in column]
+        put(frame, PREFIX + name, to_array(column, dtype))
+    return frame
+
+
+def put(
+    frame: pd.DataFrame,
+    name: str,
+    array: Any,  # noqa: ANN401 - the stubs of pandas take no array to insert
+    *,
+    before: str = "finish_reason",
+) -> None:
+    """Replace a column of a frame, or insert it before another one if there is one."""
+    if name in frame.columns or before not in frame.columns:
+        frame[name] = array
+    else:
+        frame.insert(list(frame.columns).index(before), name, array)
+
+
+def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
+    """Return the frame of batches, each read once."""
+    values: list[list[Scalar]] = [[] for _ in columns]
+    pieces: list[list[ExtensionArray]] = [[] for _ in columns]
+    n_rows = n_taken = 0
+
+    def take() -> None:
+        for column, read, arrays in zip(columns, values, pieces, strict=True):
+            arrays.append(to_array(read, column.dtype))
+            read.clear()
+
+    with _collector_paused():
+        for batch in batches:
+            n_rows += len(batch.rows)
+            for column, read in zip(columns, values, strict=True):
+                read.extend(column.read(batch))
+            if n_rows - n_taken >= _ARRAY_ROWS:
+                take()
+                n_taken = n_rows
+            del batch
+        take()
+    arrays = {
+        column.name: _joined(pieces_of_column)
+        for column, pieces_of_column in zip(columns, pieces, strict=True)
+    }
+    return pd.DataFrame(arrays, index=pd.RangeIndex(n_rows), copy=False)
+
+
+_ARRAY_ROWS = 8192  # values are held as Python objects until there are so many
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which takes a third of the time to read a frame."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _with_added(
+    batches: Iterable[Batch], columns: Sequence[Column], answer_types: list[str | None]
+) -> pd.DataFrame:
+    """Return a frame of replies with the columns that its rows add.
+
+    Template columns are in front. The types of answers are added to `answer_types`.
+    """
+    templates: list[dict[str, Any]] = []
+    extras: list[dict[str, Any]] = []
+    trials: list[int] = []
+    turns: list[int] = []
+
+    def noted() -> Iterator[Batch]:  # all rows together decide the dtypes
+        for batch in batches:
+            templates.extend(_shared(batch.part("origin.columns")))
+            extras.extend(_shared(batch.part("request.extra")))
+            trials.extend(trial := batch.parts.get("trial", ()))
+            turns.extend(batch.parts.get("turn", trial))
+            answer_types.extend(batch.part("origin.answer"))
+            yield batch
+            del batch
+
+    frame = assembled(noted(), columns)
+    order = _plan_order(trials, turns)
+    if len(order) < len(trials) or (order[1:] < order[:-1]).any():
+        frame = frame.take(order).reset_index(drop=True)
+        templates = [templates[position] for position in order.tolist()]
+        extras = [extras[position] for position in order.tolist()]
+    names = [column.name for column in columns]
+    after = names[names.index("user") + 1]
+    added = Batch(extras, {"request.extra": extras})
+    for column in extra_columns(extras):
+        array = to_array(column.read(added), column.dtype)
+        put(frame, column.name, array, before=after)
+    if not any(templates):
+        return frame
+    columns_in_front = template_columns(templates, names)
+    first = assembled(
+        [Batch(templates, {"origin.columns": templates})], columns_in_front
+    )
+    return pd.concat([first, frame], axis="columns")
+
+
+def _plan_order(trials: list[int], turns: list[int]) -> "np.ndarray":
+    """Return the order of rows by trial; of a trial only the last turn stays."""
+    if not trials:
+        return np.array([], dtype="int64")
+    trial, turn = np.array(trials), np.array(turns)
+    last = np.empty(trial.max() + 1, dtype="int64")
+    last[trial] = turn  # the later one wins
+    last_turns = np.flatnonzero(last[trial] == turn)
+    return last_turns.take(np.argsort(trial[last_turns], kind="stable"))
+
+
+def _shared(dicts: Sequence[Any]) -> Sequence[Any]:
+    """Return dicts with one for all that are empty: a million of them take 60 MB."""
+    if not any(dicts):
+        return [_NONE] * len(dicts)
+    return [row or _NONE for row in dicts]
+
+
+_NONE: dict[str, Any] = {}
+with suppress(ImportError):  # an extra
+    arrow = import_module("pyarrow")
+
+
+def _joined(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
+    if len(arrays) == 1:
+        return arrays[0]
+    kind: Any = type(arrays[0])  # the stubs lack the method
+    whole: ExtensionArray = kind._concat_same_type(arrays)  # noqa: SLF001 - pandas' interface of arrays
+    return whole

@@ -1,0 +1,417 @@
+"""Usage summed up by group: the frame of `usage_df`, and its columns.
+
+Usage counts requests, also repeated ones; a run's summary counts each trial once.
+Reported and estimated tokens are never added.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TextIO, Unpack
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.completion import is_cut
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.tokens import (
+    Rule,
+    Tokens,
+    by_chunks,
+    count_choices,
+    count_prompt,
+)
+
+from .columns import (
+    Batch,
+    Column,
+    ReadColumn,
+    as_names,
+    chunks,
+    extra_columns,
+    pick,
+    template_columns,
+)
+from .prices import Prices
+from .records import Filters
+from .reply_columns import (
+    ANSWERS,
+    REPLIES,
+    TEXTS,
+    cut_flags,
+    exchange_batch,
+    usage_source,
+)
+from .reply_frames import Joined, assembled, unchanged
+from .store import Ledger, WhichTexts
+from .token_calibration import TokenRules, estimates_of
+
+_INFINITE = float("inf")
+How = (
+    Literal["count", "sum", "known", "round", "low", "high", "median", "first"] | float
+)
+"""How a column is summed up. Without values `count` is 0 and all others are missing.
+`known` is a sum that is missing if one value is infinite, which means unknown. `round`
+rounds a sum; `low` and `high` are of a sum of estimates. A float is a quantile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Column):
+    """A column of sums of its source's values."""
+
+    how: How = "count"
+
+
+def usage_df(
+    ledger: Ledger,
+    *,
+    by: str | Sequence[str] = ("model",),
+    include_emulated: bool = False,
+    include_reused: bool = False,
+    prices: Prices | None = None,
+    joined: Joined = unchanged,
+    **filters: Unpack[Filters],
+) -> pd.DataFrame:
+    """Sum up what the exchanges of a ledger used: see `svc.usage_df`.
+
+    Tokens that were not reported are estimated: see `TokenRules`. Texts are read only
+    for these estimates, and if `by` needs them. Without `prices`, costs are unknown;
+    `joined` and `filters` are those of `replies_df`.
+    """
+    known = {column.name for column in REPLIES}
+    wanted = {str(name) for name in as_names(by)}
+    is_templated = not wanted <= known
+    texts: WhichTexts = True if is_templated or wanted & TEXTS else "estimated"
+    exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
+    columns = REPLIES
+    if is_templated:
+        exchanges = list(joined(ledger, exchanges))
+        templates = template_columns(
+            (exchange.origin.columns for exchange in exchanges), known
+        )
+        extras = extra_columns(exchange.request.extra for exchange in exchanges)
+        columns = (*REPLIES, *extras, *templates)
+    return usage_frame(
+        exchanges,
+        pick(columns, by),
+        include_emulated=include_emulated,
+        include_reused=include_reused,
+        estimates=estimates_of(ledger),
+        prices=prices,
+    )[0]
+
+
+def say_left_out(
+    usage: pd.DataFrame, *, hint: str, file: TextIO | None
+) -> pd.DataFrame:
+    """Write how many exchanges a frame of `usage_df` does not count, if any.
+
+    Returns:
+        The frame without the groups of which nothing is counted.
+    """
+    if n := int(usage["n_left_out"].sum()):
+        what = f"{n} exchange{'s'[: n != 1]} left out: emulated or reused"
+        print(f"{what}{hint}.", file=file)
+    is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
+    return usage[is_counted].reset_index(drop=True)
+
+
+class UsageGroups(NamedTuple):
+    """One row per group, in order of first appearance, and where each group begins.
+
+    The frame has the columns grouped by, then the sums.
+    """
+
+    frame: pd.DataFrame
+    firsts: list[int]
+
+
+def usage_frame(
+    exchanges: Iterable[Exchange],
+    by: Sequence[Column],
+    *,
+    include_emulated: bool = False,
+    include_reused: bool = False,
+    estimates: TokenRules | None = None,
+    prices: Prices | None = None,
+) -> UsageGroups:
+    """Sum up what exchanges used: the columns `USAGE`.
+
+    Columns to group by are read from an exchange's first choice. Without `estimates`
+    the fixed rule is used.
+    """
+    rules = estimates or TokenRules(lambda *_: ())
+
+    def batch_of(chunk: list[Exchange]) -> Batch:
+        batch = _with_good(exchange_batch(chunk, is_by_choice=False))
+        batch.parts["is_left_out"] = is_left_out = [
+            (exchange.is_emulated and not include_emulated)
+            or (exchange.is_reused and not include_reused)
+            for exchange in chunk
+        ]
+        batch.parts["used"] = [None] * len(chunk)
+        if prices is not None or None in batch.part("first.body.usage"):
+            batch.parts["used"] = [
+                None if is_out else _used(exchange, rules, prices)
+                for exchange, is_out in zip(chunk, is_left_out, strict=True)
+            ]
+        return batch
+
+    groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
+    stamp = None if prices is None else prices.stamp
+    groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
+    return groups
+
+
+def _with_good(batch: Batch) -> Batch:
+    """Add the part `good`: the exchange, on its first row, if it is ok."""
+    batch.parts["good"] = [
+        exchange if exchange is not None and exchange.status == "ok" else None
+        for exchange in batch.part("first")
+    ]
+    return batch
+
+
+class _Used(NamedTuple):
+    """Tokens and cost of an exchange; an unknown cost is infinite."""
+
+    cost: float | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    both: Tokens | None = None
+    estimated_cost: float | None = None
+
+
+def _used(
+    exchange: Exchange, estimates: TokenRules, prices: Prices | None
+) -> _Used | None:
+    """Return what needs a rule or a price; None if nothing does."""
+    body, request = exchange.body, exchange.request
+    if body is None or (body.usage is not None and prices is None):
+        return None
+    if body.usage is not None:
+        tokens = body.usage.prompt_tokens, body.usage.completion_tokens
+        return _Used(cost=_cost(request.model, prices, *tokens))
+    rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
+    prompt = rule.tokens(count_prompt(request.messages, request.tools))
+    reply = _reply_tokens(exchange, rule)
+    return _Used(
+        prompt_tokens=prompt.mean,
+        completion_tokens=reply.mean,
+        both=prompt + reply,
+        estimated_cost=_cost(request.model, prices, prompt.mean, reply.mean),
+    )
+
+
+def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
+    """Estimate a reply by its chunks if each has one token, else by its text."""
+    if rule.is_by_chunk and exchange.n_chunks:
+        tokens = by_chunks(exchange.n_chunks)
+    else:
+        tokens = rule.tokens(count_choices(exchange.choices))
+    return tokens.capped(exchange.max_tokens * max(len(exchange.choices), 1))
+
+
+def _cost(
+    model: str, prices: Prices | None, prompt: float | None, completion: float | None
+) -> float:
+    """Return what tokens cost; infinite if that is unknown."""
+    if prices is None:
+        return _INFINITE
+    cost = prices.cost(model, prompt_tokens=prompt, completion_tokens=completion)
+    return _INFINITE if cost is None else cost
+
+
+def _grouped(
+    batches: Iterator[Batch], by: Sequence[Column], measures: Sequence[Measure]
+) -> UsageGroups:
+    names = {measure.name for measure in measures}
+    for column in by:
+        if column in ANSWERS:
+            raise ParameterError(
+                f"{column.name!r} is read from texts, which are not read here. Group "
+                f"the replies: replies_df().groupby({column.name!r}).",
+                param="by",
+            )
+        if column.name in names:
+            raise ParameterError(
+                f"{column.name!r} is one of the sums, so you cannot group by it. "
+                "Group the frame of replies_df() by it instead.",
+                param="by",
+            )
+    sources = [
+        replace(measure, dtype=_DTYPES.get(measure.how, measure.dtype))
+        for measure in measures
+    ]
+    rows = assembled(batches, (*by, *sources))
+    keys = rows.iloc[:, : len(by)]
+    if "n_left_out" in names and (is_left_out := rows["n_left_out"] > 0).any():
+        for name in names - {"n_left_out"}:
+            rows[name] = rows[name].mask(is_left_out)
+    codes, firsts = group_codes(keys)
+    groups = rows.groupby(codes)
+    # without columns to group by there is one group, even without rows
+    frame = keys.iloc[firsts].reset_index(drop=True) if by else pd.DataFrame(index=[0])
+    sums = {measure.name: _summed(groups, measure, len(frame)) for measure in measures}
+    return UsageGroups(frame.assign(**sums), firsts)
+
+
+_DTYPES: dict[How, Any] = {"round": "Float64", "low": "object", "high": "object"}
+
+
+def group_codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
+    """Return the number of each row's group, and the positions of first rows.
+
+    Groups are numbered in order of first appearance. Missing values are one group.
+    """
+    codes = np.zeros(len(keys), dtype="int64")
+    for name in keys:
+        one, values = pd.factorize(keys[name].array, use_na_sentinel=False)
+        codes, _ = pd.factorize(codes * len(values) + one)
+    return codes, np.unique(codes, return_index=True)[1].tolist()
+
+
+def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa: ANN401 - of pandas
+    values, how = groups[measure.name], measure.how
+    if isinstance(how, float):
+        sums = values.quantile(how)
+    elif how in {"first", "median"}:
+        sums = values.agg(how)
+    elif how in {"low", "high"}:
+        sums = values.agg(lambda part: _end_of(part.dropna(), how))
+    else:
+        sums = values.sum(min_count=how != "count")
+    sums = sums.reindex(range(n_groups))
+    if how == "count":
+        sums = sums.fillna(0)
+    elif how == "known":
+        sums = sums.where(np.isfinite(sums.fillna(0.0)))
+    elif how == "round":
+        sums = sums.round()
+    summed: pd.Series = sums.astype(measure.dtype)
+    return summed
+
+
+def _end_of(estimates: Iterable[Tokens], end: str) -> int | None:
+    """Return the lower or upper end of a sum; None if there is nothing to add."""
+    tokens = list(estimates)
+    return getattr(sum(tokens, Tokens()), end) if tokens else None
+
+
+def _has_failed(batch: Batch) -> list[bool]:
+    rows = zip(batch.part("status"), batch.part("failure"), batch.rows, strict=True)
+    return [
+        status == "error"
+        and not (exchange.origin.run and failure and failure.type == "RateLimitError")
+        for status, failure, exchange in rows
+    ]
+
+
+def _from(source: str) -> ReadColumn:
+    return lambda batch: [row_source == source for row_source in usage_source(batch)]
+
+
+def _has_cut(batch: Batch) -> list[bool | None]:
+    choices, flags = batch.part("choices"), cut_flags(batch)
+    if max(map(len, choices), default=1) > 1:
+        rows = zip(batch.rows, choices, flags, strict=True)
+        flags = [
+            is_first_cut or any(is_cut(exchange, other) for other in others)
+            for exchange, (_, *others), is_first_cut in rows
+        ]
+    return flags
+
+
+def _is_unpriced(batch: Batch) -> list[bool]:
+    rows = zip(batch.part("exchange.body"), batch.part("used"), strict=True)
+    return [
+        body is not None and (used is None or _INFINITE in used) for body, used in rows
+    ]
+
+
+def _count(
+    name: str, source: str | ReadColumn, doc: str, how: How = "count"
+) -> Measure:
+    return Measure(name, "Int64", source, doc, how)
+
+
+def _number(name: str, source: str, doc: str, how: How) -> Measure:
+    return Measure(name, "Float64", source, doc, how)
+
+
+_REPORTED = tuple(
+    _count(
+        name,
+        f"first.body.usage.{name}",
+        "sum of what the service reported; missing if it reported none",
+        "sum",
+    )
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+)
+USAGE = (
+    _count("n_requests", "first.n_attempts", "requests sent, retries included"),
+    _count("n_exchanges", lambda batch: [1] * len(batch.rows), "exchanges counted"),
+    _count(
+        "n_failed",
+        _has_failed,
+        "exchanges that ended in an error, except 429s that a run sends again",
+    ),
+    _count(
+        "n_cancelled",
+        lambda batch: [status == "cancelled" for status in batch.part("status")],
+        "exchanges that were interrupted",
+    ),
+    _count("n_cut", _has_cut, "exchanges with a reply that was cut: see is_cut"),
+    _count("n_refused", "first.n_refused", "429 answers, retried ones included"),
+    _count("n_reported", _from("reported"), "exchanges with reported tokens"),
+    *_REPORTED,
+    _count("n_estimated", _from("estimated"), "exchanges without reported tokens"),
+    _count(
+        "estimated_prompt_tokens",
+        "used.prompt_tokens",
+        "best estimate for the n_estimated exchanges; not part of prompt_tokens",
+        "round",
+    ),
+    _count(
+        "estimated_completion_tokens",
+        "used.completion_tokens",
+        "best estimate for the n_estimated exchanges; not part of completion_tokens",
+        "round",
+    ),
+    _count(
+        "estimated_low_tokens",
+        "used.both",
+        "lower end of the interval for all tokens of the n_estimated exchanges",
+        "low",
+    ),
+    _count("estimated_high_tokens", "used.both", "its upper end", "high"),
+    _count("n_missing", _from("missing"), "exchanges without an answer"),
+    _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
+    _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
+    _number(
+        "median_first_text_s", "good.first_text_s", "of the ok exchanges", "median"
+    ),
+    _number("median_latency_s", "good.latency_s", "of the ok exchanges", "median"),
+    _number(
+        "cost",
+        "used.cost",
+        "of reported tokens, by your price table; missing if any part is unknown",
+        "known",
+    ),
+    _number(
+        "estimated_cost",
+        "used.estimated_cost",
+        "the same for estimated tokens; not part of cost",
+        "known",
+    ),
+    _count("n_unpriced", _is_unpriced, "exchanges without a price"),
+    Measure(
+        "cost_source",
+        "string",
+        lambda batch: [None] * len(batch.rows),  # one for all: see `usage_frame`
+        "the price table, its currency and its date",
+        "first",
+    ),
+    _count("n_left_out", "is_left_out", "exchanges not counted: emulated or reused"),
+)
+"""The columns of `usage_df`, after those it is grouped by."""

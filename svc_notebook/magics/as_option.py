@@ -1,0 +1,118 @@
+"""What `--as` does: the reply as a value of a type of the notebook."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, get_origin
+
+from IPython.lib.pretty import pretty
+
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import ReplyDisplay
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import did_you_mean
+from svc_notebook.tokens import refitted
+from svc_notebook.tools.extract import Form, asking_for, extract, to_form
+
+from .cell_context import CellContext
+from .cell_reply import final_form, to_start
+from .cell_request import CellPrompt, CellRequest, single_request, to_prompt
+from .cell_tools import Result, RoundsCell
+from .cell_view import HiddenResult
+from .dry_run import dry_run
+from .options import SvcOptions
+
+_NAMED = re.compile(r"(?P<list>list\[)?(?P<name>\w+)(?(list)\])")
+
+
+def ask_for_value(context: CellContext, options: SvcOptions, text: str) -> object:
+    """Ask for a value of a type, show it, and give it to the cell."""
+    form = to_named_form(options.type_name or "", context.names())
+    cell_request = value_request(options, to_prompt(context, options, text), form)
+    if options.is_dry:
+        return dry_run(context, options, cell_request)
+    display = ReplyDisplay.open(
+        context.mode, own_output=False, is_verbatim=True, is_late=True
+    )
+    draw = partial(final_form, options, cell_request, context.mode)
+    place = context.memory.places.here(display, draw, options.output)
+    value = ValueCell(context, to_start(context, options), place).ask(
+        form, cell_request
+    )
+    context.put(options.output, value)
+    HiddenResult(context.shell, value)
+    return value
+
+
+def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
+    """Find the type that `--as` names."""
+    named = _NAMED.fullmatch(text.replace(" ", ""))
+    name = named["name"] if named else text
+    if named is None or name not in names:
+        hint = did_you_mean(name, dict(known_types(names)))
+        raise ParameterError(
+            f"--as {text}: this notebook has no such type.{hint} Give the name of a "
+            "dataclass, a TypedDict or a pydantic model, or list[NAME].",
+            param="as",
+        )
+    type_: Any = names[name]
+    return to_form(list[type_] if named["list"] else type_)
+
+
+def known_types(names: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of types with a note on each, for Tab."""
+    return tuple(
+        (name, (getattr(value, "__doc__", "") or "").partition("\n")[0])
+        for name, value in names.items()
+        if not name.startswith("_")
+        and (isinstance(value, type) or get_origin(value) is not None)
+    )
+
+
+def value_request(
+    options: SvcOptions, prompt: CellPrompt, form: Form[Any]
+) -> CellRequest:
+    """Build the request for a value; options that do not go with it are refused."""
+    for flag, is_set, why in (
+        ("-c", options.conversation, "a value belongs to no conversation"),
+        ("--tools", options.tools, "the type is the only tool that is offered"),
+        ("--format", options.layout, "the value is shown as Python writes it"),
+        ("-n", prompt.params.get("n", 1) != 1, "one reply gives the value"),
+        ("several values", options.is_several, "one reply gives the value"),
+    ):
+        if is_set:
+            raise ParameterError(
+                f"--as does not go with {flag}: {why}. Leave one of them out.",
+                param="as",
+            )
+    cell_request = single_request(prompt)
+    return replace(
+        cell_request, request=refitted(asking_for(form, cell_request.request))
+    )
+
+
+class ValueCell(RoundsCell):
+    """The tries of one cell to get a value; each reply has its own view."""
+
+    def ask(self, form: Form[Result], cell_request: CellRequest) -> Result:
+        """Ask until a value fits, and show it."""
+        keep = self._session.tool_record
+        value = self.attempt(
+            lambda send: extract(
+                form, cell_request.request, cell_request.origin, send=send, keep=keep
+            )
+        )
+        n_tries = len(self._texts) + 1
+        note = f"the last of {n_tries} tries" if n_tries > 1 else ""
+        last = self._newest.final() if self._newest else Final(texts=())
+        final = replace(last, texts=(_written(value),), is_verbatim=True, tool_runs=())
+        self._display.finish(final.with_notes(*cell_request.notes, note))
+        return value
+
+
+def _written(value: object) -> str:
+    try:
+        return str(pretty(value))
+    except Exception:  # noqa: BLE001 - a class of the user may write itself
+        return f"<a {type(value).__name__} that cannot be written>"

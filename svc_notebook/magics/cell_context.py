@@ -1,0 +1,149 @@
+"""The context of one `%svc` run: shell, session, defaults and variables."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FrameType, ModuleType
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+
+from svc_notebook.display.cell_output import can_answer, cell_ids, parent_message
+from svc_notebook.display.reply_display import Mode
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.session import Session, current
+
+from .cell_view import HiddenResult, Places
+from .config_traits import SvcTraits
+
+
+class CellRequestIds:
+    """Numbers the requests of each execution of a cell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._execution = ""
+        self._n_requests = 0
+
+    def next(self) -> str | None:
+        """Return the next request's id; None in a front end without cell ids."""
+        cell_id, execution = cell_ids(self._shell)
+        if not cell_id:
+            return None
+        if execution != self._execution:
+            self._execution, self._n_requests = execution, 0
+        self._n_requests += 1
+        return f"{cell_id}.{self._n_requests}"
+
+
+@dataclass(slots=True)
+class KernelMemory:
+    """What the magic remembers from one cell to the next."""
+
+    request_ids: CellRequestIds
+    places: Places
+    # what `%svc fix` showed, and in which execution of a cell
+    shown_fix: tuple[CompletionRequest, object] | None = None
+    has_sent_errors: bool = False  # so that the next ones go at once
+    has_advised: bool = False  # on temperature and top_p; once in a kernel is enough
+
+
+NO_VALUE = object()  # what a function's own name has where it was not assigned
+
+
+def own_names() -> dict[str, object]:
+    """Return the names of the function that a line magic is in, without their values.
+
+    With those of enclosing functions that are running: no global has these names.
+    """
+    names: dict[str, object] = {}
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
+    while frame and frame.f_code.co_name != "run_line_magic":
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    code = frame.f_code if frame else None
+    while frame:
+        outer = frame.f_code
+        if outer is code or code in outer.co_consts:
+            own = (*outer.co_varnames, *outer.co_cellvars, *outer.co_freevars)
+            names.update(dict.fromkeys(own, NO_VALUE))
+            code = outer
+        frame = frame.f_back
+    return names
+
+
+@dataclass
+class CellContext:
+    """One run of `%svc` or `%%svc`: the shell, the defaults, the session, the memory.
+
+    The session is looked up once, so that a whole run has the same one.
+    """
+
+    shell: InteractiveShell
+    traits: SvcTraits
+    memory: KernelMemory
+    # Variables of the function that the line is in, which come before all others.
+    local_names: Mapping[str, object] = field(default_factory=dict)
+    is_sending: bool = False  # whether a request may have left
+
+    @cached_property
+    def session(self) -> Session:
+        """This kernel's session."""
+        return current()
+
+    @cached_property
+    def mode(self) -> Mode:
+        """How replies are shown here, by the setting `display` and the shell."""
+        setting = self.session.settings.display
+        if setting != "auto":
+            return Mode(setting)
+        if self.is_terminal:
+            return Mode.PLAIN
+        return Mode.LIVE if can_answer(self.shell) else Mode.SETTLED
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether this is IPython in a terminal, without a kernel."""
+        return getattr(self.shell, "kernel", None) is None
+
+    @property
+    def owns_output(self) -> bool:
+        """Whether the cell has nothing but this magic, so its output may be cleared."""
+        code = parent_message(self.shell).get("content", {}).get("code", "")
+        return str(code).lstrip().startswith("%%svc")
+
+    def names(self) -> dict[str, object]:
+        """Return the variables that the line sees, a function's own before all others.
+
+        `In` has the cells before this one, as they were typed.
+        """
+        cells = getattr(self.shell.history_manager, "input_hist_raw", [])
+        content = parent_message(self.shell).get("content", {})
+        n_before = len(cells) - bool(content.get("store_history", True))
+        names = {**self.shell.user_ns, **self.local_names}
+        return {**names, "In": cells[:n_before]}
+
+    def check_output(self, name: str | None) -> None:
+        """Refuse an `-o NAME` that must not be overwritten, before anything is sent."""
+        is_shells = name in self.shell.user_ns_hidden
+        if is_shells or isinstance(self.shell.user_ns.get(name or ""), ModuleType):
+            what = "belongs to the shell" if is_shells else "is a module"
+            raise ParameterError(
+                f"-o {name}: this name {what} and would be lost. Use another, as in "
+                "-o answer.",
+                param="output",
+            )
+
+    def put(self, output: str | None, value: object) -> None:
+        """Give the value to the variable that `-o` names, if it names one."""
+        if output:
+            self.shell.push({output: value})
+
+    def show(self, value: object, output: str | None) -> object:
+        """Display a value now, as it may not be on the cell's last line; return it."""
+        self.put(output, value)
+        display(value)
+        HiddenResult(self.shell, value)
+        return value

@@ -1,0 +1,195 @@
+"""From a magic line and its cell to the request, with notes for the footer."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from svc_notebook import Completion, Conversation, Toolbox
+from svc_notebook.completion import on_params
+from svc_notebook.conversations.attachments import add_items, prepared
+from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.display.cell_output import Output
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Attached, Origin
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.checks import shorten
+from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.tokens import MaxTokens, with_max_tokens
+
+from .cell_context import CellContext
+from .interpolation import Filled, interpolate
+from .options import SvcOptions
+from .with_option import find_context
+
+_MARKS_CHARS = 100  # of those that are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPrompt:
+    """What a cell asks for, with variables put in and defaults applied."""
+
+    text: str
+    attached: tuple[Attached, ...]  # where the text has what `--with` names
+    system: str | None  # "" for none, None if not given
+    model: str
+    params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
+    max_tokens: MaxTokens
+    notes: tuple[str, ...] = ()  # for the footer
+    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRequest:
+    """A cell's request; `keep` takes its reply into the conversation, if any.
+
+    `rest_of` is the reply whose rest it asks for, if it does.
+    """
+
+    request: CompletionRequest
+    origin: Origin
+    notes: tuple[str, ...] = ()  # for the footer
+    keep: Callable[[Completion], None] = lambda _: None
+    rest_of: Completion | None = None
+
+
+def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPrompt:
+    """Read a line and its cell, put variables in, and apply the defaults.
+
+    Marks that cannot be filled in are named at once, before anything is sent.
+    """
+    defaults, names = context.traits.defaults(), context.names()
+    hide = context.session.key_hider()
+
+    def fill(template: str) -> Filled:
+        # most cells have no mark
+        if options.is_raw or "{{" not in template:
+            return Filled(template)
+        return interpolate(template, names, hide=hide)
+
+    system = defaults.get("system") if options.system is None else options.system
+    filled, filled_system = fill(cell), fill(system or "")
+    if marks := (*filled.as_typed, *filled_system.as_typed):
+        Output().write(_as_typed(marks))
+    context_names = dict.fromkeys(options.context)
+    added = tuple(prepared(find_context(name, names), hide) for name in context_names)
+    put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
+    text, attached = add_items(filled.text, added) if added else (filled.text, ())
+    apart = {"model", "system", "max_tokens"}
+    params = {name: value for name, value in defaults.items() if name not in apart}
+    params |= options.params
+    model = options.model or defaults["model"]
+    max_tokens = options.max_tokens
+    return CellPrompt(
+        text=text,
+        attached=attached,
+        system=filled_system.text if system else system,
+        model=model,
+        params=params,
+        max_tokens=defaults.get("max_tokens") if max_tokens is None else max_tokens,
+        notes=tuple(
+            filter(None, (put_in and f"put in: {put_in}", _advice(context, params)))
+        ),
+        context_tokens=context.session.context_of(model),
+    )
+
+
+def _advice(context: CellContext, params: Mapping[str, Any]) -> str:
+    """Return the document's advice about parameters, once in a kernel."""
+    advice = "" if context.memory.has_advised else on_params(params)
+    context.memory.has_advised |= bool(advice)
+    return advice or ""
+
+
+def to_request(
+    context: CellContext, options: SvcOptions, cell: str, toolbox: Toolbox | None
+) -> CellRequest:
+    """Build the request of a cell, in its conversation if the line names one."""
+    prompt = to_prompt(context, options, cell)
+    if not options.is_recorded:
+        prompt = replace(prompt, notes=(*prompt.notes, "not in the ledger"))
+    if toolbox:
+        if prompt.params.get("n", 1) != 1:
+            raise ParameterError(
+                "Tools can be run for one choice only, and -n asks for several. "
+                "Leave -n out, or add --tools none.",
+                param="n",
+            )
+        tools = {"tools": toolbox.definitions}
+        prompt = replace(prompt, params={**prompt.params, **tools})
+    if options.conversation is None:
+        return single_request(prompt)
+    conversation = context.session.conversations.named(options.conversation)
+    place = context.memory.request_ids.next()
+    return conversation_request(prompt, conversation, place=place)
+
+
+def _as_typed(marks: Sequence[str]) -> str:
+    """Say that these marks are sent as they are, and why."""
+    named = to_terminal(shorten(" ".join(", ".join(marks).split()), _MARKS_CHARS))
+    filled = "variables, with .attribute and [index] parts"
+    is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
+    hint = """; an index needs straight quotes: " or '""" * is_curly
+    return f"Goes as typed: {named} (only {filled}, are filled in{hint})\n"
+
+
+def single_request(prompt: CellPrompt) -> CellRequest:
+    """Build the request of a cell without a conversation."""
+    system = prompt.system or None
+    request = build_request(
+        prompt.text,
+        model=prompt.model,
+        system=system,
+        params=prompt.params,
+        context_of=lambda _: prompt.context_tokens,
+    )
+    return CellRequest(
+        request=with_max_tokens(request, prompt.max_tokens),
+        origin=Origin(kind="magic"),
+        notes=prompt.notes,
+    )
+
+
+def conversation_request(
+    prompt: CellPrompt, conversation: Conversation, *, place: str | None = None
+) -> CellRequest:
+    """Build the request of a cell that continues a conversation.
+
+    `place` names the cell's turn, so that running the cell again asks it again. A
+    system message is the conversation's once it was answered.
+    """
+    older = conversation.older_note()
+    turn = conversation.next_turn(
+        prompt.text,
+        attached=prompt.attached,
+        model=prompt.model,
+        params=prompt.params,
+        max_tokens=prompt.max_tokens,
+        origin_kind="magic",
+        place=place,
+        system=prompt.system,
+    )
+
+    def keep(completion: Completion) -> None:
+        if prompt.system is not None:
+            conversation.system = prompt.system or None
+        conversation.record(turn, completion)
+
+    return CellRequest(
+        request=turn.request,
+        origin=turn.origin,
+        notes=tuple(filter(None, (*_turn_notes(turn), older, *prompt.notes))),
+        keep=keep,
+    )
+
+
+def _turn_notes(turn: NextTurn) -> tuple[str, ...]:
+    """Note what a reader must know about a turn: asked again, stale, turns left out."""
+    notes = [f"conversation {turn.origin.conversation}"]
+    if turn.is_again:
+        notes.append("asked again, the earlier answer is kept as a version")
+    if turn.n_later:
+        turns = "turn is" if turn.n_later == 1 else "turns are"
+        notes.append(f"{turn.n_later} later {turns} now stale")
+    return (*notes, turn.fitted.note)

@@ -1,0 +1,183 @@
+"""The defaults of the magic as traits, for `%config SvcMagics`.
+
+A value is checked when it is set, by the check that requests meet.
+"""
+
+from os import PathLike
+from typing import Any
+
+from traitlets import Any as AnyTrait
+from traitlets import Bool, Enum, HasTraits, TraitError, TraitType, Unicode, validate
+from traitlets.config import Configurable
+
+from svc_notebook.configuration import use_model, use_path, use_reuse
+from svc_notebook.errors import ConfigError, LedgerError, ParameterError
+from svc_notebook.service.params import PARAMS, check, check_extra
+from svc_notebook.service.request import check_model
+from svc_notebook.session import Session
+
+CONFIRMATIONS = ("marked", "all", "none")
+
+
+def _session() -> "Session":
+    from svc_notebook.session import current  # noqa: PLC0415 - `%load_ext` needs none
+
+    return current()
+
+
+class ParamTrait(AnyTrait):
+    """A parameter of a request; None leaves it out."""
+
+    def validate(self, _: HasTraits, value: object) -> object:
+        """Refuse what the service document does not allow."""
+        from svc_notebook.tokens import check_max_tokens  # noqa: PLC0415 - as above
+
+        try:
+            if self.name == "max_tokens":
+                most = _session().context_of(_session().settings.model)
+                return check_max_tokens(value, most_tokens=most)
+            return None if value is None else check(str(self.name), value)
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+
+
+class ExtraTrait(AnyTrait):
+    """Fields that the document does not show; None for none."""
+
+    def validate(self, _: HasTraits, value: object) -> object:
+        """Refuse what is not a mapping of JSON, or has a trait already."""
+        from svc_notebook.wire.encode import encodable  # noqa: PLC0415 - as above
+
+        try:
+            return encodable(check_extra(value)) or None
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+
+
+class ModelTrait(TraitType[str, str]):
+    """The model of this kernel's session, however it was chosen."""
+
+    info_text = "the id of a model"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
+        """Return the model in use."""
+        return _session().settings.model
+
+    def validate(self, _: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
+        """Refuse what cannot be the id of a model."""
+        try:
+            return check_model(value)
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+
+    def set(self, obj: HasTraits, value: str) -> None:
+        """Use another model from now on, unless it cannot be the id of one."""
+        old = _session().settings.model
+        model = self.validate(obj, value)
+        if model != old:
+            use_model(_session(), model, source="%config SvcMagics.model")
+            obj._notify_trait(str(self.name), old, model)  # noqa: SLF001 - as traitlets' own set
+
+
+class PathTrait(TraitType[str, str | PathLike[str] | None]):
+    """A file of this kernel's session; empty or None takes the environment's."""
+
+    info_text = "a path, or '' for the path that the environment sets"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
+        """Return the file in use; empty for none."""
+        return getattr(_session().settings, str(self.name)) or ""
+
+    def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
+        """Use another file from now on, if it can be used."""
+        if not isinstance(value, (str, PathLike, type(None))):
+            self.error(obj, value)
+        name, path = str(self.name), "" if value is None else str(value).strip()
+        try:
+            source = f"%config SvcMagics.{name}"
+            use_path(_session(), name, path or None, source=source)
+        except (ConfigError, LedgerError) as error:
+            raise TraitError(str(error)) from None
+
+
+class ReuseTrait(TraitType[bool, bool]):
+    """Whether the ledger may answer, in this kernel's session."""
+
+    info_text = "True or False"
+
+    def get(self, _: HasTraits, cls: object = None) -> bool:  # noqa: ARG002 - as above
+        """Return the setting in force."""
+        return _session().settings.reuse
+
+    def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
+        """Set it for cells, verbs, sweeps and frames from now on."""
+        if not isinstance(value, bool):
+            self.error(obj, value)
+        use_reuse(_session(), reuse=value, source="%config SvcMagics.reuse")
+
+
+def _trait(name: str, text: str) -> ParamTrait:
+    default = "fit" if name == "max_tokens" else None
+    return ParamTrait(default, allow_none=True, help=text).tag(config=True)
+
+
+class SvcTraits(Configurable):
+    """The values that apply where a magic line sets none."""
+
+    model = ModelTrait(help="model to ask").tag(config=True)
+    system = Unicode("", help="system message of every request").tag(config=True)
+    show_traceback = Bool(
+        default_value=False, help="show the full traceback of an error"
+    ).tag(config=True)
+    ledger = PathTrait(help="file that keeps every exchange, or ':memory:'").tag(
+        config=True
+    )
+    reuse = ReuseTrait(
+        help="give back the ledger's answer to an identical request"
+    ).tag(config=True)
+    prices = PathTrait(help="file with your price table, for costs").tag(config=True)
+    tools = Unicode("", help="variables whose tools are offered in every cell").tag(
+        config=True
+    )
+    confirm_tools = Enum(
+        CONFIRMATIONS, "marked", help="which calls of tools ask you first"
+    ).tag(config=True)
+    extra = ExtraTrait(
+        None, allow_none=True, help="fields that the document does not show"
+    ).tag(config=True)
+    locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - traitlets'
+        super().__init__(**kwargs)
+        if "model" in self.config.get("SvcMagics", {}):
+            use_model(_session(), self.model, source="configuration")
+
+    @validate("system", "tools", "extra", *(param.name for param in PARAMS))
+    def _without_key(self, proposal: Any) -> object:  # noqa: ANN401 - traitlets'
+        """Refuse a key, which the list of settings would show."""
+        from svc_notebook.credentials import refuse_keys  # noqa: PLC0415 - as above
+
+        name = proposal["trait"].name
+        try:
+            refuse_keys([proposal["value"]], of=name, param=name)
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+        return proposal["value"]
+
+    def own_settings(self) -> list[tuple[str, object, str]]:
+        """Return name, value and source of each default that is the magic's own."""
+        elsewhere = {"model", "ledger", "prices", "reuse"}
+        names = sorted(set(self.trait_names(config=True)) - elsewhere)
+        rows = []
+        for name in names:
+            now = getattr(self, name)
+            is_default = now == self.trait_defaults(name)
+            source = "default" if is_default else "%config SvcMagics"
+            rows.append((name, None if now == "" else now, source))
+        return rows
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the defaults by name; those that are None are left out."""
+        names = ("model", "system", *(param.name for param in PARAMS), "extra")
+        values = {name: getattr(self, name) for name in names}
+        return {name: now for name, now in values.items() if now not in (None, "")}

@@ -1,0 +1,192 @@
+"""`%svc continue`: the rest of a reply, in the output that has its beginning."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from svc_notebook import Completion, Conversation
+from svc_notebook.completion import CUT_REASONS
+from svc_notebook.conversations.continuation import (
+    OverlapRemover,
+    request_continuation,
+    request_rest,
+)
+from svc_notebook.conversations.turn_request import TurnSettings
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Mode
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.chunk import Delta
+from svc_notebook.session import Session
+from svc_notebook.tokens import MaxTokens
+
+from .cell_context import CellContext
+from .cell_reply import CellReply
+from .cell_request import CellRequest
+from .cell_view import CellView, Place
+from .dry_run import dry_run
+from .options import SvcOptions
+
+_TAKES = (
+    *("model", "params", "max_tokens", "conversation", "output", "is_streamed"),
+    *("is_dry", "is_strict", "text"),
+)
+
+
+def continue_reply(context: CellContext, options: SvcOptions) -> object:
+    """Ask for the rest of a reply that was cut or interrupted."""
+    context.check_output(options.output)
+    max_tokens = options.max_tokens or context.traits.defaults().get("max_tokens")
+    cell_request = rest_request(context.session, options, max_tokens)
+    place = context.memory.places.find(cell_request.origin.continues or "")
+    if options.is_dry:
+        return dry_run(context, options, cell_request)
+    output = place.output if place else None
+    # the variable takes the whole reply, if it still has the beginning
+    if output and context.shell.user_ns.get(output) == cell_request.rest_of:
+        options = replace(options, output=options.output or output)
+    to_view = partial(RestView, context, cell_request)
+    return CellReply(context, options, cell_request, to_view=to_view).complete()
+
+
+def rest_request(
+    session: Session, options: SvcOptions, max_tokens: MaxTokens
+) -> CellRequest:
+    """Build the request for the rest of the newest reply, or refuse it."""
+    taken: dict[str, Any] = {name: getattr(options, name) for name in _TAKES}
+    if options != SvcOptions(**taken) or options.is_several or "n" in options.params:
+        raise _refused(
+            "%svc continue sends the prompt as it was. It takes -c, -o, -m, "
+            "--max-tokens, parameters but -n, --dry-run and --strict; leave the other "
+            "options out."
+        )
+    name = options.conversation
+    turns = session.conversations.known(name).turns if name else ()
+    # the newest answer, also where later turns wait to be asked again
+    newest_id = max((turn.version.exchange_id for turn in turns), default="")
+    beginning = session.ledger.last(
+        scope="all" if name else "session", exchange_id=newest_id, is_reply=True
+    )
+    if beginning is None or (name and not turns):
+        where = f"The conversation {name}" if name else "This kernel"
+        raise _refused(f"{where} has no reply yet that the ledger knows.")
+    other = None if name else session.newest_unrecorded
+    if other and other.exchange_id > beginning.exchange_id:  # ids sort by time
+        raise _refused("The last reply was kept out of the ledger (--no-record).")
+    newest = session.ledger.last()
+    if newest and newest.exchange_id > beginning.exchange_id:
+        _check_newest(newest, beginning, name)
+    reply, name = session.context().joined(beginning), beginning.origin.conversation
+    owner = session.conversations.named(name) if name else None
+    _check(reply, owner)
+    before = {**reply.request.params, "extra": reply.request.extra}
+    settings = TurnSettings(
+        model=options.model or reply.model,
+        params={**before, **options.params, "max_tokens": None},
+        max_tokens=max_tokens,
+        context_tokens=session.settings.endpoint.context_of(
+            options.model or reply.model
+        ),
+    )
+    origin = Origin(kind="magic", conversation=name, turn_id=beginning.origin.turn_id)
+    if owner is None:
+        step = request_rest(reply, origin, settings)
+        return CellRequest(request=step.request, origin=step.origin, rest_of=reply)
+    step = request_continuation(owner.history, origin, settings)
+    return CellRequest(
+        request=step.request,
+        origin=step.origin,
+        notes=(f"conversation {name}", step.fitted.note),
+        keep=lambda completion: owner.record(step, completion),
+        rest_of=reply,
+    )
+
+
+def _check_newest(newest: Exchange, beginning: Exchange, name: str | None) -> None:
+    """Refuse to extend a reply that is older than a question without one."""
+    is_asked_here = name in {None, newest.origin.conversation}
+    is_rest = newest.origin.continues == beginning.exchange_id
+    if newest.usage_source == "missing" and is_asked_here and not is_rest:
+        how = "was interrupted" if newest.status == "cancelled" else "failed"
+        raise _refused(
+            f"The newest question brought no text (it {how}), so it has no rest, and "
+            "an older reply is not meant. Ask it again: run its cell."
+        )
+
+
+def _check(reply: Completion, owner: Conversation | None) -> None:
+    """Refuse what cannot be continued, with the reason."""
+    exchange, choices, can_go_on = reply.exchange, reply.choices, reply.can_go_on
+    if owner is not None:
+        at = owner.history.find(exchange.origin.turn_id or "")
+        version = None if at is None else owner.turns[at].version
+        of = exchange.exchange_id, exchange.origin.continues
+        if version is None or version.exchange_id not in of:
+            raise _refused(
+                f"The conversation {owner.name} has moved on; `%svc -c {owner.name} "
+                "continue` continues its last reply."
+            )
+        ended = [choice.finish_reason not in {None, *CUT_REASONS} for choice in choices]
+        has_ended = len(choices) > 1 and ended[version.picked]
+        can_go_on = version.can_go_on and not has_ended
+    if exchange.origin.run:
+        raise _refused("The newest reply belongs to a sweep; run that again.")
+    if can_go_on:
+        return
+    if reply.tool_calls:
+        raise _refused("The last reply ends with tool calls, which cannot go on.")
+    if len(choices) > 1:
+        raise _refused(
+            f"The last reply has {len(choices)} choices. One that was cut can go on in "
+            "a conversation (`-c NAME`), where `svc.conversation(NAME).pick(TURN, "
+            "CHOICE)` picks it."
+        )
+    reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
+    raise _refused(
+        f"The last reply ended by itself{reason}."
+        if reply.text
+        else "The last reply has no text yet; ask again."
+    )
+
+
+def _refused(why: str) -> ParameterError:
+    return ParameterError(why, param="line")
+
+
+class RestView(CellView):
+    """Shows the rest of a reply: in the outputs of the reply, else in this cell.
+
+    A terminal prints the rest; elsewhere this cell then shows the whole reply.
+    `place` is where the reply is from now on.
+    """
+
+    def __init__(
+        self, context: CellContext, cell_request: CellRequest, here: Place
+    ) -> None:
+        self._session, self._before = context.session, cell_request.rest_of
+        so_far = cell_request.request.messages[-2].content or ""
+        self._overlap, place, old = OverlapRemover(so_far), here, None
+        if context.mode is Mode.LIVE:
+            old = context.memory.places.find(cell_request.origin.continues or "")
+        if old and not old.run_again and old.display.reopen(so_far):
+            line = (
+                f"the rest is added to the reply of [{old.number}]; `%svc last` shows"
+            )
+            here.display.finish(Final(texts=(), footer=f"{line} all of it here"))
+            place = old
+        elif not here.display.reopen(so_far):
+            here.display.add(so_far)
+        super().__init__(place)
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece of the rest."""
+        if delta.index == 0:
+            self._display.add(self._overlap.feed(delta.text or ""))
+
+    def end(self, completion: object | None) -> None:
+        """Show the final form of the whole reply; without a rest, as it was."""
+        self._display.add(self._overlap.end())
+        if isinstance(completion, Completion):
+            joined = self._session.context().joined(completion.exchange)
+            completion = joined.with_notes(self._overlap.note)
+        super().end(completion or self._before)

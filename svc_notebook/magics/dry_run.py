@@ -1,0 +1,87 @@
+"""`--dry-run`: what would be sent, and its size."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from svc_notebook import Tokens
+from svc_notebook.credentials import refuse_keys
+from svc_notebook.display.final_reply import MessageEntry, transcript
+from svc_notebook.errors import ConfigError
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.tokens import estimate_prompt_tokens
+
+from .cell_context import CellContext
+from .cell_request import CellRequest
+from .options import SvcOptions
+
+
+def dry_run(
+    context: CellContext, options: SvcOptions, cell_request: CellRequest, *notes: str
+) -> object:
+    """Show what would be sent, and how long it would wait; nothing is sent."""
+    refuse_keys([cell_request.request], of="The request")
+    notes = (*cell_request.notes, *notes)
+    dry = DryRun(
+        request=cell_request.request, notes=notes, wait=_wait(context, cell_request)
+    )
+    return context.show(dry, options.output)
+
+
+def _wait(context: CellContext, cell_request: CellRequest) -> str:
+    """Say how long the request would wait for a limit now."""
+    try:
+        due = context.session.client.due(cell_request.request.model)
+    except ConfigError:
+        return "no service is chosen yet, so no limit is known"
+    return f"would wait {due.wait_s:.0f} s: {due.reason}" if due.wait_s > 0 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A request that was not sent."""
+
+    request: CompletionRequest
+    notes: tuple[str, ...] = ()  # what the footer would say
+    wait: str = ""  # how long it would wait for a limit, in words
+
+    @property
+    def prompt_tokens(self) -> Tokens:
+        """Estimated tokens of the prompt."""
+        return estimate_prompt_tokens(self.request.messages, self.request.tools)
+
+    @property
+    def room_tokens(self) -> int:
+        """Estimated tokens that the prompt leaves; below 0 if too long."""
+        return self.request.context_tokens - self.prompt_tokens.best
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The figures, in words."""
+        sent = {**self.request.params, **self.request.extra}
+        params = ", ".join(f"{name}={value!r}" for name, value in sent.items())
+        tools, prompt = self.request.tools, self.prompt_tokens
+        names = ", ".join(str(tool["function"]["name"]) for tool in tools)
+        offered = (
+            f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
+        )
+        size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
+        fit = "; max_tokens by fit is smaller: it counts with the upper estimate"
+        return (
+            f"model {self.request.model}; parameters sent: {params or 'none'}",
+            f"{size}; room left in {self.request.context_tokens}: {self.room_tokens}"
+            + fit * self.request.is_fitted,
+            self.wait or "no limit would make it wait now",
+            *([f"{offered}: {names}"] if tools else []),
+            *self.notes,
+        )
+
+    def __repr__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        entries = [
+            MessageEntry(heading=message.role, text=message.content or "")
+            for message in self.request.messages
+        ]
+        figures = MessageEntry(heading="would be sent with", text="\n".join(self.lines))
+        return transcript("Dry run: nothing was sent", [*entries, figures])

@@ -1,0 +1,114 @@
+"""`%svc fix` and `%svc explain`: a question about the user's last error."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from svc_notebook.conversations.attachments import Item, add_items, capped
+from svc_notebook.display.cell_output import can_answer, cell_ids
+from svc_notebook.display.traceback_report import to_report, versions
+from svc_notebook.errors import ParameterError, last_error
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+
+from .cell_context import CellContext
+from .cell_reply import CellReply
+from .cell_request import to_request
+from .cell_tools import offered_tools
+from .dry_run import dry_run
+from .options import EXPLAIN, FIX, SvcOptions
+
+TASKS = {
+    FIX: "A notebook cell fails. Write the corrected cell as a whole, in one Python "
+    "code block. Then say in one or two sentences what was wrong.",
+    EXPLAIN: "A notebook cell fails. Explain the error: what it means, what causes it "
+    "here, and how to correct it.",
+}
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+
+
+def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> object:
+    """Show what would be sent about the last error, or send what was shown."""
+    options = _for_error(context, options, task)
+    session, memory = context.session, context.memory
+    room = session.context_of(options.model or session.settings.model)
+    prompt, note = error_prompt(task, context.names(), context_tokens=room)
+    if not prompt:
+        return note
+    toolbox = offered_tools(context, options)
+    cell_request = to_request(context, options, session.key_hider()(prompt), toolbox)
+    cell_request = replace(cell_request, notes=(note, *cell_request.notes))
+    execution = (*cell_ids(context.shell), context.shell.execution_count)
+    shown, shown_in = memory.shown_fix or (None, None)
+    is_known = shown == cell_request.request and shown_in != execution
+    is_sent = options.is_sent or is_known or memory.has_sent_errors
+    if options.is_dry or not is_sent:
+        memory.shown_fix = cell_request.request, execution
+        way = f"`%svc {task} --send`, or the same line again, sends it"
+        return dry_run(context, options, cell_request, way)
+    memory.has_sent_errors = True
+    return CellReply(context, options, cell_request, toolbox).complete()
+
+
+def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptions:
+    """Return the options that `fix` and `explain` ask with, or refuse them."""
+    context.check_output(options.output)
+    if not can_answer(context.shell):
+        raise ParameterError(
+            f"%svc {task}: this notebook runs without a reader, so code would be "
+            "sent unseen. Run this line by hand, or remove it.",
+            param="line",
+        )
+    if options.is_several or options.type_name:
+        raise ParameterError(
+            f"%svc {task} asks for one reply in words; leave --as out, and give "
+            "one model and one value each.",
+            param="model",
+        )
+    layout = options.layout or ("code" if task == FIX else None)
+    # a traceback may have {{marks}}; tools are offered only if this line names them
+    return replace(options, is_raw=True, layout=layout, tools=options.tools or ())
+
+
+def error_prompt(
+    task: str, names: Mapping[str, Any], *, context_tokens: int = BUDGET_TOKENS
+) -> tuple[str, str]:
+    """Write a question about the user's last error, "" without one, and a note on it.
+
+    Besides cells and traceback, only versions of this machine are sent. The
+    failing cell is whole, and refused where it does not fit into the model's context.
+    """
+    error = last_error()
+    if error is None:
+        return "", f"No cell of this kernel has failed; nothing to {task}."
+    report = to_report(error)
+    cells = [number for number in report.cells if number < len(names["In"])]
+    sources = [names["In"][number].strip("\n") for number in cells]
+    named = [f"Cell In[{number}]" for number in cells]
+    named[:1] = [f"{title} (failed)" for title in named[:1]]
+    items = [
+        Item(name=name, text=source, kind="cell")
+        for name, source in zip(named, sources, strict=True)
+    ]
+    items.append(Item(name="Traceback", text=report.text, kind="error"))
+    items[bool(cells) :] = map(capped, items[bool(cells) :])
+    n_tokens = sum(item.n_tokens for item in items)
+    n_reply = items[0].n_tokens if cells and task == FIX else 0
+    if n_tokens + n_reply > context_tokens:
+        again = " twice, as the correction is as long," if n_reply else ""
+        raise ParameterError(
+            f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
+            f"with the error it does not fit{again} into {context_tokens}. Run the "
+            f"part that fails in a cell of its own, then `%svc {task}`; or ask about "
+            "the error alone: `%svc --with Err QUESTION`.",
+            param="messages",
+        )
+    code = "\n".join(sources)
+    values = (names.get(word) for word in set(re.findall(r"\w+", code)))
+    used = {value.__name__ for value in values if isinstance(value, ModuleType)}
+    modules = report.modules.union(_IMPORT.findall(code), used)
+    where = f" of In[{cells[0]}]" if cells else ""
+    note = f"the last error{where}: {type(error).__name__}"
+    prompt, _ = add_items(TASKS[task], items)
+    return f"{prompt}\n\nVersions: {versions(modules)}", note

@@ -1,0 +1,64 @@
+"""What `--format` does: a reply as Markdown, text, code, JSON or HTML."""
+
+import json
+import re
+from dataclasses import replace
+
+import msgspec
+
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.markdown_parser import Fence, fences
+from svc_notebook.display.reply_display import Mode
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
+    """Return the final form in one of `options.LAYOUTS`; None is markdown."""
+    if layout == "text":
+        return replace(final, is_verbatim=True)
+    if layout == "json":
+        return _as_json(final)
+    if layout == "html" and mode is not Mode.PLAIN:
+        texts = tuple(_block(text, {"html"}) for text in final.texts)
+        return replace(final, texts=texts, is_page=True)
+    return replace(final, is_verbatim=layout == "html")
+
+
+def _as_json(final: Final) -> Final:
+    read = [_json_of(text) for text in final.texts]
+    texts = tuple(text for text, _ in read)
+    noted = final.with_notes(*(why for _, why in read))
+    return replace(noted, texts=texts, is_verbatim=True)
+
+
+def _json_of(text: str) -> tuple[str, str]:
+    """Return indented JSON; else the text as it is, and why it is not JSON."""
+    source = _block(text, {"json", ""})
+    try:
+        json.loads(source, parse_constant=_refuse_constant)
+        return _indented(source), ""
+    except json.JSONDecodeError as error:
+        return text, f"not JSON: {error.msg}, line {error.lineno} column {error.colno}"
+    except (ValueError, RecursionError) as error:
+        return text, f"cannot be read as JSON: {error}"
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _block(text: str, languages: set[str]) -> str:
+    """Return the only block of these languages, else the whole text."""
+    blocks: list[Fence] = [
+        fence for fence in fences(text) if fence.language in languages
+    ]
+    return blocks[0].code if len(blocks) == 1 else text
+
+
+def _indented(source: str) -> str:
+    """Indent valid JSON; numbers stay as written, escapes of letters become letters."""
+    return _STRING.sub(
+        lambda string: json.dumps(json.loads(string[0]), ensure_ascii=False),
+        msgspec.json.format(source, indent=2),
+    )

@@ -1,0 +1,82 @@
+"""`%svc help`: the help page, made from the tables of options and subcommands."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from textwrap import fill
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import did_you_mean
+
+from .options import BY_FLAG, OPTIONS, Option
+
+Usages = Mapping[str, tuple[str, str]]  # of each command: its spelling and its doc
+
+_SHORT = """\
+%%svc -t 0.2 -o answer                options; the prompt is in the lines below
+Explain {{name}} in two sentences.    {{name}} puts a variable in
+%svc what is a monad?                 a question in one line
+%%svc --with df,Err                   with a table, and with the last error
+%%svc -c plan                         in a conversation, with its earlier turns
+%%svc -m MODEL,MODEL -t 0,1           several replies, side by side
+"""
+_MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
+_INDENT = 26  # where the texts begin
+_WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
+
+
+def help_text(defaults: Mapping[str, object], commands: Usages) -> str:
+    """Return the help page; `defaults` apply where a line does not say."""
+    groups = groupby(OPTIONS, key=lambda option: option.group)
+    sections = [
+        "\n".join([group, *(_option_entry(option, defaults) for option in options)])
+        for group, options in groups
+    ]
+    listed = "\n".join(["Commands", *(_entry(*usage) for usage in commands.values())])
+    return "\n\n".join([_SHORT.rstrip(), *sections, listed])
+
+
+def help_on(topic: str, defaults: Mapping[str, object], commands: Usages) -> str:
+    """Return short help with examples, `all` of it, or that on an option or command."""
+    if topic == "all":
+        return help_text(defaults, commands)
+    if not topic:
+        names = " ".join(option.flags[0] for option in OPTIONS)
+        command_names = " ".join(commands)
+        filled = (
+            fill(row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            for row in (f"Options: {names}", f"Commands: {command_names}")
+        )
+        return "\n".join([_SHORT, *filled, _MORE])
+    word = topic.rstrip("?").lstrip("-%").replace("_", "-")
+    entries = [
+        _option_entry(option, defaults)
+        for option in OPTIONS
+        if word in [flag.lstrip("-") for flag in option.flags]
+    ]
+    if word in commands:
+        entries.append(_entry(*commands[word]))
+    if entries:
+        return "\n".join(entries)
+    hint = did_you_mean(topic, [*BY_FLAG, *commands])
+    raise ParameterError(
+        f"There is no option or command {topic!r}.{hint} `%svc help all` lists them "
+        f"all; to ask the service, write `%svc ask help {topic}`.",
+        param="line",
+    )
+
+
+def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
+    now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
+    # A blank that no line break replaces, so that the value stays with its word.
+    text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
+    return _entry(option.usage, text)
+
+
+def _entry(name: str, text: str) -> str:
+    """Put a text next to its name, or below it if the name is long."""
+    gap = " " * _INDENT
+    has_room = len(name) <= _INDENT - 4
+    head = f"  {name}".ljust(_INDENT) if has_room else gap
+    filled = fill(text, _WIDTH, initial_indent=head, subsequent_indent=gap)
+    filled = filled.replace("\N{NO-BREAK SPACE}", " ")
+    return filled if has_room else f"  {name}\n{filled}"

@@ -1,0 +1,51 @@
+"""An interrupted cell: one line in its output, and no traceback."""
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from svc_notebook import Completion
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.errors import Interrupted
+
+from .cell_context import CellContext
+
+
+def show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interrupted:
+    """Show an interrupt as one line, in place of its traceback; return what to raise.
+
+    If a reply was followed, its output says so already. The cell fails all the same,
+    so the cells that wait behind it do not run.
+    """
+    if context.mode is not Mode.SETTLED:  # else the file must tell that the cell failed
+        _hide_traceback(context.shell)
+    if isinstance(stopped, Interrupted):
+        return stopped
+    footer = "" if context.is_sending else "nothing was sent"
+    final = Final(texts=(), marks=("interrupted",), footer=footer)
+    ReplyDisplay.open(context.mode, own_output=False).finish(final)
+    return Interrupted()
+
+
+def _hide_traceback(shell: InteractiveShell) -> None:
+    """Keep IPython from drawing the interrupt, until this cell has ended."""
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython asks it to draw errors
+
+    def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
+        if isinstance(error, Interrupted):
+            vars(shell)["_last_traceback"] = lines  # what a kernel replies with
+        else:
+            show(shell, kind, error, lines)
+
+    def end(*_: object) -> None:
+        vars(shell).pop("_showtraceback", None)
+        shell.events.unregister("post_run_cell", end)
+
+    vars(shell)["_showtraceback"] = show_others
+    shell.events.register("post_run_cell", end)
+
+
+def interrupted(partial: object) -> Final:
+    """Return what is shown of an interrupt before the first words."""
+    if isinstance(partial, Completion):
+        return partial.final()
+    return Final(texts=(), marks=("interrupted",), footer="nothing was sent")

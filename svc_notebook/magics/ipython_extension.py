@@ -1,0 +1,216 @@
+"""`%load_ext svc_notebook`: what is registered with IPython, and removed again.
+
+It loads what IPython must know at once; the rest comes with the first `%svc`.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from tokenize import DEDENT, INDENT, TokenInfo
+from types import ModuleType
+from typing import Self
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleMatcherResult,
+    context_matcher,
+)
+from IPython.core.inputtransformer2 import TokenTransformBase
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
+from traitlets import TraitError
+
+from svc_notebook.errors import last_error
+
+from .config_traits import SvcTraits
+from .svc_command import SvcCommand
+from .tab_completion import Known
+
+MATCHER_ID = "svc_notebook"
+_CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
+_QUESTION = re.compile(
+    r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
+)
+
+
+class CellTransform:
+    """A cleanup transform that keeps the body of a `%%svc` cell as typed."""
+
+    has_side_effects = True  # so that a terminal's check for a finished cell skips it
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the cell's lines, those of a `%%svc` cell as one call."""
+        first = next((i for i, line in enumerate(lines) if line.strip()), None)
+        magic_line = None if first is None else _CELL.match(lines[first])
+        if first is None or magic_line is None:
+            return lines
+        body = "".join(lines[first + 1 :]).removesuffix("\n")
+        line = magic_line["line"] or ""
+        return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
+
+
+class QuestionTransform(TokenTransformBase):
+    """A token transform that makes `%svc ...?` a question, not a look-up of a name."""
+
+    priority = 0  # before help, which begins at the same place
+
+    @classmethod
+    def find(cls, tokens_by_line: list[list[TokenInfo]]) -> Self | None:
+        """Find the first statement that is a `%svc` question."""
+        for tokens in tokens_by_line:
+            first = next((t for t in tokens if t.type not in {INDENT, DEDENT}), None)
+            line = first.line.split("\n")[0] if first else ""
+            if first and _QUESTION.match(line) and not line[: first.start[1]].strip():
+                return cls(first.start)
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Write the call that the question means."""
+        question = _QUESTION.match(lines[self.start_line])
+        if question is None:
+            raise SyntaxError  # IPython then tries its own transforms
+        call = f"get_ipython().run_line_magic('svc', {question['rest']!r})\n"
+        before, after = lines[: self.start_line], lines[self.start_line + 1 :]
+        return [*before, question["before"] + call, *after]
+
+
+@magics_class
+class SvcMagics(SvcTraits, Magics):
+    """Ask a chat-completion service from a cell; `%config SvcMagics` lists defaults."""
+
+    shell: InteractiveShell
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell=shell)
+        # what `%svc?` and `%%svc?` show
+        vars(SvcMagics.svc)["getdoc"] = self._show_help
+
+    def _show_help(self) -> str:
+        return self._command.help()
+
+    @cached_property
+    def _command(self) -> "SvcCommand":
+        from .svc_command import SvcCommand  # noqa: PLC0415 - most of the package
+
+        return SvcCommand(self.shell, self)
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    def svc(
+        self,
+        line: str,
+        cell: str | None = None,
+        local_ns: Mapping[str, object] | None = None,
+    ) -> object:
+        """Ask the service, or tell it how to answer; `%svc help` lists the options."""
+        return self._command.run(line, cell, local_ns)
+
+    def close(self) -> None:
+        """Let go of the shell."""
+        if "_command" in vars(self):
+            self._command.close()
+
+
+def _matcher(shell: InteractiveShell) -> Callable[..., SimpleMatcherResult]:
+    @context_matcher(identifier=MATCHER_ID)
+    def svc(context: CompletionContext) -> SimpleMatcherResult:
+        if "%svc" not in context.full_text:
+            return SimpleMatcherResult(completions=[])
+        from .tab_completion import match  # noqa: PLC0415 - with the first Tab in a cell
+
+        return match(context, _known(shell))
+
+    matches: Callable[..., SimpleMatcherResult] = svc
+    return matches
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics and what they need of the shell, once."""
+    unload(shell)
+    for name, reason in _remove_unusable(shell):
+        sys.stdout.write(f"SvcMagics.{name} was reset to its default: {reason}\n")
+    shell.register_magics(SvcMagics)
+    shell.input_transformers_cleanup.insert(0, CellTransform())
+    shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
+    shell.Completer.custom_matchers.insert(0, _matcher(shell))
+    shell.events.register("post_run_cell", last_error)
+
+
+def _remove_unusable(shell: InteractiveShell) -> list[tuple[str, str]]:
+    """Remove defaults from the configuration that cannot be used, and say why.
+
+    A refused `%config` stays in it, and one wrong line of a file would leave no magic.
+    """
+    configured = shell.config.get("SvcMagics", {})
+    removed = []
+    for name, trait in SvcMagics.class_traits(config=True).items():
+        if name in configured:
+            # a setting of the session is checked where it is set
+            check: Callable[..., object] = getattr(trait, "validate", trait.set)
+            try:
+                check(None, configured[name])
+            except TraitError as error:
+                removed.append((name, str(error)))
+                del configured[name]
+    return removed
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Remove what `load` registered."""
+    with suppress(ValueError):  # it is not there
+        shell.events.unregister("post_run_cell", last_error)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("svc", None)
+    magics = shell.magics_manager.registry.pop("SvcMagics", None)
+    if magics:
+        magics.close()
+    cleanup = shell.input_transformers_cleanup
+    cleanup[:] = [
+        transform for transform in cleanup if not isinstance(transform, CellTransform)
+    ]
+    transforms = shell.input_transformer_manager.token_transformers
+    transforms[:] = [
+        transform for transform in transforms if transform is not QuestionTransform
+    ]
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [
+        matcher
+        for matcher in matchers
+        if getattr(matcher, "matcher_identifier", "") != MATCHER_ID
+    ]
+
+
+def _known(shell: InteractiveShell) -> "Known":
+    from svc_notebook.configuration import endpoint_notes  # noqa: PLC0415 - as above
+    from svc_notebook.session import current  # noqa: PLC0415 - as above
+
+    from .as_option import known_types  # noqa: PLC0415 - as above
+    from .tab_completion import Known  # noqa: PLC0415 - as above
+    from .tools_command import tool_notes  # noqa: PLC0415 - as above
+
+    hidden = shell.user_ns_hidden
+    return Known(
+        variables=tuple(
+            (name, type(value).__name__)
+            for name, value in shell.user_ns.items()
+            if not name.startswith("_")
+            and name not in hidden
+            and not isinstance(value, ModuleType)
+        ),
+        conversations=tuple(
+            conversation.name for conversation in current().conversations
+        ),
+        tools=tool_notes(shell.user_ns),
+        types=known_types(shell.user_ns),
+        models=current().models(),
+        endpoints=endpoint_notes(),
+    )

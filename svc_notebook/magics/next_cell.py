@@ -1,0 +1,100 @@
+"""Code of a reply made into the next cell: `--format code` and `%svc insert`."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
+
+from svc_notebook import Completion
+from svc_notebook.display.error_box import LINE_CHARS
+from svc_notebook.display.escape import visible
+from svc_notebook.display.markdown_parser import Fence, fences
+from svc_notebook.display.reply_display import Mode
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
+
+from .cell_context import CellContext
+
+_PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
+# A line that IPython gives to a shell, or to a magic such as `%%bash`.
+_ACTING = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
+
+
+@dataclass(frozen=True, slots=True)
+class NextCell:
+    """The code for the next cell, if any, and what the footer says about it."""
+
+    code: str | None = None
+    note: str = ""
+
+    def put(self, shell: InteractiveShell) -> str:
+        """Put the code there, if any; return the note as a sentence, or with it."""
+        said = self.note[:1].upper() + self.note[1:]
+        if self.code is not None and not _can_put():
+            return f"{said}\n{self.code}"
+        if self.code is not None:
+            shell.set_next_input(self.code)
+        return said
+
+
+def _can_put() -> bool:
+    """Whether this front end shows a next cell; a simple prompt has none."""
+    return not getattr(get_ipython(), "simple_prompt", False)
+
+
+def next_cell(completion: Completion, mode: Mode) -> NextCell:
+    """Choose the code of a reply: the first Python block, or else the first."""
+    if completion.is_partial:
+        return NextCell()
+    blocks = fences(completion.text)
+    if not blocks:
+        return NextCell(note="no code block in the reply")
+    python = (at for at, block in enumerate(blocks) if block.language in _PYTHON)
+    return _to_next(blocks, next(python, 0), mode)
+
+
+def chosen_cell(completion: Completion | None, word: str, mode: Mode) -> NextCell:
+    """Take the code block that `%svc insert` names, counted from 1."""
+    texts = completion.texts if completion else ()
+    blocks = [block for text in texts for block in fences(text)]
+    if not blocks:
+        has_none = "The last reply has no code block."
+        return NextCell(note=has_none if texts else "This kernel has no reply yet.")
+    if not 1 <= int(word) <= len(blocks):
+        lines = [f"%svc insert {word}: the last reply has no such code block. It has:"]
+        for number, block in enumerate(blocks, 1):
+            first = block.code.strip().partition("\n")[0]
+            line = f"{number}  {block.language[:20] or 'code'}  {first}"
+            lines.append(shorten(line, LINE_CHARS))
+        raise ParameterError("\n".join(lines), param="line")
+    return _to_next(blocks, int(word) - 1, mode)
+
+
+def _to_next(blocks: Sequence[Fence], place: int, mode: Mode) -> NextCell:
+    """Put a block into the next cell if a person can look at it before it runs."""
+    if mode is Mode.SETTLED:
+        return NextCell(note="not interactive: the code was not put into a new cell")
+    chosen = blocks[place]
+    which = (
+        f"code block {place + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
+    )
+    words = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
+    words += [] if chosen.is_closed else ["unfinished"]
+    kind = f" ({', '.join(words)})" if words else ""
+    note = f"{which}{kind} is in the next cell, and was not run"
+    if not _can_put():
+        note = f"{which}{kind} was not run; a simple prompt has no next cell: copy it"
+    code = visible(chosen.code.removesuffix("\n"))
+    if acting := _ACTING.search(code):
+        line = code.count("\n", 0, acting.start(1)) + 1
+        note += f"; look at line {line}: {shorten(acting[1], 40)}"
+    return NextCell(code, note)
+
+
+def insert(context: CellContext, word: str = "1") -> str:
+    """Put a code block of the last reply into the next cell; say which."""
+    return chosen_cell(context.session.context().last(), word, context.mode).put(
+        context.shell
+    )

@@ -1,0 +1,60 @@
+"""A frame that a cell shows as a sentence and a narrow table of what matters most."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.html_styles import quiet_html
+
+_LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
+
+
+class Listing(pd.DataFrame):
+    """A frame whose parts, and whatever is computed from it, are ordinary frames.
+
+    `told` is the sentence, a note below the table, and the table: its heads, its rows.
+    """
+
+    _metadata = ["told"]  # noqa: RUF012 - pandas asks for this list
+    told: tuple[str, str, Sequence[Sequence[str]]]
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        sentence, note, table = self.told
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(map(str.ljust, row, widths)).rstrip()
+            for row in table
+            if table[1:]
+        )
+        shown = (sentence, "\n".join(lines), note)
+        return to_terminal("\n\n".join(filter(None, shown)))
+
+    def _repr_html_(self) -> str:
+        sentence, note, table = self.told
+        drawn = [
+            "".join(f"<{tag}{_LEFT}>{to_text(value)}</{tag}>" for value in row)
+            for tag, row in zip(["th", *["td"] * len(table)], table, strict=False)
+        ]
+        rows = "".join(f"<tr>{row}</tr>" for row in drawn if table[1:])
+        below = quiet_html(to_text(note)) if note else ""
+        return f"<div><p>{to_text(sentence)}</p><table>{rows}</table>{below}</div>"
+
+
+def listing(
+    frame: pd.DataFrame,
+    sentence: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    note: str = "",
+) -> Listing:
+    """Show a frame by this sentence and table, without the columns that are empty."""
+    used = [at for at in range(len(heads)) if any(row[at] for row in rows)]
+    shown = Listing(frame)
+    shown.told = sentence, note, [[row[at] for at in used] for row in (heads, *rows)]
+    return shown

@@ -1,0 +1,119 @@
+"""`%%svc` and `%svc`: reads the line, and calls what it asks for."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from svc_notebook.display.cell_output import Output
+from svc_notebook.errors import ParameterError, SvcError
+
+from .as_option import ask_for_value
+from .cell_context import CellContext, CellRequestIds, KernelMemory, own_names
+from .cell_reply import CellReply
+from .cell_request import to_request
+from .cell_tools import offered_tools
+from .cell_view import Places
+from .config_traits import SvcTraits
+from .dry_run import dry_run
+from .grid_cell import ask_several
+from .options import (
+    ASK,
+    COMMANDS_WITH_OPTIONS,
+    HELP,
+    SvcOptions,
+    check_record,
+    parse_options,
+)
+from .subcommands import BY_NAME, parse_command, show_help
+
+
+class SvcCommand:
+    """What `%svc` and `%%svc` do; `traits` has the defaults that `%config` sets."""
+
+    def __init__(self, shell: InteractiveShell, traits: SvcTraits) -> None:
+        self.shell = shell
+        self._traits = traits
+        self._memory = KernelMemory(CellRequestIds(shell), Places(shell))
+
+    def close(self) -> None:
+        """Stop watching the shell."""
+        self._memory.places.close()
+
+    def help(self) -> str:
+        """Return the whole help page, with the defaults in force."""
+        return show_help(CellContext(self.shell, self._traits, self._memory), "all")
+
+    def run(
+        self, line: str, cell: str | None, local_ns: Mapping[str, object] | None
+    ) -> object:
+        """Read the line of `%svc`, or of `%%svc` with its cell, and do it."""
+        local_names = {**own_names(), **(local_ns or {})}
+        context = CellContext(self.shell, self._traits, self._memory, local_names)
+        with _short_errors(context):
+            try:
+                return _run(context, line, cell)
+            except KeyboardInterrupt as stopped:
+                from .interrupt import show_interrupt  # noqa: PLC0415 - rare
+
+                raise show_interrupt(context, stopped) from None
+
+
+@contextmanager
+def _short_errors(context: CellContext) -> Iterator[None]:
+    """Show our own errors as one box; everything else keeps its traceback."""
+    try:
+        yield
+    except SvcError as error:
+        if context.traits.show_traceback:
+            raise
+        from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - rare
+
+        box = error_box(error, is_terminal=context.is_terminal)
+        # IPython asks the instance; the class stays free of any notebook. In one piece:
+        # a notebook that becomes a Markdown page has a blank line after each.
+        error._render_traceback_ = lambda: [box]  # type: ignore[attr-defined]
+        raise
+
+
+def _run(context: CellContext, line: str, cell: str | None) -> object:
+    options = parse_options(line)
+    if cell is not None and options.text != HELP:
+        if options.text:
+            raise ParameterError(
+                f"{options.text!r} is on the line of options and would not be sent. "
+                "Put the prompt below that line, ask in one line with %svc, or put "
+                "quotes around an option's value that has blanks.",
+                param="line",
+            )
+        return _ask(context, options, cell, own_output=context.owns_output)
+    command_line = parse_command(options.text)
+    if command_line.name == ASK:
+        return _ask(context, options, command_line.text, own_output=False)
+    command = BY_NAME[command_line.name]
+    if command.name in COMMANDS_WITH_OPTIONS:
+        answer = command.run(context, options)
+    else:
+        answer = command.run(context, *command_line.arguments)
+    if isinstance(answer, str):
+        Output().write(answer + "\n")
+        return None
+    return answer
+
+
+def _ask(
+    context: CellContext, options: SvcOptions, text: str, *, own_output: bool
+) -> object:
+    """Send a prompt as the options say: for a value, as a grid, or for one reply."""
+    context.check_output(options.output)
+    check_record(options)
+    if options.type_name:
+        return ask_for_value(context, options, text)
+    if options.is_several:
+        return ask_several(context, options, text)
+    has_tools = options.tools or context.traits.tools
+    toolbox = offered_tools(context, options) if has_tools else None
+    request = to_request(context, options, text, toolbox)
+    if options.is_dry:
+        return dry_run(context, options, request)
+    return CellReply(context, options, request, toolbox).complete(own_output=own_output)

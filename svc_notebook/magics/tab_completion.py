@@ -1,0 +1,222 @@
+"""Tab completion: options, values, models, commands and `{{variables}}`.
+
+It acts on lines that begin with `%svc` or `%%svc`, and in the body of a `%%svc` cell
+after `{{`, and sends nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+)
+
+from svc_notebook.service.catalogue import MODELS, Model
+
+from .config_traits import CONFIRMATIONS
+from .options import ASK, LAYOUTS, OPTIONS, Option
+from .subcommands import COMMANDS
+
+_LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
+_CELL_LINE = re.compile(r"\s*%%svc(?:\s|$)")
+_MARK = re.compile(r"\{\{[ \t]*(\w*)$")
+_TAKE_A_NAME = [
+    [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
+] + [["restore"]]
+_FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A text to insert, and a note on what it is."""
+
+    text: str
+    note: str
+
+
+_CONTEXT = (
+    Suggestion("Err", "the last error"),
+    Suggestion("In[", "the code of a cell: In[3], or In[-1], the last"),
+    Suggestion("Out[", "the value of a cell: Out[3], or Out[-1], the newest"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestions:
+    """What fits at the cursor, in the order to show it."""
+
+    fragment: str  # the text before the cursor that an item replaces
+    items: tuple[Suggestion, ...]  # at least one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The names in this kernel that can be typed."""
+
+    variables: tuple[tuple[str, str], ...] = ()  # each with its type
+    conversations: tuple[str, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()  # each with a note
+    types: tuple[tuple[str, str], ...] = ()  # each with a note
+    models: tuple[Model, ...] = MODELS
+    endpoints: tuple[tuple[str, str], ...] = ()  # each with a note
+
+
+def suggest(
+    lines: Sequence[str], known: Known, *, after: str = ""
+) -> Suggestions | None:
+    """Return what fits at the cursor, where the lines end; None leaves it to IPython.
+
+    `after` is what follows the cursor on its line.
+    """
+    line = lines[-1]
+    is_line = _LINE.match(line) is not None
+    is_body = len(lines) > 1 and _CELL_LINE.match(lines[0]) is not None
+    if not (is_line or is_body):
+        return None
+    mark = _MARK.search(line)
+    if mark:
+        closing = "" if after.startswith("}}") else "}}"
+        return _filtered(mark[1], starmap(Suggestion, known.variables), closing=closing)
+    return _on_line(line, known) if is_line else None
+
+
+def _on_line(line: str, known: Known) -> Suggestions | None:
+    *before, fragment = re.split(r"\s+", line.lstrip())
+    flag, has_value, value = fragment.partition("=")
+    if has_value and flag in _FLAGS:
+        return _filtered(value, _values(_FLAGS[flag], value, known))
+    return _filtered(fragment, _next_words(before, fragment, known))
+
+
+def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+    """Return what may follow these words."""
+    option = _FLAGS.get(before[-1]) if before else None
+    if option and option.value:
+        return _values(option, fragment, known)
+    if before == ["%svc"] and not fragment.startswith("-"):
+        return (*_commands(), Suggestion(ASK, "send the words behind it"))
+    if before in (["%svc", "help"], ["%svc", "use"]):
+        return _topics() if before[1] == "help" else _in_use(known)
+    if before[:1] == ["%svc"] and before[1:] in _TAKE_A_NAME:
+        return (Suggestion(name, "conversation") for name in known.conversations)
+    if before[:2] == ["%svc", "tools"]:
+        return _tool_words(before[2:], known)
+    is_open = before and (fragment.startswith("-") or not fragment)
+    return _flags() if is_open else ()
+
+
+def _filtered(
+    fragment: str, items: Iterable[Suggestion], *, closing: str = ""
+) -> Suggestions | None:
+    fitting = tuple(
+        Suggestion(item.text + closing, item.note)
+        for item in items
+        if item.text.startswith(fragment)
+    )
+    return Suggestions(fragment=fragment, items=fitting) if fitting else None
+
+
+def _flags() -> Iterable[Suggestion]:
+    return (Suggestion(option.flags[-1], _brief(option.doc)) for option in OPTIONS)
+
+
+def _commands() -> Iterable[Suggestion]:
+    return (Suggestion(command.name, _brief(command.doc)) for command in COMMANDS)
+
+
+def _topics() -> Iterable[Suggestion]:
+    return (Suggestion("all", "every option and command"), *_commands(), *_flags())
+
+
+def _in_use(known: Known) -> Iterable[Suggestion]:
+    emulator = Suggestion("emulator", "made-up replies, without a network")
+    service = Suggestion("service", "the real service")
+    named = starmap(Suggestion, known.endpoints)
+    return (emulator, service, *named, *_models(known))
+
+
+def _brief(doc: str) -> str:
+    """Return the first part of a text, which is whole by itself."""
+    return re.split(r"[;:] | \(", doc, maxsplit=1)[0]
+
+
+def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
+    lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
+        "--tools": lambda: starmap(Suggestion, known.tools),
+        "--model": lambda: _models(known),
+        "--with": lambda: (*starmap(Suggestion, known.variables), *_CONTEXT),
+    }
+    name = option.flags[-1]
+    if name == "--as":
+        return starmap(Suggestion, known.types)
+    if name in lists:
+        return _listed(fragment, lists[name]())
+    words = {
+        "--max-tokens": {
+            "fit": "as many as the prompt leaves",
+            "service": "the service's default (150)",
+        },
+        "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
+        "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
+        "--conversation": dict.fromkeys(known.conversations, "conversation"),
+    }
+    return starmap(Suggestion, words.get(name, {}).items())
+
+
+def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
+    """Return what may follow in a list of names separated by commas."""
+    named = fragment.rpartition(",")[0]
+    front = f"{named}," if named else ""
+    taken = {name.strip() for name in named.split(",")}
+    return (
+        Suggestion(front + item.text, item.note)
+        for item in items
+        if item.text not in taken
+    )
+
+
+def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
+    tools = list(starmap(Suggestion, known.tools))
+    if not before:
+        return [
+            Suggestion("add", "offer in every cell"),
+            Suggestion("remove", "offer no longer"),
+            Suggestion("ask", "ask before calls again"),
+            *tools,
+        ]
+    return tools if before in (["add"], ["remove"], ["ask"]) else ()
+
+
+def _models(known: Known) -> Iterable[Suggestion]:
+    for model in known.models:
+        limit = str(model.limit) if model.limit else "no known limit"
+        context = model.context_tokens
+        tokens = f"{context} tokens" if context else ""
+        yield Suggestion(
+            model.id, " · ".join(filter(None, (model.size, tokens, limit)))
+        )
+
+
+def match(context: CompletionContext, known: Known) -> SimpleMatcherResult:
+    """Answer a Tab of IPython's."""
+    lines = context.full_text.split("\n")[: context.cursor_line + 1]
+    column = context.cursor_position
+    lines[-1], after = lines[-1][:column], lines[-1][column:]
+    suggestions = suggest(lines, known, after=after)
+    if suggestions is None:
+        return SimpleMatcherResult(completions=[])
+    # a menu breaks its rows at blanks
+    notes = (item.note.replace(" ", "\xa0") for item in suggestions.items)
+    return SimpleMatcherResult(
+        completions=[
+            SimpleCompletion(item.text, type=note)
+            for item, note in zip(suggestions.items, notes, strict=True)
+        ],
+        matched_fragment=suggestions.fragment,
+        suppress=True,
+        ordered=True,
+    )

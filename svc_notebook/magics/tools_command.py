@@ -1,0 +1,148 @@
+"""`%svc tools`: list tools, show one as sent, offer in every cell, ask again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
+from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tools.consent import Remembered
+
+from .cell_context import CellContext
+from .cell_tools import first_line, known_tools, to_tools
+from .column_list import indexed_frame, listed
+from .options import to_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+NOTE_CHARS = 60  # of the note next to a name that Tab offers
+
+
+def tools_df(
+    variables: Mapping[str, object], offered: Sequence[str], consent: Remembered
+) -> "pd.DataFrame":
+    """List the tools of the notebook's variables, one row per tool.
+
+    `offered` are variables that every cell offers; `consent` has those always allowed.
+    """
+    rows = (
+        (
+            variable,
+            tool.name,
+            ", ".join(tool.parameter_names),
+            first_line(tool),
+            tool.confirm and not consent.allows(tool.name, tool.function),
+            variable in offered,
+            estimate_prompt_tokens((), [tool.definition]).best,
+        )
+        for variable, toolbox in known_tools(variables).items()
+        for tool in toolbox
+    )
+    return indexed_frame(TOOL_LIST, rows)
+
+
+TOOL_LIST = (
+    *listed(
+        "string",
+        variable="that holds the tool, alone or in a toolbox",
+        tool="its name, as the model knows it",
+        parameters="their names",
+        description="its first line",
+    ),
+    *listed(
+        "boolean",
+        asks_first="whether a call asks you before it runs",
+        in_every_cell="whether every cell offers it",
+    ),
+    *listed("Int64", est_tokens="estimated tokens in every request that offers it"),
+)
+
+
+def _definitions_text(name: str, variables: Mapping[str, object]) -> str:
+    """Write out what is sent of a tool, and its size."""
+    toolbox = to_tools([name], variables)
+    texts = [
+        json.dumps(definition, ensure_ascii=False, indent=2)
+        for definition in toolbox.definitions
+    ]
+    size = f"about {toolbox.n_tokens} tokens in every request that offers it"
+    return "\n".join([*texts, f"({size})"])
+
+
+VERBS = ("add", "remove", "ask")
+
+
+def fits(words: Sequence[str]) -> bool:
+    """Whether these words can follow `%svc tools`; else they may be a question."""
+    return len(words) < 2 or words[0] in VERBS  # noqa: PLR2004 - a verb and a name
+
+
+def tools_command(context: CellContext, verb: str = "", *names: str) -> object:
+    """List the tools, show one, or do what the verb says."""
+    variables, consent = context.shell.user_ns, context.session.consent
+    offered = to_names(context.traits.tools)
+    if not verb:
+        return tools_df(variables, offered, consent)
+    if verb == "ask":
+        return _ask_again(names, variables, consent)
+    if verb not in VERBS:
+        return _definitions_text(verb, variables)
+    if not names:
+        raise ParameterError(
+            f"%svc tools {verb} needs a name, as in `%svc tools {verb} weather`; "
+            "`%svc tools` lists them.",
+            param="tools",
+        )
+    if verb == "add":
+        return _add(context, names[0], offered)
+    return _remove(context, names[0], offered)
+
+
+def _add(context: CellContext, name: str, offered: Sequence[str]) -> str:
+    """Offer a variable's tools in every cell."""
+    to_tools([*offered, name], context.shell.user_ns)  # refuses what cannot be offered
+    context.traits.tools = ",".join(dict.fromkeys([*offered, name]))
+    return (
+        f"{name} is now offered in every %%svc cell; `%svc tools remove {name}` "
+        "stops this."
+    )
+
+
+def _remove(context: CellContext, name: str, offered: Sequence[str]) -> str:
+    """Stop offering a variable's tools in every cell."""
+    if name not in offered:
+        raise ParameterError(
+            f"{name} is not offered in every cell; {', '.join(offered) or 'no tools'} "
+            "are. To change the tools of one cell, use --tools.",
+            param="tools",
+        )
+    context.traits.tools = ",".join(other for other in offered if other != name)
+    return f"{name} is no longer offered in every cell."
+
+
+def _ask_again(
+    names: Sequence[str], variables: Mapping[str, object], consent: Remembered
+) -> str:
+    """Forget that calls are always allowed: of all tools, one, or a variable's."""
+    toolbox = known_tools(variables).get(names[0]) if names else None
+    wanted = {*names, *(toolbox.names if toolbox else ())}
+    forgotten = [name for name in consent.always if name in wanted or not names]
+    if names and toolbox is None and not forgotten:
+        to_tools(names, variables)  # its error names similar tools
+    for name in forgotten:
+        consent.forget(name)
+    if not forgotten:
+        said = f"{names[0]} is not" if names else "No tool is"
+        return f"{said} always allowed; nothing changed."
+    return f"You will be asked again before calls of: {', '.join(forgotten)}."
+
+
+def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of tools with a note on each, for Tab."""
+    return tuple(
+        (name, shorten(", ".join(map(first_line, toolbox)), NOTE_CHARS))
+        for name, toolbox in known_tools(variables).items()
+    )

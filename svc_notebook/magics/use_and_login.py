@@ -1,0 +1,227 @@
+"""`%svc use` and `%svc login`: the endpoint, the model and the key in use."""
+
+import os
+import re
+import warnings
+from collections.abc import Callable
+from getpass import getpass
+
+from svc_notebook.configuration import (
+    EMULATOR,
+    SERVICE,
+    known_endpoints,
+    use_address,
+    use_model,
+    use_named,
+    use_service,
+)
+from svc_notebook.credentials import (
+    KEYRING_NAME,
+    NO_KEY_YET,
+    Key,
+    refuse_key_form,
+    remember,
+)
+from svc_notebook.endpoint_file import FILE, read_endpoints
+from svc_notebook.endpoints import to_base_url
+from svc_notebook.errors import (
+    ConfigError,
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+)
+from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
+from svc_notebook.session import Session
+from svc_notebook.settings import WAYS_WITHOUT_PROMPT, service_address
+
+EMULATOR_NOTE = (
+    "Replies now come from the emulator on this machine. They are made up,\n"
+    "whatever you ask, cost nothing, and are marked “emulator”."
+)
+
+
+NO_KEY = "no-key"
+
+
+def use(session: Session, word: str = "", option: str = "") -> str:
+    """Choose the endpoint, by its name or address, else the model; say what is used."""
+    refuse_key_form(f"{word} {option}", param="line")
+    if option and (option != NO_KEY or not has_address_form(word)):
+        raise ParameterError(
+            f"%svc use {word} {option}: behind an address, {NO_KEY} says that the "
+            "server needs no key; a model or a name is one word. To ask a question, "
+            f"write `%svc ask use {word} {option}`.",
+            param="line",
+        )
+    if not word:
+        return describe(session)
+    if has_address_form(word):
+        use_address(session, word, is_keyless=bool(option))
+    elif word == SERVICE:
+        try:
+            use_service(session)
+        except ConfigError as problem:
+            if not (note := session.context().answers_note):
+                raise
+            return f"{note} The service cannot be asked: {problem}"
+    elif word in known_endpoints():
+        use_named(session, word)
+    else:
+        return _use_model(session, word)
+    return session.context().answers_note or _where(session)
+
+
+def _where(session: Session) -> str:
+    """Say where replies come from now."""
+    settings = session.settings
+    if settings.is_emulated:
+        return EMULATOR_NOTE
+    named = settings.endpoint.name
+    is_named = named in known_endpoints() and named != SERVICE
+    name = f"{named}, " if is_named else ""
+    source = settings.sources.get("model", "")
+    model = f" The model is {settings.model}." if source.endswith(named) else ""
+    return f"Replies now come from {name}{settings.base_url}.{model}"
+
+
+def _use_model(session: Session, model: str) -> str:
+    places, listed = known_endpoints(), session.settings.endpoint.known_models()
+    is_listed = any(known.id == model for known in listed)
+    near = near_names(model.lower(), places, n=1, cutoff=0.65, least_chars=None)
+    if near and not is_listed and not model.startswith("svc"):
+        # requests would go elsewhere
+        raise ParameterError(
+            f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "
+            "changed.",
+            param="model",
+        )
+    if not (is_listed or _MODEL_FORM.search(model)):
+        is_listed = _is_model(session, model)
+    use_model(session, model, source="%svc use")
+    is_service = session.settings.endpoint.models == MODELS
+    whose = "the service document" if is_service else "the endpoint's list"
+    if is_listed:
+        return f"The model is now {model}."
+    hint = did_you_mean(model.lower(), [known.id for known in listed], n=1, cutoff=0.8)
+    return f"The model is now {model} (not in {whose}; it is sent as it is).{hint}"
+
+
+_MODEL_FORM = re.compile(r"[\d/-]")
+
+
+def _is_model(session: Session, word: str) -> bool:
+    """Return that a word is a model of the endpoint, or refuse it."""
+    read_endpoints()  # a broken file is the better explanation
+    models = [model.id for model in session.models(wait_s=1)]
+    if word in models:
+        return True
+    near = did_you_mean(word.lower(), [*known_endpoints(), *models])
+    raise ParameterError(
+        f"{word!r} is neither an endpoint nor a known model.{near} The endpoints are "
+        f"{', '.join(known_endpoints())}; others are described in {FILE}. An address "
+        f"begins with https://. To use {word!r} as a model anyway: "
+        f"svc.use(model={word!r}), or `%%svc -m {word}` for a cell. Nothing was "
+        "changed.",
+        param="model",
+    )
+
+
+def describe(session: Session) -> str:
+    """Say what is in use, and where each value came from."""
+    settings = session.settings
+    where, named = _address(session), settings.endpoint.name
+    lines = [f"service  {where}", f"key      {_key_source(session)}"]
+    if named not in {EMULATOR, SERVICE}:
+        lines[0] = (
+            f"endpoint {named}, {where}" if named not in where else f"endpoint {where}"
+        )
+    for name in ("model", "ledger", "prices", "answers"):
+        value, source = getattr(settings, name), settings.sources.get(name, "default")
+        if value is not None:
+            lines.append(f"{name:<8} {value} ({source})")
+    if session.spending and (spent := str(session.spending)):
+        lines.append(f"spent    {spent}, since the limit was set")
+    return "\n".join(lines)
+
+
+def _address(session: Session) -> str:
+    settings = session.settings
+    where = settings.base_url or "no address yet: set SVC_BASE_URL"
+    if settings.is_emulated:
+        return f"the emulator on this machine, {settings.base_url}"
+    return where
+
+
+def _key_source(session: Session) -> str:
+    if not session.settings.endpoint.needs_key:
+        return "none needed"
+    try:
+        return f"from {session.key().source}"
+    except MissingKeyError as problem:
+        is_none = str(problem).startswith(f"{NO_KEY_YET}\n")
+        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
+        return none if is_none else str(problem)
+
+
+Ask = Callable[[str], str]
+
+
+def login(session: Session, address: str = "", *, ask: Ask | None = None) -> str:
+    """Ask for the key of an address, else of the one in use; say where it is kept.
+
+    While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
+    returns what was typed.
+
+    Raises:
+        SettingsError: No address is given, and none is in use.
+    """
+    settings = session.settings
+    used = service_address(os.environ) if settings.is_emulated else settings.base_url
+    base_url = _address_of_key(address) if address else used
+    if base_url is None:
+        raise SettingsError(
+            "A key is kept with the address that it is for, and no address is in use. "
+            "Write `%svc login https://HOST/v1`, or set SVC_BASE_URL first."
+        )
+    key = _typed(ask or getpass, base_url)
+    if isinstance(key, ConfigError):
+        raise key
+    keyring = remember(key, base_url)
+    session.change(session.settings)  # the next request is sent with the new key
+    owner = f"The key of {base_url} is kept in"
+    after = "" if base_url == used else f" `%svc use {base_url}` sends requests there."
+    if keyring is None:
+        return f"{owner} this kernel's memory, until the kernel ends.{after}"
+    return (
+        f"{owner} the keyring {keyring}, for later kernels too; "
+        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it.{after}"
+    )
+
+
+def _address_of_key(word: str) -> str:
+    """Return the address that a key is typed for; a key in its place is not shown."""
+    refuse_key_form(word, param="line")
+    if not has_address_form(word):
+        raise ParameterError(
+            f"%svc login {word}: give the address that the key is for, such as "
+            f"https://HOST/v1. To ask a question, write `%svc ask login {word}`.",
+            param="line",
+        )
+    return to_base_url(word, allow_http=True)
+
+
+def _typed(ask: Ask, base_url: str) -> Key | ConfigError:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # getpass warns before it echoes
+            value = ask(f"API key of {base_url} (is not shown): ")
+    except Exception:  # noqa: BLE001 - each front end refuses in its own way
+        return ConfigError(
+            "A key cannot be typed here, because it would be shown."
+            f"{WAYS_WITHOUT_PROMPT}"
+        )
+    try:
+        return Key(value, source="a prompt")
+    except MissingKeyError as problem:
+        return problem.with_traceback(None)

@@ -1,0 +1,66 @@
+"""What `--with` takes: variables, cells, outputs, the last error, text files."""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from svc_notebook.conversations.attachments import Item, find_item
+from svc_notebook.errors import ParameterError
+from svc_notebook.template import is_path, to_expression
+
+from .interpolation import near_name, with_value
+
+MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
+
+
+def find_context(name: str, names: Mapping[str, Any]) -> Item:
+    """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file."""
+    if name in names:
+        with_value(name, names)
+    if item := find_item(name, names, mark="--with "):
+        return item
+    path, is_file, is_folder, known = Path(name), False, False, list(names)
+    with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
+        path = path.expanduser()
+        is_file, is_folder = path.is_file(), path.is_dir()
+        if not name.isidentifier():
+            known = [other.name for other in path.parent.iterdir()]
+    if is_file:
+        return _file(name, path)
+    expression = to_expression(name)
+    root = re.split(r"[\[.]", name, maxsplit=1)[0].strip()
+    if expression and is_path(expression) and root in names:
+        raise ParameterError(
+            f"--with {name}: it takes whole variables. For a part of one, write "
+            f"{{{{{name}}}}} into the prompt.",
+            param="with",
+        )
+    if is_folder:
+        raise ParameterError(
+            f"--with {name}: this is a folder. Name a text file in it.", param="with"
+        )
+    raise ParameterError(
+        f"--with {name}: there is no such variable or file."
+        f"{near_name(path.name, known)} Give variables, In[3], Out[-1], Err and text "
+        f"files, separated by commas; this kernel runs in {Path.cwd()}.",
+        param="with",
+    )
+
+
+def _file(name: str, path: Path) -> Item:
+    try:
+        if path.stat().st_size <= MAX_FILE_BYTES:
+            text = path.read_text("utf-8-sig").rstrip("\n")
+            return Item(name=name, text=text, kind="file")
+        why = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
+    except UnicodeDecodeError:
+        why = "is not text in UTF-8"
+    except OSError as problem:
+        why = f"cannot be read ({problem.strerror})"
+    raise ParameterError(
+        f"--with {name}: {path.resolve()} {why}. Read the part that matters into a "
+        "variable, and give its name.",
+        param="with",
+    )

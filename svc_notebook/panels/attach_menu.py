@@ -1,0 +1,179 @@
+"""What of the notebook a message can take along: names for the page, values to send.
+
+The page gets names, kinds and sizes, for which no code of a user's object runs. A value
+is read when a message that names it is sent, or when its size in tokens is asked for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Protocol
+
+from svc_notebook.conversations.attachments import (
+    CAP_TOKENS,
+    Item,
+    find_item,
+    prepared,
+)
+from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, last_error
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.tokens import estimate_tokens
+
+MAX_OFFERS = 50  # names that the list at `@` gets at once
+_MAX_VARIABLES = 40  # before anything is typed, so that there is room for cells
+# Modules, functions and classes are code, not values to write into a prompt.
+_CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type)
+_SIZED = (list, tuple, dict, set, frozenset)
+# Libraries whose `shape` is cheap to read and runs no code of the user.
+_SHAPED = ("pandas", "numpy", "polars")
+_PEEK_CHARS = 8 * CAP_TOKENS  # of a text; what is longer is cut when it is sent
+Hide = Callable[[str], str]
+Pairs = Iterator[tuple[str, object]]
+
+
+class Shell(Protocol):
+    """The part of IPython's shell that has the notebook's names."""
+
+    user_ns: dict[str, Any]
+    user_ns_hidden: Mapping[str, Any]  # those from before the first cell
+
+
+def current_shell() -> Shell | None:
+    """Return the shell of this kernel; None in a plain program."""
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    shell: Shell | None = get_ipython()
+    return shell
+
+
+def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
+    """Return what can be attached and has a fragment in its name, for the page.
+
+    The newest come first, and those that begin with the fragment before others. What
+    is an API key is left out.
+    """
+    names = shell.user_ns.copy() if shell else {}  # at once, since a cell may run
+    wanted = fragment.casefold()
+    variables = _matching(wanted, _variables(names, shell))
+    cells = _matching(wanted, _cells(names))
+    error = _matching(wanted, iter([("Err", last_error())] if last_error() else []))
+    n_variables = len(variables) if wanted else _MAX_VARIABLES
+    pairs = [*error, *variables[:n_variables], *cells, *variables[n_variables:]]
+    pairs.sort(key=lambda pair: not pair[0].casefold().startswith(wanted))
+    shown = (offer for pair in pairs if (offer := _offer(*pair, hide)))
+    listed = list(islice(shown, MAX_OFFERS))
+    is_all = len(pairs) <= MAX_OFFERS
+    return {"t": "names", "text": fragment, "offers": listed, "is_all": is_all}
+
+
+def _matching(wanted: str, pairs: Pairs) -> list[tuple[str, object]]:
+    return [(name, value) for name, value in pairs if wanted in name.casefold()]
+
+
+def _variables(names: Mapping[str, Any], shell: Shell | None) -> Pairs:
+    """Give the notebook's variables without private names, modules and functions."""
+    hidden = shell.user_ns_hidden if shell else {}
+    for name in reversed([name for name in names if str(name).isidentifier()]):
+        value = names[name]
+        is_own = name not in hidden or hidden[name] is not value
+        if is_own and name[0] != "_" and not issubclass(type(value), _CODE):
+            yield name, value
+
+
+def _cells(names: Mapping[str, Any]) -> Pairs:
+    """Give the cells that ran, and their values."""
+    sources, values = names.get("In"), names.get("Out")
+    by_number = dict(enumerate(sources)) if type(sources) is list else {}
+    known = dict(values) if isinstance(values, dict) else {}
+    for number in sorted({*by_number, *known}, reverse=True):
+        if by_number.get(number):
+            yield f"In[{number}]", by_number[number]
+        if number in known:
+            yield f"Out[{number}]", known[number]
+
+
+def _offer(name: str, value: object, hide: Hide) -> dict[str, str] | None:
+    """Describe a value; None for a text that has the API key."""
+    kind, size = type(value).__name__, ""
+    if type(value) is str:
+        if hide(value) != value:
+            return None
+        kind = "cell" if name.startswith("In[") else "text"
+        n_tokens = estimate_tokens(value[:_PEEK_CHARS]).best
+        is_cut = n_tokens > CAP_TOKENS
+        size = f"cut to {CAP_TOKENS} tokens" if is_cut else f"~{n_tokens} tokens"
+    elif name == "Err":
+        kind = f"the last error, {kind}"
+    elif type(value) in _SIZED:
+        size = f"{len(value)} items"  # type: ignore[arg-type]  # just tested
+    elif type(value).__module__.partition(".")[0] in _SHAPED:
+        with suppress(Exception):  # a class of the user may have such a name
+            size = _shape(value)
+    return {"name": name, "kind": kind, "size": size}
+
+
+def _shape(value: Any) -> str:  # noqa: ANN401 - a frame or an array
+    shape = [f"{n:,}" for n in value.shape]
+    if type(value).__name__ == "DataFrame":
+        return f"{shape[0]} rows x {shape[1]} columns"
+    return " x ".join(shape)
+
+
+def read_item(name: str, shell: Shell | None, hide: Hide) -> Item:
+    """Read a value as `--with` does, or say why it cannot be attached."""
+    try:
+        item = find_item(name, shell.user_ns if shell else {}, mark="")
+        if item and (item.name == "Err" or hide(item.text) == item.text):
+            return prepared(item, hide)
+    except SvcError:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - what str() of an object raises
+        why = f"converting it to text raised {type(problem).__name__}"
+        remedy = "Convert it to text yourself first"
+    else:
+        why, remedy = "this notebook has no such variable now", "Define it again"
+        if item:
+            why, remedy = "it holds the API key", "Remove the key from it"
+    raise ParameterError(
+        f"{name} cannot be attached: {why}. Nothing was sent. {remedy}, or remove "
+        f"{name} below the message.",
+        param="messages",
+    )
+
+
+def to_size(name: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
+    """Return how large a value would be in a prompt, or why it cannot be attached."""
+    said = {"t": "size", "name": name, "kind": "", "n_tokens": 0, "problem": ""}
+    try:
+        item = read_item(name, shell, hide)
+    except SvcError as error:
+        return {**said, "problem": str(error)}
+    return {**said, "kind": item.kind, "n_tokens": item.n_tokens}
+
+
+def read_items(
+    typed: str,
+    kept: Sequence[Item],
+    names: Sequence[str],
+    shell: Shell | None,
+    hide: Hide,
+    *,
+    budget_tokens: int = BUDGET_TOKENS,
+) -> list[Item]:
+    """Read what a message takes along, and refuse what is too large for a request."""
+    by_name = {item.name: item for item in kept}
+    by_name |= {name: read_item(name, shell, hide) for name in names}
+    items = list(by_name.values())
+    n_tokens = estimate_tokens(typed).best + sum(item.n_tokens for item in items)
+    if n_tokens <= budget_tokens:
+        return items
+    sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
+    raise OverBudgetError(
+        f"The message has about {n_tokens} tokens with what is attached ({sizes}); "
+        f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
+        "some of it, or attach a part: the rows that matter, in a variable of their "
+        "own.",
+        prompt_tokens=n_tokens,
+        budget_tokens=budget_tokens,
+    )

@@ -1,0 +1,276 @@
+"""Compare mode: each message asks for replies side by side, by model or temperature.
+
+`Comparing` says what is compared; `SideBySide` asks for the replies and shows them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from random import SystemRandom
+from threading import RLock, Thread
+from typing import Any
+
+from svc_notebook.completion import Completion
+from svc_notebook.conversations.picks import ReplyColumn, blind_labels, without_names
+from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.display.footer import footer
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.records import Compared, Comparison
+from svc_notebook.service.params import check
+from svc_notebook.service.request import check_model
+
+from .live_reply import LiveReply, LiveView, ReplyEnd, ReplyWorker
+from .settings_form import PanelSettings, typed_value
+from .turn_view import draw_column
+
+MIN_COMPARED, MAX_COMPARED = 2, 4
+TEMPERATURES = (0.0, 0.7, 1.2, 0.4)  # compared unless others are typed
+_N_COMPARED = (
+    "n must be 1 while replies are compared, since each is asked for by itself. Set n "
+    "to 1, or switch Compare off."
+)
+NO_TOOLS = (
+    "A panel with tools cannot compare, since tools can be run for one reply only. To "
+    "compare, open a panel without tools."
+)
+_WAITING = "Waiting …"
+_NOTHING = "Stopped before any text arrived."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparing:
+    """What a panel compares: each message asks for a reply of each value."""
+
+    by: str = ""  # `model` or `temperature`; "" while it is off
+    models: tuple[str, ...] = ()
+    temperatures: tuple[float, ...] = ()
+    is_blind: bool = False
+
+    @property
+    def values(self) -> tuple[str | float, ...]:
+        """The models or the temperatures."""
+        return self.temperatures if self.by == "temperature" else self.models
+
+    def changed(
+        self, by: str, values: object, *, is_blind: bool, models: Iterable[str]
+    ) -> "Comparing":
+        """Return it as the browser asks; None among the values is any other one.
+
+        `models` can be compared, the panel's own first.
+        """
+        changed = replace(self, by=by if by in {"model", "temperature"} else "")
+        if not changed.by:
+            return changed
+        before: list[Any] = [*changed.values] or [None] * MIN_COMPARED
+        new = values if isinstance(values, list) else before
+        if not MIN_COMPARED <= len(new) <= MAX_COMPARED:
+            raise ParameterError(
+                f"{MIN_COMPARED} to {MAX_COMPARED} can be compared, not {len(new)}.",
+                param="compare",
+            )
+        if changed.by == "model":
+            names = tuple(check_model(name) for name in _filled(new, models))
+            changed = replace(changed, models=names)
+        else:
+            typed = (typed_value("temperature", n) for n in _filled(new, TEMPERATURES))
+            numbers: tuple[Any, ...] = tuple(check("temperature", n) for n in typed)
+            changed = replace(changed, temperatures=numbers)
+        if len({*changed.values}) < len(changed.values):
+            raise ParameterError(
+                "Each can be compared once only; choose another one.", param="compare"
+            )
+        return replace(changed, is_blind=is_blind)
+
+    def refuse(self, settings: PanelSettings, *, has_tools: bool) -> None:
+        """Refuse to compare what cannot be compared."""
+        if self.by and has_tools:
+            raise ParameterError(NO_TOOLS, param="compare")
+        if self.by and settings.params.get("n", 1) != 1:
+            raise ParameterError(_N_COMPARED, param="n")
+
+    def labels(self) -> tuple[str, ...]:
+        """Return what each reply is called."""
+        named = self.by == "temperature"
+        return tuple(f"temperature {n:g}" if named else str(n) for n in self.values)
+
+    def settings(self, settings: PanelSettings) -> tuple[PanelSettings, ...]:
+        """Return the settings that each reply is asked with."""
+        return tuple(settings.setting(self.by, value) for value in self.values)
+
+    def view(self, *, model: str, models: Iterable[str]) -> dict[str, Any]:
+        """Describe it for the browser, with the models that can be compared."""
+        n = len(self.values)
+        options = dict.fromkeys((*models, model, *self.models))
+        return {
+            "by": self.by,
+            "values": [*self.values],
+            "is_blind": self.is_blind,
+            "options": [*options],
+            "max_values": MAX_COMPARED,
+            "cost": f"Each message asks {n} times.",
+        }
+
+
+def _filled(values: list[Any], usual: Iterable[Any]) -> list[Any]:
+    """Put a usual value that is not there yet in the place of each None."""
+    unused = iter([value for value in dict.fromkeys(usual) if value not in values])
+    return [next(unused, "") if value is None else value for value in values]
+
+
+Shuffle = Callable[[list[Any]], None]
+_shuffle: Shuffle = SystemRandom().shuffle
+
+
+def to_group(
+    comparing: Comparing, settings: PanelSettings, shuffle: Shuffle = _shuffle
+) -> tuple[Comparison, tuple[PanelSettings, ...]]:
+    """Return the columns and the settings of each; their order is random if blind."""
+    pairs = list(zip(comparing.labels(), comparing.settings(settings), strict=True))
+    if comparing.is_blind:
+        shuffle(pairs)
+    replies = tuple(Compared(label=label) for label, _ in pairs)
+    group = Comparison(replies=replies, is_blind=comparing.is_blind)
+    return group, tuple(column_settings for _, column_settings in pairs)
+
+
+MakeWorker = Callable[[NextTurn, LiveReply, LiveView], ReplyWorker]
+
+
+class _ColumnView:
+    """Shows a worker's reply in its column."""
+
+    def __init__(self, replies: "SideBySide", index: int) -> None:
+        self._replies, self._index = replies, index
+
+    def show_live(self, live: LiveReply, *messages: dict[str, Any]) -> None:
+        """Change the column, and send what is new in it."""
+        self._replies.show(self._index, live, messages)
+
+    def show_question(self, question: dict[str, Any] | None) -> None:
+        """Do nothing: replies that are compared call no tools."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SideBySide:
+    """The replies of a comparison, while they are written.
+
+    Each has a worker and an exchange; all wait for the same limits. `group` has no
+    replies yet; `steps` are in the order of its labels.
+    """
+
+    group: Comparison
+    steps: Sequence[NextTurn]
+    live: LiveReply
+    view: LiveView
+    make_worker: MakeWorker
+
+    def __post_init__(self) -> None:
+        labels = blind_labels(self.group)
+        columns = tuple(draw_column(ReplyColumn(label=label)) for label in labels)
+        choices = ({"html": "", "tail": ""},) * len(labels)
+        self.live = replace(self.live, choices=choices, columns=columns)
+        self._lock = RLock()
+        self._ends: dict[int, ReplyEnd] = {}  # in the order in which they ended
+        self._workers = [
+            self.make_worker(step, replace(self.live, columns=()), view)
+            for step, view in zip(self.steps, self._column_views(), strict=True)
+        ]
+
+    def _column_views(self) -> list[_ColumnView]:
+        return [_ColumnView(self, index) for index in range(len(self.steps))]
+
+    def stop(self) -> None:
+        """Make all replies end soon; from any thread."""
+        for worker in self._workers:
+            worker.stop()
+
+    def run(self) -> ReplyEnd:
+        """Ask for the replies and return how they ended; raises nothing."""
+        threads = [
+            Thread(target=copy_context().run, args=(self._run, index), daemon=True)
+            for index in range(len(self._workers))
+        ]
+        for index, thread in enumerate(threads):
+            try:
+                thread.start()
+            except RuntimeError as problem:  # too many threads, or Python is ending
+                self._end(index, ReplyEnd(status="failed", problem=str(problem)))
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        return self._whole()
+
+    def _run(self, index: int) -> None:
+        self._end(index, self._workers[index].run())
+
+    def _whole(self) -> ReplyEnd:
+        ends = [self._ends[index] for index in sorted(self._ends)]
+        if answers := self._answers():
+            is_stopped = any(end.status == "stopped" for end in ends)
+            return ReplyEnd(
+                status="stopped" if is_stopped else "compared",
+                completion=answers[0],
+                others=answers[1:],
+                comparison=self._comparison(ends),
+            )
+        pairs = zip(self.group.replies, ends, strict=True)
+        problem = "\n".join(f"{reply.label}: {end.problem}" for reply, end in pairs)
+        return ReplyEnd(status=ends[0].status, problem=problem)
+
+    def _answers(self) -> tuple[Completion, ...]:
+        """Return the completions: whole replies first, in the order they ended."""
+        whole = {"finished", "cut"}
+        ends = sorted(self._ends.values(), key=lambda end: end.status not in whole)
+        return tuple(end.completion for end in ends if end.completion)
+
+    def _comparison(self, ends: Sequence[ReplyEnd]) -> Comparison:
+        """Return the replies to pick from."""
+        replies = tuple(
+            Compared(
+                label=reply.label,
+                exchange_id=end.completion.exchange.exchange_id
+                if end.completion
+                else "",
+                problem=self._problem(end),
+            )
+            for reply, end in zip(self.group.replies, ends, strict=True)
+        )
+        return Comparison(replies=replies, is_blind=self.group.is_blind)
+
+    def _problem(self, end: ReplyEnd) -> str:
+        is_empty = end.status == "stopped" and not end.completion
+        return _NOTHING if is_empty else end.problem
+
+    def _end(self, index: int, end: ReplyEnd) -> None:
+        with self._lock:
+            self._ends[index] = end
+            problem, words = self._problem(end), ""
+            if self.group.is_blind:  # a footer would tell which model it is
+                problem = without_names(problem, self.group)
+            elif end.completion:
+                words = footer(end.completion.exchange, has_model=False)
+            self._change(index, status="", until_ms=None, problem=problem, footer=words)
+
+    def show(
+        self, index: int, live: LiveReply, messages: Sequence[dict[str, Any]]
+    ) -> None:
+        """Take what a worker shows, as its column."""
+        with self._lock:
+            choices = [*self.live.choices]
+            choices[index] = live.choices[0] if live.choices else choices[index]
+            self.live = replace(self.live, choices=tuple(choices))
+            for message in messages:
+                if message["t"] == "status":
+                    status, until_ms = message["text"], message["until_ms"]
+                    if status and self.group.is_blind:  # limits are a model's
+                        status, until_ms = _WAITING, None
+                    self._change(index, status=status, until_ms=until_ms)
+                else:
+                    self.view.show_live(self.live, {**message, "choice": index})
+
+    def _change(self, index: int, **changes: object) -> None:
+        columns = [*self.live.columns]
+        columns[index] = {**columns[index], **changes}
+        self.live = replace(self.live, columns=tuple(columns))
+        message = {"t": "column", "choice": index, "column": columns[index]}
+        self.view.show_live(self.live, message)

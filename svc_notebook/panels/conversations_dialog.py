@@ -1,0 +1,100 @@
+"""The panel's list of conversations: search, open, begin, rename and export one.
+
+What the list finds is sent in messages, not in the view, which is saved with notebooks.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
+from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.conversations.conversation_list import read_list
+from svc_notebook.conversations.restore import n_turns, pick_saved, read_saved
+from svc_notebook.errors import LedgerError
+from svc_notebook.service.checks import must_be
+
+from .controller import Controller
+from .messages import BrowserMessage
+
+NEW_NAME = "chat"  # of a conversation that the user did not name
+MAX_LISTED = 50  # conversations; a search finds the others
+_EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
+    "md": (Conversation.to_markdown, "text/markdown"),
+    "json": (Conversation.to_json, "application/json"),
+}
+_UNFIT = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')  # in the name of a file
+_MOST_CHARS = 80  # 240 bytes in Thai; file systems take 255
+
+
+def find(panel: Controller, message: BrowserMessage) -> None:
+    """Send the conversations of the ledger that have a text, the newest first."""
+    ledger = panel.context.session.ledger
+    listed, n = read_list(ledger, message.text, n=MAX_LISTED)
+    rows = [
+        {
+            "name": row.name,
+            "n_turns": row.n_turns,
+            "models": [*row.models],
+            "asked_at": row.asked_at.isoformat(),
+            "prompt": row.prompt,
+        }
+        for row in listed
+    ]
+    panel.context.comm.send(
+        {"t": "found", "search": message.text, "rows": rows, "n_more": n - len(rows)}
+    )
+
+
+def open_saved(panel: Controller, message: BrowserMessage) -> None:
+    """Show a conversation in this panel, with its turns here or of the ledger."""
+    name, session = message.name, panel.context.session
+    here = {conversation.name: conversation for conversation in session.conversations}
+    conversation = here.get(name)
+    if conversation is None or not conversation.turns:
+        saved = read_saved(session.ledger, name).get(name, ())
+        picked = pick_saved(saved, name, None)
+        conversation = session.conversations.named(name)
+        conversation.add(picked)
+    panel.switch(conversation, notice=_others(conversation))
+
+
+def _others(conversation: Conversation) -> str:
+    """Say how many turns of this name only the ledger has."""
+    name, history = conversation.name, conversation.history
+    with suppress(LedgerError):
+        others = [saved for saved in conversation.saved() if not saved.is_in(history)]
+        if n := sum(len(saved.history.turns) for saved in others):
+            return (
+                f"The ledger has {n_turns(n, 'more ')} of {name}, asked apart from "
+                f"these: see `%svc restore {name}`."
+            )
+    return ""
+
+
+def begin(panel: Controller, _: BrowserMessage) -> None:
+    """Show a new conversation; an empty panel has one already."""
+    session, conversation = panel.context.session, panel.context.conversation
+    if conversation.turns or conversation.can_undo:
+        here = {other.name for other in session.conversations}
+        names = (NEW_NAME if n == 1 else f"{NEW_NAME}-{n}" for n in count(1))
+        is_taken = session.ledger.has_conversation
+        name = next(name for name in names if name not in here and not is_taken(name))
+        conversation = session.conversations.named(name)
+    panel.switch(conversation)
+
+
+def rename(panel: Controller, message: BrowserMessage) -> None:
+    """Give the conversation of this panel another name."""
+    panel.edit(lambda conversation: conversation.rename(message.name))
+
+
+def export(panel: Controller, message: BrowserMessage) -> None:
+    """Send the conversation of this panel as a file."""
+    if message.name not in _EXPORTS:
+        raise must_be("export", f"one of {', '.join(_EXPORTS)}", message.name)
+    to_text, kind = _EXPORTS[message.name]
+    conversation = panel.context.conversation
+    file = f"{_UNFIT.sub('_', conversation.name)[:_MOST_CHARS]}.{message.name}"
+    content = {"name": file, "kind": kind, "text": to_text(conversation)}
+    panel.context.comm.send({"t": "file", "id": message.question_id, **content})

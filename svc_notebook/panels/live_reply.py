@@ -1,0 +1,363 @@
+"""A reply while it is written: a worker asks for it on a thread and shows it.
+
+A worker does not change the conversation: its reply is recorded at the end. It checks
+20 times a second whether the user has stopped it.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any, Literal, Protocol
+
+from msgspec import to_builtins
+
+from svc_notebook.completion import Completion, is_empty
+from svc_notebook.conversations.continuation import OverlapRemover
+from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.display.footer import REASONING
+from svc_notebook.display.markdown_parser import Blocks
+from svc_notebook.display.markdown_to_html import block_html, tail_html
+from svc_notebook.display.reply_display import POLL_S, Wait, follow
+from svc_notebook.display.tool_runs import Step
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
+from svc_notebook.exchange import Origin
+from svc_notebook.ledger.records import Comparison
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import CompletionRequest, ToolCall
+from svc_notebook.session import Session
+from svc_notebook.tools.consent import Consent, Decision, Proposal, to_arguments
+from svc_notebook.tools.rounds import RoundLimits, run_rounds
+from svc_notebook.tools.toolbox import Toolbox
+
+from .messages import BrowserMessage
+from .turn_view import draw_call, draw_run
+
+GAP_S = 0.05  # at most one message in this time, on average
+MAX_TAIL_BYTES = 448  # of the HTML that each message draws again
+
+MAX_BYTES_PER_S = 12_000  # so that a long reply is not sent faster than it is read
+
+ENVELOPE_BYTES = 600  # of each message, besides its content
+
+EndStatus = Literal["finished", "cut", "compared", "stopped", "failed"]
+
+_END_TEXTS: dict[EndStatus, str] = {
+    "finished": "Reply finished",
+    "cut": "Reply cut: there was no room for more",
+    "compared": "Replies finished: pick one",
+    "stopped": "Reply stopped",
+    "failed": "Reply failed",
+}
+
+_EMPTY = (
+    "The reply is empty{why}, so nothing was added to the conversation. Send the "
+    "prompt again, or change it."
+)
+
+_STOPPED = "Stopped before any text arrived; nothing was added to the conversation."
+ANSWERED = "This question was answered already."
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReply:
+    """The reply that is being written, as the browser gets it."""
+
+    turn: str  # its id, or `new`
+    model: str = ""  # asked for the reply
+    prompt: str | None = None  # None if the turn's prompt is answered
+    attached: tuple[Mapping[str, Any], ...] | None = None  # as above
+    choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
+    status: str = ""  # what the reply is waiting for
+    tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far
+    columns: tuple[Mapping[str, Any], ...] = ()  # of the choices, if it compares
+
+
+class _ChoiceRenderer:
+    """Renders one choice while it grows: finished blocks once, and the open tail."""
+
+    def __init__(self, so_far: str = "") -> None:
+        self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
+        self.has_news = False  # whether it has grown since the last `take`
+        self.drawn = {"html": "", "tail": ""}  # all that was taken so far
+        self.feed(so_far)
+
+    def feed(self, text: str) -> None:
+        """Add a piece of the choice."""
+        self._blocks.feed(text)
+        self.has_news |= bool(text)
+
+    def take(self) -> dict[str, str]:
+        """Return the HTML of newly finished blocks, and of the tail."""
+        self.has_news = False
+        html = "".join(map(block_html, self._blocks.take()))
+        tail = tail_html(self._blocks.tail)
+        self.drawn = {"html": self.drawn["html"] + html, "tail": tail}
+        return {"html": html, "tail": tail}
+
+
+class ReplyRenderer:
+    """Renders the choices of a reply, and limits how much is sent per second."""
+
+    def __init__(self, so_far: str = "") -> None:
+        self._choices = [_ChoiceRenderer(so_far)]
+        self._due_at_s = 0.0
+
+    def feed(self, choice: int, text: str) -> None:
+        """Add a piece of a choice."""
+        while len(self._choices) <= choice:
+            self._choices.append(_ChoiceRenderer())
+        self._choices[choice].feed(text)
+
+    def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
+        """Return the messages to send now; none if the last ones were just sent."""
+        if now_s < self._due_at_s and not is_last:
+            return []
+        messages: list[dict[str, Any]] = [
+            {"t": "delta", "choice": index, **choice.take()}
+            for index, choice in enumerate(self._choices)
+            if choice.has_news
+        ]
+        n_bytes = sum(
+            ENVELOPE_BYTES + len((message["html"] + message["tail"]).encode())
+            for message in messages
+        )
+        self._due_at_s = now_s + max(GAP_S * len(messages), n_bytes / MAX_BYTES_PER_S)
+        return messages
+
+    @property
+    def drawn(self) -> tuple[dict[str, str], ...]:
+        """All choices as sent so far, in order."""
+        return tuple(choice.drawn for choice in self._choices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyEnd:
+    """How a reply ended."""
+
+    status: EndStatus
+    completion: Completion | None = None  # the last one with any content
+    problem: str = ""  # why nothing, or not all, was added
+    others: tuple[Completion, ...] = ()  # compared with it, as they ended
+    comparison: Comparison | None = None  # if there are others
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """The completion, and those that it is compared with."""
+        return (self.completion, *self.others) if self.completion else ()
+
+    @property
+    def text(self) -> str:
+        """The text of the status line."""
+        return _END_TEXTS[self.status]
+
+
+class LiveView(Protocol):
+    """Where a worker shows its reply."""
+
+    def show_live(self, live: LiveReply, *messages: dict[str, Any]) -> None:
+        """Change the live reply and send messages, in one step."""
+
+    def show_question(self, question: dict[str, Any] | None) -> None:
+        """Show a question to the user, or remove it."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReplyWorker:
+    """Asks for one reply, in rounds if tools are offered."""
+
+    step: NextTurn
+    live: LiveReply
+    session: Session
+    view: LiveView
+    so_far: str  # text that the reply continues
+    toolbox: Toolbox
+    consent: Consent  # decides on calls that need consent
+    rounds: RoundLimits
+
+    def __post_init__(self) -> None:
+        self._renderer = ReplyRenderer(self.so_far)
+        self._overlap: OverlapRemover | None = (
+            None  # holds back what the reply may repeat
+        )
+        self._is_stopped = Event()
+        self._newest: Completion | None = None
+        self._n_rounds = 0
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._question: dict[str, Any] | None = None
+        self._decisions: SimpleQueue[Decision] = SimpleQueue()
+
+    def stop(self) -> None:
+        """Make the reply end soon; from any thread."""
+        self._is_stopped.set()
+
+    def run(self) -> ReplyEnd:
+        """Ask for the reply and return how it ended; raises nothing."""
+        try:
+            completion = self._reply()
+        except Interrupted:
+            words = "" if self._newest else _STOPPED
+            return ReplyEnd(status="stopped", completion=self._newest, problem=words)
+        except SvcError as error:
+            self._keep(error.partial)
+            words = "\n".join(error.lines)
+        except BaseException as problem:  # noqa: BLE001 - shown in the panel
+            _log.exception("A reply of the panel failed.")
+            words = f"{type(problem).__name__}: {problem}"
+        else:
+            if is_empty(completion.exchange):
+                words = _EMPTY.format(why=_why_empty(completion))
+                return ReplyEnd(status="failed", problem=words)
+            status: EndStatus = "cut" if completion.is_cut else "finished"
+            return ReplyEnd(status=status, completion=completion)
+        return ReplyEnd(status="failed", completion=self._newest, problem=words)
+
+    def decide(self, message: BrowserMessage) -> None:
+        """Take the user's answer to the open question, or refuse it."""
+        question = self._question
+        if question is None or question["id"] != message.question_id:
+            raise ParameterError(ANSWERED, param="id")
+        verdict: Any = message.verdict  # one of VERDICTS
+        arguments = _edited_arguments(message.arguments, str(question["arguments"]))
+        self._decisions.put(Decision(verdict=verdict, arguments=arguments))
+
+    def ask(self, proposal: Proposal) -> Decision:
+        """Ask the user about a tool call, and wait for the answer or for a stop."""
+        self._question = {
+            "id": f"{self._n_rounds}/{proposal.call_id}",
+            "name": proposal.name,
+            "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
+            "about": proposal.about,
+        }
+        self.view.show_question(self._question)
+        try:
+            while True:
+                self._check_stop()
+                try:
+                    return self._decisions.get(timeout=POLL_S)
+                except Empty:
+                    continue
+        finally:
+            self._question = None
+            self.view.show_question(None)
+
+    def _reply(self) -> Completion:
+        step = self.step
+        if not step.request.tools:
+            return self._send(step.request, step.origin)
+        try:
+            return run_rounds(
+                step.request,
+                step.origin,
+                toolbox=self.toolbox,
+                send=self._send_round,
+                consent=self.consent,
+                rounds=self.rounds,
+                watch=self._show_call,
+                keep=self.session.tool_record,
+                hide=self.session.key_hider(),
+                check_stop=self._check_stop,
+            )
+        except Interrupted as stopped:
+            self._keep(stopped.partial)
+            raise
+
+    def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
+        self._n_rounds += 1
+        if self._n_rounds > 1:  # below the calls of the rounds before
+            self.live = replace(self.live, choices=(), status="")
+            self._show_live()
+        return self._send(request, origin)
+
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+        """Send one request, and show its reply while it arrives."""
+        self._check_stop()
+        self._renderer = ReplyRenderer(self.so_far)
+        self._overlap = OverlapRemover(self.so_far) if self.so_far else None
+        return follow(self.session.client.stream(request, origin=origin), self)
+
+    def show(self, delta: Delta) -> None:
+        """Take a piece of the reply."""
+        if delta.text:
+            text = delta.text
+            if self._overlap and delta.index == 0:
+                text = self._overlap.feed(text)
+            self._renderer.feed(delta.index, text)
+            if self.live.status:
+                self._show_status("")
+        elif delta.reasoning and self.live.status != REASONING:
+            self._show_status(REASONING)
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait as a countdown."""
+        until_ms = round((time.time() + wait.wait_s) * 1000)
+        self._show_status(f"Waiting: {wait.reason}", until_ms=until_ms)
+
+    def flush(self) -> None:
+        """Send what is new, if it is time; stop if the user has asked for it."""
+        self._send_rendered()
+        self._check_stop()
+
+    def end(self, completion: object | None) -> None:
+        """Send the rest of a reply and remember it."""
+        if self._overlap:
+            self._renderer.feed(0, self._overlap.end())
+        self._send_rendered(is_last=True)
+        self._keep(completion)
+
+    def _check_stop(self) -> None:
+        if self._is_stopped.is_set():
+            raise Interrupted
+
+    def _keep(self, completion: object) -> None:
+        """Remember a completion if it has any content."""
+        if isinstance(completion, Completion) and not is_empty(completion.exchange):
+            self._newest = completion
+
+    def _show_status(self, text: str, *, until_ms: int | None = None) -> None:
+        self.live = replace(self.live, status=text)
+        message = {"t": "status", "text": text, "until_ms": until_ms}
+        self.view.show_live(self.live, message)
+
+    def _send_rendered(self, *, is_last: bool = False) -> None:
+        messages = self._renderer.take(time.monotonic(), is_last=is_last)
+        if messages:
+            self.live = replace(self.live, choices=self._renderer.drawn)
+            self.view.show_live(self.live, *messages)
+
+    def _show_call(self, call: ToolCall | Step) -> None:
+        if isinstance(call, ToolCall):
+            name, arguments = call.function.name, call.function.arguments
+            self._calls[call.id] = draw_call(name, arguments, None)
+        else:
+            self._calls[call.call_id] = draw_run(call)
+        self.live = replace(self.live, tool_runs=tuple(self._calls.values()))
+        self._show_live()
+
+    def _show_live(self) -> None:
+        message = {"t": "live", "live": to_builtins(self.live)}
+        self.view.show_live(self.live, message)
+
+
+def _why_empty(completion: Completion) -> str:
+    if completion.is_cut:
+        return f" (cut at {completion.exchange.max_tokens:,} tokens, max_tokens)"
+    reason = completion.finish_reason
+    return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
+
+
+def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
+    """Read the arguments if the user has changed them; else None."""
+    if text is None or text == proposed:
+        return None
+    arguments = to_arguments(text)
+    if arguments is not None:
+        return arguments
+    raise ParameterError(
+        "The arguments are not a JSON object; correct them, and decide again.",
+        param="arguments",
+    )

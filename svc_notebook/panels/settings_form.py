@@ -1,0 +1,199 @@
+"""The panel's settings and their form: the model and parameters of its requests."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
+from svc_notebook.service.checks import range_text
+from svc_notebook.service.params import (
+    PARAMS,
+    Param,
+    check,
+    check_extra,
+    unknown_param,
+)
+from svc_notebook.service.request import check_model
+from svc_notebook.template import decode_escapes
+from svc_notebook.tokens import WORDS, MaxTokens, check_max_tokens
+
+DOCUMENTED = tuple(model.id for model in MODELS)
+
+_LAST = ("stop", "n")
+
+OFFERED = (
+    *(param.name for param in PARAMS if param.is_offered and param.name not in _LAST),
+    *_LAST,
+)
+
+EXTRA = "extra"
+
+_EXTRA_HELP = (
+    "what the document does not show and another server may take, such as "
+    '{"seed": 1}; sent with every request'
+)
+
+# How far a slider moves at once; 0.1 for all other numbers.
+_STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
+
+_BY_NAME = {param.name: param for param in PARAMS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelSettings:
+    """The model and parameters of a panel's requests."""
+
+    model: str | None = None  # the session's model if None
+    max_tokens: MaxTokens = "fit"  # a number, `fit`, or `service` to send none
+    params: Mapping[str, Any] = field(default_factory=dict)  # the other parameters
+
+    def setting(
+        self, name: str, value: object, *, most_tokens: int = BUDGET_TOKENS
+    ) -> "PanelSettings":
+        """Return the settings with one changed.
+
+        `value` is as typed, or a number; None or "" sends none. `most_tokens` are those
+        that prompt and reply share.
+        """
+        is_empty = value is None or (isinstance(value, str) and not value.strip())
+        if name == "model":
+            return replace(self, model=None if is_empty else check_model(value))
+        if name == "max_tokens":
+            size = value.strip().lower() if isinstance(value, str) else value
+            if is_empty:
+                return replace(self, max_tokens="fit")
+            tokens = check_max_tokens(typed_value(name, size), most_tokens=most_tokens)
+            return replace(self, max_tokens=tokens)
+        if name not in {*OFFERED, EXTRA}:
+            raise unknown_param(name)
+        params = {key: self.params[key] for key in self.params if key != name}
+        if name == EXTRA:
+            extra = check_extra(None if is_empty else value)
+            params |= {EXTRA: extra} if extra else {}
+        elif not is_empty:
+            params[name] = check(name, typed_value(name, value))
+        return replace(self, params=params)
+
+    def reopened(
+        self, before: "PanelSettings", now: "PanelSettings"
+    ) -> "PanelSettings":
+        """Return these settings, with what code asks for now and did not before."""
+        settings = self
+        for name in ("model", "max_tokens", *OFFERED, EXTRA):
+            if (value := now.value(name)) != before.value(name):
+                settings = settings.setting(name, value, most_tokens=sys.maxsize)
+        return settings
+
+    def value(self, name: str) -> Any:  # noqa: ANN401 - of any setting
+        """Return one setting."""
+        if name in {"model", "max_tokens"}:
+            return getattr(self, name)
+        return self.params.get(name)
+
+    def values(self, *, model: str, system: str | None) -> dict[str, Any]:
+        """Return all settings for the browser; those that are not sent are None."""
+        values = {name: self.params.get(name) for name in OFFERED}
+        values["stop"] = _stops_text(values["stop"])
+        extra = self.params.get(EXTRA)
+        values[EXTRA] = extra and json.dumps(extra, ensure_ascii=False, default=str)
+        return {
+            "model": self.model or model,
+            "system": system or "",
+            **values,
+            "max_tokens": self.max_tokens,
+        }
+
+
+@cache
+def fields(
+    *,
+    model: str,
+    models: tuple[str, ...] = DOCUMENTED,
+    most_tokens: int = BUDGET_TOKENS,
+) -> list[dict[str, Any]]:
+    """Describe the fields of the settings for the browser; every view has them.
+
+    `models` are offered; prompt and reply share `most_tokens`.
+    """
+    return [
+        _field(
+            "model",
+            "choice",
+            default=model,
+            options=[*models],
+            doc="choose a model or type an id",
+        ),
+        _field("system", "longtext", default="", doc="sent first in every request")
+        | {"label": "system prompt"},
+        *(_param_field(_BY_NAME[name], most_tokens) for name in OFFERED),
+        _field(EXTRA, "longtext", default="", doc=_EXTRA_HELP)
+        | {"label": "extra fields (JSON)"},
+    ]
+
+
+def _param_field(param: Param, most_tokens: int) -> dict[str, Any]:
+    if param.name == "max_tokens":
+        param = replace(param, maximum=most_tokens)
+    if param.kind == "stops":
+        doc = f"{param.doc}; one per line, \\n for a line break"
+        return _field("stop", "longtext", default="", doc=doc)
+    is_whole = param.kind == "integer"
+    default = "" if param.default is None else f"{param.default:g}"
+    is_size = param.name == "max_tokens"
+    words = ", fit (what is left) or service (not sent)" if is_size else ""
+    kind = "an integer" if is_whole else "a number"
+    allowed = range_text(kind, param.minimum, param.maximum)
+    return _field(
+        param.name,
+        "integer" if is_whole else "number",
+        default="fit" if is_size else default,
+        minimum=param.minimum,
+        maximum=param.maximum,
+        step=1 if is_whole else _STEPS.get(param.name, 0.1),
+        options=list(WORDS) if is_size else None,
+        doc=f"{allowed}{words}; {param.doc}",
+    )
+
+
+def _field(
+    name: str,
+    kind: str,
+    *,
+    default: str,
+    doc: str,
+    **more: Any,  # noqa: ANN401 - minimum, maximum, step and options
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": kind,
+        "default": default,
+        "label": name.replace("_", " "),
+        "help": doc,
+        **dict.fromkeys(("minimum", "maximum", "step", "options")),
+        **more,
+    }
+
+
+def typed_value(name: str, text: object) -> object:
+    """Read a value as typed; the check refuses what cannot be read."""
+    param = _BY_NAME[name]
+    if not isinstance(text, str) or param.kind == "string":
+        return text
+    if param.kind == "stops":
+        return tuple(decode_escapes(line) for line in text.splitlines() if line)
+    try:
+        return int(text) if param.kind == "integer" else float(text)
+    except ValueError:
+        return text
+
+
+def _stops_text(stops: object) -> str | None:
+    if stops is None:
+        return None
+    texts = [stops] if isinstance(stops, str) else list(stops)  # type: ignore[call-overload]  # checked
+    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+        texts = [text.replace(plain, typed) for text in texts]
+    return "\n".join(texts)

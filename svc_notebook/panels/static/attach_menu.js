@@ -1,0 +1,231 @@
+/* What a message takes along: the list that opens at `@`, chips below the text, and what a
+ * turn has. Only names that were chosen are sent; the kernel reads their values then.
+ */
+
+const MENTION = /(?<![\w.%+-])@([\p{L}\p{M}\p{N}_[\]-]*)$/u; // not in an address
+const ASK_AFTER_MS = 150;
+const LIST_PX = 420;
+
+class AttachMenu {
+  /** Attach to the text in `area`; `holder` has the chips, and `changed` draws them. */
+  constructor(panel, area, holder, changed) {
+    Object.assign(this, { panel, area, holder, changed, parts: new Map(), shown: [] });
+    this.id = `${panel.id}-at-${Math.random().toString(36).slice(2)}`;
+    this.element = make("div", { class: "svc-attached", role: "group", "aria-label": "Attached" });
+    const is = { role: "listbox", id: this.id, "aria-label": "Attach", popover: "manual" };
+    this.list = make("div", { class: "svc-menu svc-names", ...is });
+    this.list.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays
+    area.setAttribute("aria-autocomplete", "list");
+    area.setAttribute("aria-controls", this.id);
+    for (const name of ["input", "click"]) area.addEventListener(name, () => this.look());
+    area.addEventListener("blur", () => this.close());
+    panel.root.append(this.list);
+    panel.attaches.add(this);
+    this.draw();
+  }
+
+  remove() {
+    this.close();
+    this.list.remove();
+    this.panel.attaches.delete(this);
+  }
+
+  /* -- the list -- */
+
+  get isOpen() {
+    return this.list.matches(":popover-open");
+  }
+
+  /** Return what is typed behind an `@` before the cursor, if there is one. */
+  mention() {
+    const { value, selectionStart: end } = this.area;
+    const found = MENTION.exec(value.slice(0, end));
+    return found && { start: found.index, end, text: found[1] };
+  }
+
+  /** Show what fits the name that is being typed. */
+  look() {
+    const at = this.mention();
+    if (!at) return this.close();
+    if (at.start === this.dismissed) return;
+    this.dismissed = null;
+    if (this.known) this.show();
+    this.ask();
+  }
+
+  /** Ask for names once, and again only if not all of them are known. */
+  ask() {
+    const { text } = this.mention();
+    const { known } = this;
+    clearTimeout(this.timer);
+    const isKnown = known && (known.is_all ? text.startsWith(known.text) : text === known.text);
+    if (isKnown || this.asked != null) return;
+    const send = () => {
+      this.asked = text;
+      this.panel.connection.send({ t: "names", text });
+    };
+    if (known) this.timer = setTimeout(send, ASK_AFTER_MS);
+    else send();
+  }
+
+  /** @param {NamesMessage} message */
+  take(message) {
+    if (message.text !== this.asked) return;
+    const isFirst = !this.known;
+    this.known = message;
+    this.asked = null;
+    this.look();
+    if (isFirst && this.isOpen) this.panel.say(`${this.shown.length} names to attach`);
+  }
+
+  show() {
+    const wanted = this.mention().text.toLowerCase();
+    const has = new Set(this.holder.chips.map((chip) => chip.name));
+    const begins = ({ name }) => name.toLowerCase().startsWith(wanted);
+    const found = this.known.offers.filter(({ name }) => name.toLowerCase().includes(wanted));
+    const isNewName = ({ name }) => !has.has(name);
+    this.shown = found.filter(isNewName).sort((a, b) => begins(b) - begins(a));
+    if (!this.shown.length) return this.hide();
+    const options = this.shown.map((offer, at) => {
+      const is = { role: "option", id: `${this.id}-${at}`, click: () => this.choose(offer) };
+      const about = [offer.kind, offer.size].filter(Boolean).join(" · ");
+      return make("div", is, make("b", {}, offer.name), make("span", {}, about));
+    });
+    this.list.replaceChildren(...options);
+    if (!this.isOpen) this.list.showPopover();
+    this.place();
+    this.point(0);
+  }
+
+  /** Put the list above the text, or below where there is no room. */
+  place() {
+    if (!this.isOpen) return;
+    const { left, top, bottom } = this.area.getBoundingClientRect();
+    const { style } = this.list;
+    style.width = `${Math.min(LIST_PX, innerWidth - 16)}px`;
+    const { offsetWidth: width, offsetHeight: height } = this.list;
+    style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+    style.top = `${top > height + 8 ? top - height - 4 : bottom + 4}px`;
+  }
+
+  point(at) {
+    this.at = (at + this.shown.length) % this.shown.length;
+    [...this.list.children].forEach((option, n) => {
+      option.setAttribute("aria-selected", String(n === this.at));
+    });
+    const option = this.list.children[this.at];
+    option.scrollIntoView({ block: "nearest" });
+    this.area.setAttribute("aria-activedescendant", option.id);
+  }
+
+  hide() {
+    if (this.isOpen) this.list.hidePopover();
+    this.list.replaceChildren();
+    this.area.removeAttribute("aria-activedescendant");
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.hide();
+    this.known = this.asked = this.dismissed = null;
+  }
+
+  /** Return whether a key was the list's. */
+  key(event) {
+    const { key, shiftKey, ctrlKey, altKey, metaKey } = event;
+    if (!this.isOpen || shiftKey || ctrlKey || altKey || metaKey) return false;
+    const by = { ArrowDown: 1, ArrowUp: -1 }[key];
+    if (by) this.point(this.at + by);
+    else if (key === "Enter" || key === "Tab") this.choose(this.shown[this.at]);
+    else if (key === "Escape") this.dismiss();
+    else return false;
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  }
+
+  dismiss() {
+    this.dismissed = this.mention()?.start;
+    this.hide();
+  }
+
+  /** Make a chip of a name, which takes the place of what was typed. */
+  choose({ name, kind }) {
+    const { start, end } = this.mention();
+    const rest = this.area.value.slice(end);
+    this.close();
+    this.area.setSelectionRange(start, end);
+    insertText(this.area, rest ? name : `${name} `);
+    this.set([...this.holder.chips.filter((chip) => chip.name !== name), { name, kind }]);
+    this.panel.connection.send({ t: "size", name });
+    this.panel.say(`${name} is attached`);
+  }
+
+  /* -- the chips -- */
+
+  set(chips) {
+    this.holder.chips = chips;
+    this.changed();
+  }
+
+  /** @param {SizeMessage} message */
+  takeSize({ name, kind, n_tokens, problem }) {
+    const sized = (chip) =>
+      chip.name === name && !chip.isKept ? { ...chip, kind, n_tokens, problem } : chip;
+    this.set(this.holder.chips.map(sized));
+  }
+
+  /** Draw the chips; those that stay keep their elements. */
+  draw() {
+    const { chips } = this.holder;
+    for (const [name, part] of this.parts) {
+      if (chips.some((chip) => chip.name === name)) continue;
+      part.element.remove();
+      this.parts.delete(name);
+    }
+    for (const chip of chips) {
+      const { element, about } = this.part(chip.name);
+      setText(about, chip.problem?.replace(`${chip.name} `, "") || sizeText(chip));
+      element.classList.toggle("svc-failed", Boolean(chip.problem));
+    }
+    this.element.hidden = !chips.length;
+  }
+
+  part(name) {
+    if (!this.parts.has(name)) {
+      const drop = () => {
+        this.set(this.holder.chips.filter((chip) => chip.name !== name));
+        this.area.focus({ preventScroll: true });
+      };
+      const about = make("span", { class: "svc-words" });
+      const cross = iconButton("close", drop, `Remove ${name}`);
+      const words = make("span", {}, make("b", {}, name), " ", about);
+      const element = make("span", { class: "svc-item" }, words, cross);
+      this.element.append(element);
+      this.parts.set(name, { element, about });
+    }
+    return this.parts.get(name);
+  }
+}
+
+function sizeText({ kind, n_tokens: n }) {
+  return [kind, n == null ? "" : `~${n} token${n === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
+}
+
+/** Return a message's fields about its chips: the names to read, and those that stay. */
+function namesOf(chips) {
+  const names = (isKept) =>
+    chips.filter((chip) => Boolean(chip.isKept) === isKept).map(({ name }) => name);
+  return { attached: names(false), kept: names(true) };
+}
+
+/** Show what a turn's prompt has attached: one line per value, with its text folded. */
+function drawAttached(box, attached) {
+  const items = attached.map((item) => {
+    const body = make("div", { class: "svc-blocks" });
+    setBlocks(body, item.html);
+    const line = make("summary", {}, make("b", {}, item.name), ` ${sizeText(item)}`);
+    return make("details", { class: "svc-call" }, line, body);
+  });
+  box.replaceChildren(...items);
+}

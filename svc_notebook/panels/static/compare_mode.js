@@ -1,0 +1,127 @@
+/* Compare mode: the row that chooses what is compared, and the column of each reply. */
+
+const KINDS = { model: "Models", temperature: "Temperatures" };
+const LEAST = 2;
+
+class CompareRow {
+  constructor(panel) {
+    this.panel = panel;
+    this.controls = [];
+    this.seen = {};
+    this.button = iconButton("compare", () => this.toggle());
+    const send = () => this.send(this.by.value, null);
+    this.by = make("select", { "aria-label": "What to compare", change: send });
+    for (const [value, name] of Object.entries(KINDS)) {
+      this.by.append(make("option", { value }, name));
+    }
+    this.items = make("span", { class: "svc-values" });
+    this.add = iconButton("add", () => this.send(this.by.value, [...this.values, null]));
+    this.blind = make("input", { type: "checkbox", change: () => this.send(this.by.value, this.values) });
+    const words = "Names are hidden, in a random order, until you pick";
+    const blind = make("label", { class: "svc-check", title: words }, this.blind, "Blind");
+    this.cost = make("span", { class: "svc-words" });
+    this.element = make("div", { class: "svc-comparing", role: "group", "aria-label": "Compare" });
+    this.element.append(this.by, blind, this.items, this.add, this.cost);
+  }
+
+  get values() {
+    return this.panel.connection.view.compare?.values ?? [];
+  }
+
+  toggle() {
+    const isOn = Boolean(this.panel.connection.view.compare?.by);
+    this.send(isOn ? "" : this.by.value, null);
+  }
+
+  send(name, value) {
+    this.panel.connection.send({ t: "compare", name, value, on: this.blind.checked });
+  }
+
+  /** Change one value; one that another column has changes places with it. */
+  change(at, text) {
+    const values = [...this.values];
+    const value = this.by.value === "temperature" && text !== "" ? Number(text) : text;
+    const other = values.indexOf(value);
+    if (other >= 0) values[other] = values[at];
+    values[at] = value;
+    this.send(this.by.value, values);
+  }
+
+  remove(at) {
+    this.send(this.by.value, this.values.filter((_, n) => n !== at));
+    this.add.focus();
+  }
+
+  draw({ compare = {} }, isAlive) {
+    const { by = "", values = [], is_blind: isBlind = false, options = [], cost = "" } = compare;
+    this.button.setAttribute("aria-pressed", String(Boolean(by)));
+    allow(this.button, isAlive);
+    this.element.hidden = !by;
+    this.panel.root.classList.toggle("svc-models", by === "model");
+    if (!by) return;
+    this.by.value = by;
+    if (isNew(this.seen, "items", [by, options, values.length])) this.makeItems(by, options, values);
+    values.forEach((value, at) => {
+      const control = this.controls[at];
+      if (control !== document.activeElement || control.localName === "select") setValue(control, value);
+    });
+    this.blind.checked = isBlind;
+    for (const control of [this.by, this.blind, ...this.controls]) control.disabled = !isAlive;
+    allow(this.add, isAlive && values.length < compare.max_values);
+    setText(this.cost, cost);
+  }
+
+  makeItems(by, options, values) {
+    this.controls = values.map((_, at) => {
+      const isModel = by === "model";
+      const number = { type: "number", min: 0, max: 2, step: 0.1 };
+      const control = isModel ? selectOf(options) : make("input", number);
+      control.setAttribute("aria-label", `${isModel ? "Model" : "Temperature"} ${at + 1}`);
+      control.addEventListener("change", () => this.change(at, control.value));
+      return control;
+    });
+    const items = this.controls.map((control, at) => {
+      const drop = iconButton("close", () => this.remove(at), `Leave out ${at + 1}`);
+      drop.hidden = values.length <= LEAST;
+      return make("span", { class: "svc-value" }, control, drop);
+    });
+    this.items.replaceChildren(...items);
+  }
+}
+
+/** Make what a column has below its text. */
+function columnParts(element) {
+  const wait = make("div", { class: "svc-words" });
+  const dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
+  dots.append(make("i"), make("i"), make("i"));
+  const problem = make("div", { class: "svc-problem", dir: "auto" });
+  const facts = make("div", { class: "svc-words" });
+  element.append(wait, dots, problem, facts);
+  return { wait, dots, problem, facts };
+}
+
+/** Draw a column's name, what it waits for, why it failed, and whether it is picked. */
+function drawColumn(turn, choice, column, isLive) {
+  choice.element.classList.toggle("svc-column", Boolean(column));
+  choice.element.classList.toggle("svc-used", Boolean(column?.is_used));
+  const { label, problem = "", footer = "", marks = [], version } = column ?? {};
+  choice.dots.hidden = !column || !isLive || Boolean(problem || footer);
+  setText(choice.problem, problem);
+  setText(choice.facts, [...marks, footer].filter(Boolean).join(" · "));
+  drawWait(choice, column);
+  if (!column) return;
+  setText(choice.number, label);
+  choice.number.title = label;
+  choice.copy.hidden = isLive || !version;
+  choice.pick.hidden = isLive || !version || !(column.is_picked || turn.can?.includes("prefer"));
+  setText(choice.pick, column.is_picked ? "Picked" : BUTTONS.pick.label);
+  choice.pick.setAttribute("aria-label", `${choice.pick.textContent}: ${label}`);
+  choice.pick.setAttribute("aria-pressed", String(column.is_picked));
+}
+
+/** Say what a column waits for, and how long. */
+function drawWait(choice, column) {
+  const { status = "", until_ms: until = 0 } = column ?? {};
+  const left_s = Math.ceil(((until ?? 0) - Date.now()) / 1000);
+  setText(choice.wait, status && left_s > 0 ? `${status} (${left_s} s)` : status);
+}

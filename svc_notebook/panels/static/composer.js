@@ -1,0 +1,107 @@
+/* The composer: the text area, Send and Stop, the attached chips, and the status below. */
+
+const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
+
+class Composer {
+  constructor(panel) {
+    const { connection } = panel;
+    Object.assign(this, { panel, connection, drafts: connection.drafts });
+    this.area = make("textarea", { rows: 1, "aria-label": "Message", dir: "auto" });
+    this.area.addEventListener("keydown", (event) => this.key(event));
+    this.area.addEventListener("input", () => this.typed());
+    this.sendButton = iconButton("send", () => this.submit());
+    this.stopButton = iconButton("stop", () => this.stop());
+    this.status = make("span", { class: "svc-status" });
+    this.hint = make("span", { class: "svc-hint" });
+    const box = make("div", { class: "svc-composer" }, this.area, this.sendButton, this.stopButton);
+    this.under = make("div", { class: "svc-under" }, this.status, this.hint);
+    this.attach = new AttachMenu(panel, this.area, this.drafts, () => connection.draw());
+    this.element = make("div", { class: "svc-form" }, box, this.attach.element);
+  }
+
+  focus() {
+    this.area.focus({ preventScroll: true });
+  }
+
+  /** Return whether it is empty and has the focus. */
+  isWaiting() {
+    return document.activeElement === this.area && !this.area.value;
+  }
+
+  key(event) {
+    if (isInput(event) || this.attach.key(event)) return;
+    if (isSendKey(event, this.connection.view)) {
+      event.preventDefault();
+      this.submit();
+    } else if (event.key === EDIT_LAST_KEY && hasNoModifier(event) && !this.area.value) {
+      event.preventDefault();
+      this.panel.editLast();
+    }
+  }
+
+  typed() {
+    this.drafts.text = this.area.value;
+    this.drafts.store();
+    fit(this.area);
+    for (const view of this.connection.views) if (view !== this.panel) view.composer.drawDraft();
+    this.drawButtons();
+  }
+
+  fill(text) {
+    this.area.value = text;
+    this.typed();
+    this.area.focus();
+  }
+
+  submit() {
+    const { panel, area } = this;
+    if (!area.value.trim()) return;
+    if (panel.can("stop")) {
+      this.connection.status = { text: WAIT };
+      panel.say(WAIT);
+      this.drawStatus();
+    }
+    if (!isAllowed(this.sendButton)) return;
+    panel.isAtEnd = true;
+    this.focus();
+    this.drafts.sendPrompt(area.value);
+  }
+
+  stop() {
+    this.focus();
+    this.connection.send({ t: "stop" });
+  }
+
+  drawDraft() {
+    this.attach.draw();
+    if (this.area.value === this.drafts.text) return;
+    this.area.value = this.drafts.text;
+    fit(this.area);
+  }
+
+  drawButtons() {
+    const { isDead, view } = this.connection;
+    const isBusy = this.panel.can("stop");
+    const canSend = this.panel.can("send") && !this.drafts.pending;
+    this.sendButton.hidden = isBusy;
+    this.stopButton.hidden = !isBusy;
+    allow(this.sendButton, canSend && Boolean(this.area.value.trim()));
+    const { by, values } = view.compare ?? {};
+    const send = by ? `Ask ${values.length} times` : BUTTONS.send.label;
+    named(this.sendButton, `${send} (${sendKeys(view)[0]})`);
+    this.area.disabled = isDead;
+    this.area.placeholder = isDead ? "" : "Message";
+  }
+
+  drawStatus() {
+    const { status, live, view, hint, isDead } = this.connection;
+    let text = status?.text || live?.status || (this.drafts.pending ? "Sending …" : "");
+    if (view.state === "asking") text = "Waiting for your answer";
+    if (!text && live && !live.isEnded) text = "Replying …";
+    if (!text && view.state === "waiting") text = "Waiting …";
+    const left_s = status?.until_ms ? Math.ceil((status.until_ms - Date.now()) / 1000) : 0;
+    if (left_s > 0) text += ` (${left_s} s)`;
+    setText(this.status, isDead ? "" : text);
+    setText(this.hint, hint);
+  }
+}

@@ -1,0 +1,47 @@
+/* The consent card: a tool call that the user approves or denies, with its arguments. */
+
+class ConsentCard {
+  constructor(panel) {
+    this.panel = panel;
+    this.seen = {};
+    this.element = make("div", { class: "svc-card", role: "group", hidden: "" });
+  }
+
+  draw({ ask }, isAlive) {
+    this.element.hidden = !ask || !isAlive;
+    if (!isNew(this.seen, "ask", ask ?? null)) return;
+    if (!ask) return this.element.replaceChildren();
+    const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments" });
+    area.value = ask.arguments ?? "";
+    area.addEventListener("input", () => fit(area));
+    const decide = (verdict) => {
+      const edited = area.value === (ask.arguments ?? "") ? null : area.value;
+      this.panel.connection.send({ t: "decide", id: ask.id, verdict, arguments: edited });
+    };
+    const json = make("details", {}, make("summary", {}, "Edit the arguments"), area);
+    json.addEventListener("toggle", () => fit(area));
+    const row = make("div", { class: "svc-row" });
+    row.append(textButton("approve", () => decide("approve"), "svc-main"));
+    row.append(textButton("always", () => decide("always")));
+    row.append(textButton("deny", () => decide("deny")));
+    const title = make("strong", { id: `${this.panel.id}-ask` }, `The model wants to call ${ask.name}`);
+    this.element.setAttribute("aria-labelledby", title.id);
+    const always =
+      "Always: this function runs without a question, with any arguments, until it is " +
+      `defined again or the kernel restarts; %svc tools ask ${ask.name} takes it back.`;
+    const about = make("p", {}, ask.about ?? "");
+    const parts = [title, about, argumentTable(ask.arguments), json, row, make("small", {}, always)];
+    this.element.replaceChildren(...parts);
+  }
+}
+
+/** Show the arguments of a call, one row each. */
+function argumentTable(text) {
+  const table = make("table", { "aria-label": "Arguments of the call" });
+  for (const [name, value] of Object.entries(JSON.parse(text || "{}"))) {
+    const shown = typeof value === "string" ? value : JSON.stringify(value);
+    table.append(make("tr", {}, make("th", { scope: "row" }, name), make("td", { dir: "auto" }, shown)));
+  }
+  table.hidden = !table.childElementCount;
+  return table;
+}

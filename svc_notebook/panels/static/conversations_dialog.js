@@ -1,0 +1,176 @@
+/* The list of the ledger's conversations: search, open, begin, rename and export.
+ *
+ * While it is open it takes the transcript's place, so that Stop and notices stay in sight.
+ */
+
+const SEARCH_AFTER_MS = 200;
+const SEARCHING = "Searching …";
+const SEARCH = "Search names, prompts and replies";
+
+class ConversationsDialog {
+  constructor(panel) {
+    this.panel = panel;
+    this.asked = ""; // the action that the kernel has not handled yet
+    this.rows = [];
+    this.button = iconButton("list", () => this.toggle());
+    this.button.setAttribute("aria-expanded", "false");
+    this.search = make("input", { type: "search", "aria-label": SEARCH, title: SEARCH, placeholder: "Search" });
+    this.search.addEventListener("input", () => this.typed());
+    this.name = make("input", { "aria-label": "Name of this conversation", autocomplete: "off" });
+    this.name.addEventListener("input", () => this.drawRename());
+    this.renameButton = textButton("rename", () => this.rename());
+    const begin = textButton("new", () => this.send("new"), "svc-main");
+    const here = make("div", { class: "svc-here", role: "group", "aria-label": "This conversation" });
+    here.append(make("span", {}, "This conversation"), this.name, this.renameButton);
+    here.append(textButton("export_md", () => this.export("md")));
+    here.append(textButton("export_json", () => this.export("json")));
+    const close = iconButton("close", () => this.close(), "Close the list");
+    const top = make("div", { class: "svc-here" }, this.search, begin, close);
+    this.list = make("ul", { "aria-label": "Conversations in the ledger" });
+    this.count = make("div", { class: "svc-words", role: "status" });
+    const is = { role: "dialog", "aria-label": "Conversations", hidden: "" };
+    this.element = make("div", { class: "svc-conversations", ...is }, top, here, this.list);
+    this.element.append(this.count);
+    this.element.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  toggle() {
+    if (!this.element.hidden) return this.close();
+    const { log, middle, isAtEnd } = this.panel;
+    this.place = { isAtEnd, top: log.scrollTop };
+    middle.hidden = true;
+    this.element.hidden = false;
+    this.button.setAttribute("aria-expanded", "true");
+    this.search.value = "";
+    this.search.focus({ preventScroll: true });
+    this.find();
+  }
+
+  /** Show the transcript again, where it was. */
+  close(focused = this.button) {
+    const { panel } = this;
+    clearTimeout(this.timer);
+    this.element.hidden = true;
+    panel.middle.hidden = false;
+    this.button.setAttribute("aria-expanded", "false");
+    panel.isAtEnd = this.place.isAtEnd;
+    panel.log.scrollTop = this.place.top;
+    panel.settle();
+    focused.focus({ preventScroll: true });
+  }
+
+  /** Move among the search and the list with the arrows. */
+  key(event) {
+    if (isInput(event)) return;
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      this.close();
+    } else if (event.key === "Enter" && event.target === this.name) {
+      event.preventDefault();
+      this.rename();
+    } else if (by) {
+      const places = [this.search, ...this.places()];
+      const at = places.indexOf(event.target) + by;
+      if (at < by) return;
+      event.preventDefault();
+      places[Math.max(0, Math.min(at, places.length - 1))].focus();
+    }
+  }
+
+  send(t, more = {}) {
+    this.asked = t;
+    this.panel.connection.send({ t, ...more });
+  }
+
+  typed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.find(), SEARCH_AFTER_MS);
+  }
+
+  find() {
+    setText(this.count, SEARCHING);
+    this.panel.connection.send({ t: "find", text: this.search.value });
+  }
+
+  rename() {
+    if (isAllowed(this.renameButton)) this.send("rename", { name: this.name.value.trim() });
+  }
+
+  export(kind) {
+    this.file = `${this.panel.id}-${kind}`;
+    this.panel.connection.send({ t: "export", name: kind, id: this.file });
+  }
+
+  /** Save a file that this view asked for; other views and pages hear of it, too. */
+  save({ id, name, kind, text }) {
+    if (id !== this.file) return;
+    this.file = "";
+    const url = URL.createObjectURL(new Blob([text], { type: kind }));
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    this.panel.say(`Saved as ${name}`);
+  }
+
+  /** The kernel has handled an action: close the list where another conversation is open. */
+  heard(kind, { is_problem: isProblem }) {
+    if (kind === "find" && this.count.textContent === SEARCHING) setText(this.count, "");
+    if (kind !== this.asked || this.element.hidden) return;
+    this.asked = "";
+    if (isProblem) return;
+    if (kind === "rename") return this.find();
+    this.place = { isAtEnd: true, top: 0 };
+    this.close(this.panel.composer);
+  }
+
+  /** @param {FoundMessage} message */
+  take({ search, rows, n_more: nMore }) {
+    if (this.element.hidden || search !== this.search.value) return;
+    const focused = this.rows[this.places().indexOf(document.activeElement)]?.name;
+    this.rows = rows;
+    this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row))));
+    this.list.scrollTop = 0;
+    this.places()[rows.findIndex(({ name }) => name === focused)]?.focus();
+    const n = rows.length.toLocaleString();
+    const all = (rows.length + nMore).toLocaleString();
+    let words = `${n} conversation${rows.length === 1 ? "" : "s"}`;
+    if (nMore) words = `The newest ${n} of ${all} conversations; search to find the others.`;
+    if (!rows.length) words = search ? `No conversation has “${search}”.` : "The ledger has none yet.";
+    setText(this.count, words);
+    this.draw(this.panel.connection.view);
+  }
+
+  places() {
+    return [...this.list.querySelectorAll("button")];
+  }
+
+  row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt }) {
+    const click = () => this.send("open", { name });
+    const when = new Date(askedAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    const about = [when, `${nTurns} turn${nTurns === 1 ? "" : "s"}`, ...models].join(" · ");
+    return make(
+      "button",
+      { type: "button", click },
+      make("strong", { dir: "auto", title: name }, name),
+      make("span", { dir: "auto", title: prompt }, prompt),
+      make("small", {}, about),
+    );
+  }
+
+  /** Show the name of the open conversation, unless it is being changed. */
+  draw({ name = "" }) {
+    allow(this.button, !this.panel.connection.isDead);
+    if (isNew(this, "drawn", name)) this.name.value = name;
+    this.drawRename();
+    this.places().forEach((button, at) => {
+      if (this.rows[at].name === name) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+    });
+  }
+
+  drawRename() {
+    const typed = this.name.value.trim();
+    allow(this.renameButton, Boolean(typed) && typed !== this.panel.connection.view.name);
+  }
+}

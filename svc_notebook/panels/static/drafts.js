@@ -1,0 +1,84 @@
+/* Drafts: prompts that the kernel has not taken yet, shared by all views of a panel.
+ *
+ * What the kernel refused or never heard comes back into the composer or the editor.
+ */
+
+class Drafts {
+  constructor(connection) {
+    this.connection = connection;
+    this.text = stored("draft", this.panelId);
+    this.chips = JSON.parse(stored("chips", this.panelId) || "[]"); // attached to the text
+    this.pending = null; // sent, but not yet confirmed by the kernel
+    this.edited = null; // an edited prompt without an answer yet
+  }
+
+  get panelId() {
+    return this.connection.view.panel_id;
+  }
+
+  /** Keep the draft and its chips for a reload of the page. */
+  store() {
+    store("draft", this.panelId, this.text);
+    store("chips", this.panelId, this.chips.length ? JSON.stringify(this.chips) : "");
+  }
+
+  sendPrompt(text) {
+    const { chips } = this;
+    this.pending = { text, chips, nTurns: this.connection.view.turns?.length ?? 0 };
+    this.text = "";
+    this.chips = [];
+    this.connection.send({ t: "send", text, attached: chips.map(({ name }) => name) });
+    this.connection.draw();
+  }
+
+  sendEdit(turn, text, chips) {
+    const { n_versions: nVersions } = this.turnOf(turn) ?? {};
+    this.edited = { turn, text, chips, nVersions, isHeard: false };
+    this.connection.send({ t: "edit", turn, text, ...namesOf(chips) });
+  }
+
+  /** Open the edited prompt again if it got no answer, so that it is not lost. */
+  settleEdit() {
+    const { turn, text, chips, nVersions } = this.edited;
+    const found = this.turnOf(turn);
+    this.edited = null;
+    if (found?.n_versions > nVersions) return;
+    if (!found) this.keep(text, chips);
+    else for (const view of this.connection.views) view.turns.get(turn)?.edit(text, view.composer.isWaiting(), chips);
+  }
+
+  turnOf(id) {
+    return (this.connection.view.turns ?? []).find((turn) => turn.id === id);
+  }
+
+  /** Put a prompt that the kernel refused back into the composer. */
+  giveBack(text = this.pending?.text, chips = this.pending?.chips) {
+    this.keep(text, chips);
+    this.pending = null;
+  }
+
+  keep(text, chips) {
+    this.text = [text, this.text].filter(Boolean).join("\n");
+    const names = new Set(this.chips.map(({ name }) => name));
+    const back = (chips ?? []).filter(({ name }) => !names.has(name));
+    this.chips = [...back.map(({ html, isKept, ...chip }) => chip), ...this.chips];
+  }
+}
+
+/** Drafts outlive a reload of the page, in this tab only. */
+function stored(name, panelId) {
+  try {
+    return sessionStorage.getItem(`svc-${name} ${panelId}`) ?? "";
+  } catch {
+    return ""; // the page may not store anything
+  }
+}
+
+function store(name, panelId, text) {
+  try {
+    if (text) sessionStorage.setItem(`svc-${name} ${panelId}`, text);
+    else sessionStorage.removeItem(`svc-${name} ${panelId}`);
+  } catch {
+    // as above
+  }
+}

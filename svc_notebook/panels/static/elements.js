@@ -1,0 +1,42 @@
+/* Makes and changes elements of the page, and fits text areas. */
+
+/** Make an element; strings among the children become text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+function group(kind, label) {
+  return make("span", { class: kind, role: "group", "aria-label": label });
+}
+
+/** Set text only if it differs, so that a selection in it is kept. */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Return whether a value differs from the last one with this name. */
+function isNew(seen, name, value) {
+  const text = JSON.stringify(value) ?? "";
+  if (seen[name] === text) return false;
+  seen[name] = text;
+  return true;
+}
+
+/** Fit the height of a text area to its text. */
+function fit(area) {
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + 2}px`;
+}
+
+/** Replace the selection as typing does, so that it can be undone. */
+function insertText(area, text) {
+  if (document.execCommand("insertText", false, text)) return;
+  area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+  area.dispatchEvent(new Event("input", { bubbles: true }));
+}

@@ -1,0 +1,106 @@
+/* The messages between browser and kernel: their types, and who takes those of the kernel.
+ *
+ * A test compares the types with panels/actions.py, panels/view.py and panels/live_reply.py.
+ * Comments do not travel to the page.
+ */
+
+/**
+ * What the browser sends; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "stop"}} StopAction
+ * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
+ * @typedef {{t: "dismiss"}} DismissAction removes the notice
+ * @typedef {{t: "undo"}} UndoAction
+ * @typedef {{t: "redo"}} RedoAction
+ * @typedef {{t: "clear"}} ClearAction
+ * @typedef {{t: "continue", turn: string}} ContinueAction
+ * @typedef {{t: "regenerate", turn: string}} RegenerateAction
+ * @typedef {{t: "delete", turn: string}} DeleteAction
+ * @typedef {{t: "pin", turn: string}} PinAction
+ * @typedef {{t: "hide", turn: string}} HideAction
+ * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
+ * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
+ * @typedef {{t: "prefer", turn: string, version: number}} PreferAction a column's version
+ * @typedef {{t: "hello", seq: number, on: boolean}} HelloAction asks for the view if it has
+ *   changed since `seq`; `on` where the style sheet can hide the static transcript
+ * @typedef {{t: "send", text: string, attached: string[]}} SendAction with values of the
+ *   notebook, by their names
+ * @typedef {{t: "edit", turn: string, text: string, attached: string[],
+ *   kept: string[]}} EditAction
+ * @typedef {{t: "names", text: string}} NamesAction asks what has this in its name
+ * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
+ * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
+ *   `name` is model, temperature or "" for nothing; null among the values is any other one
+ * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
+ * @typedef {{t: "open", name: string}} OpenAction
+ * @typedef {{t: "new"}} NewAction
+ * @typedef {{t: "rename", name: string}} RenameAction
+ * @typedef {{t: "export", name: string, id: string}} ExportAction as md or json
+ * @typedef {{t: "set", name: string, value: *}} SetAction
+ * @typedef {{t: "enter", on: boolean}} EnterAction
+ */
+
+/**
+ * What the kernel sends; each message also has `seq`, its place among messages and views.
+ * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
+ * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
+ * @typedef {{t: "delta", choice: number, html: string, tail: string}} DeltaMessage
+ * @typedef {{t: "column", choice: number, column: Column}} ColumnMessage
+ * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
+ * @typedef {{t: "ended", text: string}} EndedMessage
+ * @typedef {{t: "problem", text: string}} ProblemMessage
+ * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
+ * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
+ *   problem: string}} SizeMessage of a value as it would be sent
+ * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled, or refused
+ * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
+ * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,
+ *   prompt: string}} Listed a conversation of the ledger
+ * @typedef {{t: "file", id: string, name: string, kind: string, text: string}} FileMessage
+ */
+
+/**
+ * The view, which the kernel sends as the trait `view`; after the first time only fields
+ * and turns that have changed.
+ * @typedef {{panel_id: string, name: string, label: string, state: string,
+ *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
+ *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
+ *   send_on_enter: boolean, compare: Compare, ask: ?Question, is_whole: boolean, nth: number,
+ *   seq: number}} View
+ * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
+ *   choices: Choice[],
+ *   picked: number, ended: string, footer: string, badges: string[], tool_runs: ToolRun[],
+ *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
+ *   is_stale: boolean, columns: Column[], can: string[]}} Turn
+ * @typedef {{html: string, text: string}} Choice
+ * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
+ * @typedef {{name: string, kind: string, size: string}} Offer
+ * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
+ * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
+ *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
+ * @typedef {{label: string, version: number, problem: string, footer: string, marks: string[],
+ *   is_picked: boolean, is_used: boolean, status: string, until_ms: ?number}} Column of a
+ *   choice, where replies are compared
+ * @typedef {{by: string, values: string[], is_blind: boolean, options: string[],
+ *   max_values: number, cost: string}} Compare
+ * @typedef {{html: string, tail: string}} LiveChoice
+ * @typedef {{used_tokens: number, budget_tokens: number, text: string}} Meter
+ * @typedef {{name: string, kind: string, default: string, label: string, help: string,
+ *   minimum: ?number, maximum: ?number, step: ?number, options: ?string[]}} Field
+ * @typedef {{id: string, name: string, arguments: string, about: string}} Question
+ */
+
+/** What is done with each kind of message from the kernel. */
+const TAKE = {
+  ack: (connection, message) => connection.takeAck(message),
+  live: (connection, message) => connection.takeLive(message.live),
+  delta: (connection, message) => connection.takeDelta(message),
+  column: (connection, message) => connection.takeColumn(message),
+  status: (connection, message) => connection.takeStatus(message),
+  ended: (connection, message) => connection.takeEnd(message),
+  problem: (connection, message) => connection.takeProblem(message),
+  heard: (connection, message) => connection.takeHeard(message),
+  found: (connection, message) => connection.views.forEach((view) => view.conversations.take(message)),
+  file: (connection, message) => connection.views.forEach((view) => view.conversations.save(message)),
+  names: (connection, message) => connection.attaches((menu) => menu.take(message)),
+  size: (connection, message) => connection.attaches((menu) => menu.takeSize(message)),
+};

@@ -1,0 +1,228 @@
+/* The settings: one control for each field that the kernel describes. */
+
+class SettingsForm {
+  constructor(panel) {
+    this.panel = panel;
+    this.seen = {};
+    this.controls = {};
+    this.refusals = {};
+    this.asked = []; // fields whose change the kernel has not handled yet
+    this.refusal = "";
+    this.grid = make("div", { class: "svc-grid" });
+    this.enter = make("input", { type: "checkbox", change: () => this.setEnter() });
+    const words = "Enter sends, Shift+Enter breaks the line";
+    const enter = make("label", { class: "svc-check" }, this.enter, words);
+    const toggle = () => panel.drawNotices();
+    this.rare = make("div", { class: "svc-grid" });
+    this.rareBox = make("details", {}, make("summary", {}, "Rarely needed"), this.rare);
+    const explain = textButton("explain", () => this.explain(explain));
+    explain.setAttribute("aria-pressed", "false");
+    const last = make("div", { class: "svc-row" }, enter, explain);
+    const parts = [make("summary", {}, "Settings"), this.grid, this.rareBox, last];
+    this.element = make("details", { class: "svc-settings", toggle }, ...parts);
+  }
+
+  /** Return whether the error is visible at its field. */
+  isSaying({ notice, is_problem: isProblem }) {
+    if (!this.element.open || !isProblem) return false;
+    return this.asked.length > 0 || this.refusal === notice;
+  }
+
+  /** Show the kernel's values again, and an error at the field that was refused. */
+  heard(kind, { notice, is_problem: isProblem }) {
+    this.forget();
+    const name = kind === "set" ? this.asked.shift() : null;
+    if (!name || !this.controls[name]) return;
+    this.refusal = isProblem ? notice : "";
+    this.refusals[name].hidden = !this.refusal;
+    const dismiss = () => this.panel.connection.send({ t: "dismiss" });
+    const close = iconButton("close", dismiss);
+    this.refusals[name].replaceChildren(make("span", {}, this.refusal), close);
+    if (this.refusal) this.controls[name].setAttribute("aria-invalid", "true");
+    else this.controls[name].removeAttribute("aria-invalid");
+  }
+
+  /** Forget what was drawn, except in the field that is being edited. */
+  forget() {
+    for (const [name, control] of Object.entries(this.controls)) {
+      if (control !== document.activeElement) delete this.seen[name];
+    }
+  }
+
+  /** Show what each field means, or hide it. */
+  explain(button) {
+    const isOn = this.element.classList.toggle("svc-explained");
+    button.setAttribute("aria-pressed", String(isOn));
+  }
+
+  /** Show settings that differ from their defaults in the header. */
+  drawChips(fields, settings) {
+    const changed = fields.filter(({ name, default: usual }) => {
+      const value = settings[name] ?? "";
+      return name !== "model" && value !== "" && `${value}` !== `${usual ?? ""}`;
+    });
+    const chips = changed.map(({ name, label, kind }) => {
+      const words = kind === "longtext" ? label : `${label} ${settings[name]}`;
+      return { name, words };
+    });
+    this.panel.chips.hidden = !chips.length;
+    if (!isNew(this.seen, "chips", chips)) return;
+    const drawn = chips.map(({ name, words }) => labelButton(words, () => this.go(name), "svc-chip"));
+    this.panel.chips.replaceChildren(...drawn);
+  }
+
+  /** Go to the field of a setting. */
+  go(name) {
+    const control = this.controls[name];
+    this.element.open = true;
+    if (this.rare.contains(control)) this.rareBox.open = true;
+    control.focus();
+  }
+
+  setEnter() {
+    this.panel.connection.send({ t: "enter", on: this.enter.checked });
+  }
+
+  /** Forget a refusal that was dismissed, or that something else has replaced. */
+  drawRefusals({ notice, is_problem: isProblem }) {
+    if (!this.refusal || this.asked.length || (isProblem && notice === this.refusal)) return;
+    this.refusal = "";
+    for (const [name, refusal] of Object.entries(this.refusals)) {
+      refusal.hidden = true;
+      this.controls[name].removeAttribute("aria-invalid");
+    }
+  }
+
+  draw({ fields = [], settings = {}, send_on_enter: isOn = true }, isAlive) {
+    if (isNew(this.seen, "fields", fields)) this.makeFields(fields);
+    this.drawRefusals(this.panel.connection.view);
+    this.enter.checked = isOn;
+    this.enter.disabled = !isAlive;
+    for (const field of fields) {
+      const control = this.controls[field.name];
+      control.disabled = !isAlive;
+      const value = settings[field.name];
+      if (isNew(this.seen, field.name, value)) setValue(control, value);
+      const slider = this.sliders[field.name];
+      if (slider) slider.disabled = !isAlive;
+      if (slider && slider !== document.activeElement) slider.value = value ?? field.default;
+    }
+    this.drawChips(fields, settings);
+  }
+
+  makeFields(fields) {
+    this.controls = {};
+    this.sliders = {};
+    const boxes = fields.map((field) => {
+      const control = controlOf(field);
+      control.id = `${this.panel.id}-${field.name}`;
+      control.addEventListener("change", () => this.change(field, control));
+      this.controls[field.name] = control;
+      delete this.seen[field.name];
+      const label = make("label", { for: control.id }, field.label ?? field.name);
+      const help = make("small", { id: `${control.id}-help` }, field.help ?? "");
+      const refusal = make("small", { id: `${control.id}-refusal`, class: "svc-refusal" });
+      refusal.hidden = true;
+      this.refusals[field.name] = refusal;
+      control.setAttribute("aria-describedby", `${refusal.id} ${help.id}`);
+      label.title = control.title = field.help ?? "";
+      if (field.name === "model") {
+        control.setAttribute("aria-label", "Model");
+        this.panel.model.replaceChildren(control);
+        return make("div", { class: "svc-field svc-kind-longtext" }, refusal, help);
+      }
+      const pair = make("div", { class: "svc-pair" }, this.slider(field, control), control);
+      const parts = [label, pair, refusal, help];
+      return make("div", { class: `svc-field svc-kind-${field.kind}` }, ...parts);
+    });
+    const at = fields.map(({ name }) => COMMON.indexOf(name));
+    const common = boxes.filter((_, n) => at[n] >= 0);
+    common.sort((one, other) => at[boxes.indexOf(one)] - at[boxes.indexOf(other)]);
+    this.grid.replaceChildren(...common);
+    this.rare.replaceChildren(...boxes.filter((_, n) => at[n] < 0));
+    this.rareBox.hidden = !this.rare.childElementCount;
+  }
+
+  /** Make a slider for the pointer; the keyboard uses the number field next to it. */
+  slider(field, control) {
+    const { minimum: min, maximum: max, step } = field;
+    if (field.kind !== "number" || min == null || max == null) return null;
+    const hidden = { "aria-hidden": "true", tabindex: -1 };
+    const slider = make("input", { type: "range", min, max, step, ...hidden });
+    slider.addEventListener("input", () => (control.value = slider.value));
+    slider.addEventListener("change", () => this.change(field, control));
+    control.addEventListener("input", () => (slider.value = control.value || field.default));
+    this.sliders[field.name] = slider;
+    return slider;
+  }
+
+  change(field, control) {
+    if (control.value === OTHER) return this.askOther(field, control);
+    this.asked.push(field.name);
+    this.panel.connection.send({ t: "set", name: field.name, value: valueOf(field, control) });
+  }
+
+  /** Allow typing a name that is not in the list; the list comes back afterwards. */
+  askOther(field, select) {
+    const described = { "aria-describedby": select.getAttribute("aria-describedby") };
+    described["aria-label"] = select.getAttribute("aria-label");
+    const typed = make("input", { type: "text", id: select.id, autocomplete: "off", ...described });
+    typed.addEventListener("keydown", (event) => {
+      if (isInput(event) || !["Enter", "Escape"].includes(event.key)) return;
+      event.stopPropagation();
+      if (event.key === "Escape") typed.value = "";
+      typed.blur();
+      select.focus();
+    });
+    typed.addEventListener("change", () => typed.value.trim() && this.change(field, typed));
+    typed.addEventListener("blur", () => {
+      this.controls[field.name] = select;
+      typed.replaceWith(select);
+      setValue(select, this.panel.connection.view.settings?.[field.name]);
+    });
+    this.controls[field.name] = typed;
+    select.replaceWith(typed);
+    typed.focus();
+  }
+}
+
+const COMMON = ["model", "system", "temperature", "max_tokens", "n"];
+const OTHER = "\u0000other";
+
+function controlOf(field) {
+  const { kind, options, minimum, maximum, step, default: usual } = field;
+  if (kind === "choice") return selectOf(options ?? [], usual, field.name === "model");
+  if (kind === "flag") return make("input", { type: "checkbox" });
+  if (kind === "longtext") return make("textarea", { rows: 2, placeholder: usual ?? "" });
+  const isNumber = (kind === "number" || kind === "integer") && !options;
+  const type = isNumber ? "number" : "text";
+  const by = step ?? (kind === "integer" ? 1 : "any");
+  const range = isNumber ? { min: minimum, max: maximum, step: by } : {};
+  return make("input", { type, placeholder: usual ?? "", autocomplete: "off", ...range });
+}
+
+function selectOf(options, usual, isOpen) {
+  const select = make("select");
+  if (usual != null && !options.includes(usual)) {
+    select.append(make("option", { value: "" }, `${usual}`));
+  }
+  select.append(...options.map((option) => make("option", { value: option }, `${option}`)));
+  if (isOpen) select.append(make("option", { value: OTHER }, "another …"));
+  return select;
+}
+
+function setValue(control, value) {
+  if (control.type === "checkbox") control.checked = Boolean(value);
+  else control.value = value ?? "";
+  if (control.localName === "select" && value != null && control.value !== `${value}`) {
+    control.prepend(make("option", { value }, `${value}`));
+    control.value = value;
+  }
+}
+
+function valueOf({ kind }, control) {
+  if (kind === "flag") return control.checked;
+  if (control.validity?.badInput) return "?"; // the kernel returns the error
+  if (control.value === "") return null;
+  return control.type === "number" ? Number(control.value) : control.value;
+}

@@ -1,0 +1,34 @@
+/* What an empty panel shows: its model, its keys, and suggestions to begin with. */
+
+const EXAMPLES = [
+  "Explain temperature, the parameter, in two sentences.",
+  "Write pandas code that counts the missing values of each column.",
+  "Suggest three titles for a chart of rain by month.",
+];
+
+class Suggestions {
+  constructor(panel) {
+    this.panel = panel;
+    this.seen = {};
+    this.element = make("div", { class: "svc-empty" });
+  }
+
+  draw(view) {
+    const { name, settings = {}, send_on_enter: isOn } = view;
+    const { model, system } = settings;
+    if (!isNew(this.seen, "empty", [name, model, system, isOn])) return;
+    const rows = {
+      Model: model ?? "",
+      "System prompt": system || "none so far",
+      Keys: keyWords(view),
+      "In a cell": make("span", {}, make("code", {}, `%%svc -c ${name}`), " shares this conversation"),
+    };
+    const list = make("dl");
+    for (const [title, text] of Object.entries(rows)) {
+      list.append(make("dt", {}, title), make("dd", { dir: "auto" }, text));
+    }
+    const row = make("div", { class: "svc-row", role: "group", "aria-label": "Examples" });
+    row.append(...EXAMPLES.map((text) => labelButton(text, () => this.panel.composer.fill(text))));
+    this.element.replaceChildren(list, row);
+  }
+}

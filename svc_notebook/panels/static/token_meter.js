@@ -1,0 +1,30 @@
+/* The token meter: how much of the budget the conversation takes in the next request. */
+
+const FULL = 0.85; // of the budget; from here on the bar is red
+
+class TokenMeter {
+  constructor() {
+    this.level = make("span", { class: "svc-level" });
+    const is = { role: "meter", "aria-label": "Tokens", "aria-valuemin": 0 };
+    this.bar = make("span", { class: "svc-meter", ...is }, this.level);
+    this.words = make("span", { class: "svc-budget" });
+  }
+
+  draw({ meter }) {
+    this.bar.hidden = this.words.hidden = !meter;
+    if (!meter) return;
+    const part = Math.min(1, meter.used_tokens / Math.max(1, meter.budget_tokens));
+    this.level.style.width = `${100 * part}%`;
+    this.bar.classList.toggle("svc-full", part > FULL);
+    this.bar.setAttribute("aria-valuenow", meter.used_tokens);
+    this.bar.setAttribute("aria-valuemax", meter.budget_tokens);
+    this.bar.setAttribute("aria-valuetext", meter.text);
+    setText(this.words, `~${short(meter.used_tokens)} of ${short(meter.budget_tokens)}`);
+    this.words.title = this.bar.title = meter.text;
+  }
+}
+
+/** Write a number of tokens briefly: 512, 8.2k. */
+function short(n) {
+  return n < 1000 ? `${n}` : `${(n / 1000).toFixed(1)}k`;
+}

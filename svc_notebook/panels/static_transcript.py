@@ -1,0 +1,169 @@
+"""The static transcript of a panel: what a saved notebook shows without a kernel."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from html import escape
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from ipywidgets import Widget
+from ipywidgets.widgets.widget import _instances as instances
+
+from svc_notebook.conversations.history import History, Turn
+from svc_notebook.conversations.transcript import to_transcript
+from svc_notebook.display.cell_output import Output
+
+PART_TURNS = 5  # of one output; twice as many where there are too many outputs
+
+MAX_PARTS = 40  # JupyterLab draws 50 outputs of a cell
+
+_NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class _Part(NamedTuple):
+    """The turns of one output."""
+
+    start: int
+    turns: tuple[Turn, ...]
+    front: str | None  # the system message, in the first part
+    name: str  # of the conversation
+
+
+def _parts(history: History) -> list[_Part]:
+    turns, size = history.turns, PART_TURNS
+    while len(turns) > size * MAX_PARTS:
+        size *= 2
+    return [
+        _Part(at, turns[at : at + size], None if at else history.system, history.name)
+        for at in range(0, max(1, len(turns)), size)
+    ]
+
+
+class StaticTranscript:
+    """The static transcript next to a panel, which remains without a kernel.
+
+    It is plain HTML in separate outputs, since an update would draw the panel again:
+    one for every few turns, so that a long chat costs little. `panel.css` hides them
+    where the panel lives; a host without JupyterLab's classes gets them folded. Where a
+    panel cannot work (nbclient, a terminal), only the transcript is shown.
+    """
+
+    def __init__(self, output: Output | None = None) -> None:
+        self._output = output or Output()
+        self.name = f"svc-panel-{uuid4().hex[:12]}"
+        self._cell: Context | None = None  # of the cell that shows the panel
+        self._shown: list[_Part] = []
+        self._n_outputs = 0
+        self._is_frozen = self._is_folded = False
+
+    def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
+        """Show the widget in this cell, unless it is there, and the transcript."""
+        self._cell, self._shown, self._n_outputs = copy_context(), [], 0
+        if widget is not None:
+            self._output.publish(widget, self.name)
+        self.update(history)
+
+    def show_transcript(self, transcript: dict[str, str]) -> None:
+        """Show only the transcript, once."""
+        self._output.publish(transcript, None)
+
+    def fold(self, history: History, *, is_folded: bool) -> None:
+        """Fold the transcript, for a host that cannot hide it."""
+        if is_folded != self._is_folded:
+            self._is_folded, self._shown = is_folded, []
+            self.update(history)
+
+    def update(self, history: History) -> None:
+        """Replace what has changed of the transcript, wherever the panel is shown."""
+        if self._cell is None:
+            return
+        if self._is_frozen:
+            self._output.update(to_transcript(history), self.name)
+            return
+        parts, shown = _parts(history), self._shown
+        for at, part in enumerate(parts):
+            if shown[at : at + 1] != [part]:
+                self._put(at, self._bundle(history, part))
+        for at in range(len(parts), self._n_outputs):
+            self._output.update(_NOTHING, f"{self.name}-{at}")
+        self._shown = parts
+
+    def freeze(self, history: History) -> None:
+        """Replace the widget by the transcript."""
+        if self._is_frozen:
+            return
+        if self._cell is None:
+            self.show_transcript(to_transcript(history))
+            return
+        self._is_frozen = True
+        self.update(history)
+        for at in range(self._n_outputs):
+            self._output.update(_NOTHING, f"{self.name}-{at}")
+
+    def _put(self, at: int, bundle: dict[str, str]) -> None:
+        name = f"{self.name}-{at}"
+        if at < self._n_outputs:
+            self._output.update(bundle, name)
+        elif self._cell is not None:  # a new output belongs to the panel's cell
+            self._n_outputs += 1
+            self._cell.copy().run(self._output.publish, bundle, name)
+
+    def _bundle(self, history: History, part: _Part) -> dict[str, str]:
+        bundle = to_transcript(history, part.start, part.start + len(part.turns))
+        html = bundle["text/html"]
+        if self._is_folded:
+            title = f"<summary>Transcript: {escape(history.name)}</summary>"
+            html = f'<details class="svc-static">{title}{html}</details>'
+        else:
+            html = f'<div class="svc-static">{html}</div>'
+        return {**bundle, "text/html": html}
+
+
+def widget_view(model_id: str | None) -> dict[str, Any]:
+    """Return the bundle that shows a widget."""
+    return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
+
+
+def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], None]:
+    """Call a function after each cell that shows a widget inside another widget.
+
+    Returns:
+        A function that ends this.
+    """
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    shell: Any = get_ipython()
+    publisher: Any = getattr(shell, "display_pub", None)
+    shown: list[object] = []
+
+    def note(message: dict[str, Any]) -> dict[str, Any]:
+        view = message["content"].get("data", {}).get(VIEW, {})
+        container = instances.get(view.get("model_id"))
+        shown.extend([container] * _holds(container, widget))
+        return message
+
+    def after(ran: Any) -> None:  # noqa: ANN401 - IPython's
+        if shown or _holds(ran.result, widget):
+            shown.clear()
+            act()
+
+    def end() -> None:
+        publisher.unregister_hook(note)
+        with suppress(AttributeError, ValueError):
+            shell.events.unregister("post_run_cell", after)
+
+    if not hasattr(publisher, "register_hook"):  # a terminal
+        return lambda: None
+    publisher.register_hook(note)
+    shell.events.register("post_run_cell", after)
+    return end
+
+
+def _holds(container: object, widget: Widget) -> bool:
+    if not isinstance(container, Widget):
+        return False
+    children = getattr(container, "children", ())
+    return any(child is widget or _holds(child, widget) for child in children)

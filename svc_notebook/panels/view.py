@@ -1,0 +1,167 @@
+"""The view that the browser draws: what is in it, and how it is sent when it changes.
+
+The view is saved with notebooks, so it holds no key.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import to_builtins
+
+from svc_notebook.conversations.history import History, Turn
+from svc_notebook.conversations.trimming import fit
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.request import Message
+from svc_notebook.tokens import Tokens, estimate_prompt_tokens, room_for_reply
+
+from .settings_form import DOCUMENTED, fields
+from .state import PanelContext, PanelState
+from .turn_view import draw_turn
+
+_log = logging.getLogger(__name__)
+
+
+def draw_meter(
+    used: Tokens, *, budget_tokens: int = BUDGET_TOKENS, note: str
+) -> dict[str, Any]:
+    """Return the size of the next request, without its prompt, for the browser."""
+    text = f"about {used.best} of {budget_tokens} tokens (estimated: {used})"
+    if note:
+        text += f"; {note}"
+    return {"used_tokens": used.best, "budget_tokens": budget_tokens, "text": text}
+
+
+def to_view(  # noqa: PLR0913 - what a view is drawn from
+    state: PanelState,
+    history: History,
+    *,
+    can: tuple[str, ...],
+    turns: list[dict[str, Any]],
+    meter: Mapping[str, Any],
+    model: str,
+    models: tuple[str, ...] = DOCUMENTED,
+) -> dict[str, Any]:
+    """Return everything that the browser shows.
+
+    `can` are the actions on the whole panel that are allowed now; `turns` are drawn.
+    """
+    return {
+        "name": history.name,
+        "label": f"Conversation {history.name}",
+        "state": str(state.phase),
+        "main_writes": state.main_writes,
+        "turns": turns,
+        "n_turns": len(turns),
+        "live": to_builtins(state.live),
+        "can": list(can),
+        "meter": meter,
+        "notice": state.notice,
+        "is_problem": state.is_problem and bool(state.notice),
+        "settings": state.settings.values(model=model, system=history.system),
+        "fields": fields(
+            model=model, models=models, most_tokens=meter["budget_tokens"]
+        ),
+        "compare": state.comparing.view(
+            model=state.settings.model or model, models=models
+        ),
+        "send_on_enter": state.send_on_enter,
+        "ask": dict(state.question) if state.question else None,
+    }
+
+
+def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what the browser has, so that a long chat costs what a short one does.
+
+    Of the turns only those that have changed are there; their numbers are their places.
+    """
+    changed = {name: view[name] for name in view if known[name] != view[name]}
+    pairs = zip_longest(view["turns"], known["turns"][: view["n_turns"]])
+    turns = [new for new, old in pairs if new is not old and new != old]
+    return {**changed, "turns": turns, "n_turns": view["n_turns"]}
+
+
+class PanelView:
+    """Draws one panel, and sends what has changed.
+
+    `allowed` returns the actions on the whole panel that are allowed now, `allowed_on`
+    those on a turn while the panel is idle.
+    """
+
+    def __init__(
+        self,
+        context: PanelContext,
+        allowed: Callable[[PanelContext], tuple[str, ...]],
+        allowed_on: Callable[[Turn], tuple[str, ...]],
+    ) -> None:
+        self._context = context
+        self._allowed, self._allowed_on = allowed, allowed_on
+        self._drawn: dict[str, tuple[Turn, dict[str, Any]]] = {}  # by turn_id
+        self._sent: dict[str, Any] = {}
+
+    def show(self, *, is_whole: bool = False) -> None:
+        """Send the view to the browser; if not `is_whole`, what has changed."""
+        context = self._context
+        with context.comm.lock:
+            if context.comm.is_lost:
+                context.change(main_writes=context.state.main_writes + 1)
+            known, self._sent = self._sent, self._draw()
+            view = self._sent if is_whole else view_update(self._sent, known)
+            context.comm.put({**view, "is_whole": is_whole})
+            context.static_transcript.update(context.conversation.history)
+
+    def show_problem(self, problem: str) -> None:
+        """Show an error as a notice."""
+        self._context.change(notice=problem, is_problem=True)
+        self.show()
+
+    def show_failure(self, problem: Exception) -> None:
+        """Show and log an exception that nobody expected."""
+        _log.exception("The panel failed.")
+        text = f"{type(problem).__name__}: {problem}"
+        # Also as a message, since drawing the view may be what fails.
+        self._context.comm.send({"t": "problem", "text": text})
+        self.show_problem(text)
+
+    def whole(self) -> dict[str, Any]:
+        """Return what a page needs to open the panel."""
+        self._sent = self._sent or self._draw()
+        return {**self._sent, "is_whole": True, **self._context.comm.numbers}
+
+    def _draw(self) -> dict[str, Any]:
+        context = self._context
+        history = context.conversation.history
+        return to_view(
+            context.state,
+            history,
+            can=self._allowed(context),
+            turns=self._draw_turns(history.turns),
+            meter=self._meter(),
+            model=context.session.settings.model,
+            models=context.models(),
+        ) | {"panel_id": context.static_transcript.name}
+
+    def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+        """Draw turns; those that have not changed are the same objects as before."""
+        known, self._drawn = self._drawn, {}
+        for number, turn in enumerate(turns, start=1):
+            old, drawn = known.get(turn.turn_id, (None, {}))
+            if old is not turn or drawn["number"] != number:
+                drawn = draw_turn(number, turn, can=self._allowed_on(turn))
+            self._drawn[turn.turn_id] = turn, drawn
+        return [drawn for _, drawn in self._drawn.values()]
+
+    def _meter(self) -> dict[str, Any]:
+        context = self._context
+        history, tools = context.conversation.history, context.tool_definitions
+        fitted = fit(
+            history.system,
+            history.turns,
+            Message(role="user", content=""),
+            reply_tokens=room_for_reply(context.state.settings.max_tokens),
+            budget_tokens=context.budget_tokens
+            - estimate_prompt_tokens((), tools).best,
+        )
+        used = estimate_prompt_tokens(fitted.messages, tools)
+        return draw_meter(used, budget_tokens=context.budget_tokens, note=fitted.note)

@@ -1,0 +1,130 @@
+"""Faults, the service's error bodies, as our errors (doc: Errors, Error body).
+
+An error quotes the service and adds the next step; its message stays under 4 kB.
+"""
+
+import msgspec
+
+from svc_notebook.errors import (
+    AuthError,
+    BadRequestError,
+    RateLimitError,
+    ServerFaultError,
+    ServiceError,
+    UnknownModelError,
+)
+
+from .checks import printable, shorten
+
+SHOWN_CHARS = 700  # of the service's words, in a message
+FIELD_CHARS = 1000  # of a field of the error, which the ledger keeps
+_SHOWN_PARAM_CHARS = 100
+_TIMEOUT_STATUS = 408  # HTTP's own, and not the fault of the request
+_SERVER_STATUS = 500
+UNAUTHORIZED = 401
+"""The key was refused, so every other request with it fails, too (doc: Errors)."""
+UNAVAILABLE = 503
+"""The server has too much to do: HTTP's word, not the document's."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """The service's error body (doc: Error body).
+
+    Attributes:
+        message: Human-readable description; "" if there is none.
+        type, param, code: As sent; None where null or absent.
+    """
+
+    message: str = ""
+    type: str | None = None
+    param: str | None = None
+    code: str | None = None
+
+
+_ERRORS: dict[int, type[ServiceError]] = {  # doc: Errors
+    401: AuthError,
+    403: AuthError,
+    404: UnknownModelError,
+    429: RateLimitError,
+}
+_INVALID_KEY = (
+    "The API key is invalid or revoked. Set {variable} to a valid key from the key "
+    "section of the service's dashboard, and check that it is complete."
+)
+_LACKS_PERMISSION = (
+    "The API key lacks permission for this request. Use another key, or ask the holder "
+    "of the account for the permission."
+)
+_REMEDIES = {
+    401: _INVALID_KEY.format(variable="SVC_API_KEY"),
+    403: _LACKS_PERMISSION,
+    404: (
+        "Either the model id is unknown to the service (`%svc models` lists the "
+        "documented ones) or the base address is wrong (it ends with /v1). Check both."
+    ),
+    429: (
+        "A rate limit was exceeded. Wait and ask again, or send fewer requests per "
+        "second and minute."
+    ),
+    # HTTP's own status for a network that wants a login, as in a hotel
+    511: (
+        "The network requires a login; the service was not reached. Open a page in a "
+        "browser, log in there and ask again."
+    ),
+}
+_REFUSED = "The same request would be refused again. Change what the message names."
+_FAILED = "Ask again later."
+
+
+def to_error(
+    fault: Fault, *, status: int, retry_after_s: float | None = None
+) -> ServiceError:
+    """Make the error for an error body; an error inside a stream has the status 200."""
+    is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
+    error_type = _ERRORS.get(
+        status, ServerFaultError if is_failure else BadRequestError
+    )
+    remedy = _REMEDIES.get(status, _FAILED if is_failure else _REFUSED)
+    said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
+    param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
+    where = f", parameter {param}" if param else ""
+    wait = "" if retry_after_s is None else f" It asks to wait {retry_after_s:.0f} s."
+    error = error_type(
+        f"The service answered with status {status}{where}: {said}",
+        status=status,
+        type=_bounded(fault.type),
+        param=_bounded(fault.param),
+        code=_bounded(fault.code),
+        retry_after_s=retry_after_s,
+    )
+    error.remedy = remedy + wait
+    return error
+
+
+def name_refused_key(error: AuthError, *, variable: str, is_sent: bool) -> None:
+    """Say which key was refused.
+
+    Args:
+        error: The refusal.
+        variable: The environment variable that the key is from; "" if it is from none.
+        is_sent: False if the endpoint is used without a key.
+    """
+    if not is_sent:
+        error.add_note(
+            "No key was sent: this endpoint is used without one (key = false)."
+        )
+    elif variable and error.status == UNAUTHORIZED:
+        error.remedy = _INVALID_KEY.format(variable=variable)
+    elif variable:
+        error.add_note(f"The key that was sent is that of {variable}.")
+
+
+def _shown(text: str, n_chars: int) -> str:
+    """Return the beginning of the service's words, in printable lines."""
+    lines = text[: n_chars + 1].splitlines()
+    shown = "\n".join(printable(line) for line in lines)
+    return shorten(shown, n_chars)
+
+
+def _bounded(field: str | None) -> str | None:
+    return None if field is None else field[:FIELD_CHARS]

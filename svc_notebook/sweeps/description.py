@@ -1,0 +1,310 @@
+"""A run in words: its plan, its outcome, and why requests failed."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.final_reply import Final
+from svc_notebook.exchange import Failure
+from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.tokens import Tokens
+
+from .estimate import Estimate, Forecast, Speed, forecast
+from .factors import EXTRA, LABELS, TOOLS, Dimension, tool_names
+from .grid import Grid
+from .rows import Rows
+
+Line = tuple[str, str]
+"""A label and its text."""
+
+_SHOWN_VALUES = 6  # of one factor
+_VALUE_CHARS = 40
+_SHOWN_MODELS = 4
+_MINUTES_S = 120  # shorter times are shown in seconds, longer ones in minutes
+_HOURS_S = 7200  # from here on in hours
+
+
+def plan_lines(
+    grid: Grid,
+    *,
+    size: Estimate,
+    n_left: Mapping[str, int] | None = None,
+    is_answered: bool = False,
+    speed: Speed = Speed(),  # noqa: B008 - it cannot change
+) -> list[Line]:
+    """Return what a plan sends, how large it is, and warnings.
+
+    `n_left` are the requests still to be sent to each model; all if None. `speed` is
+    as for `forecast`.
+    """
+    n_left = grid.n_by_model if n_left is None else n_left
+    is_done = not any(n_left.values())
+    n_out = grid.n_product - grid.n_combinations
+    left = {model: n for model, n in n_left.items() if n}
+    times = None if is_answered else duration_lines(forecast(left, speed))
+    lines = [
+        ("trials", _product(grid)),
+        ("rows", _rows(grid.rows)),
+        *map(_values, grid.dimensions),
+        ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
+        ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
+        *([] if is_done else _outlook(size, n_left, times)),
+    ]
+    return [line for line in lines if line[1]]
+
+
+def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
+    """Return in one line how many requests there are, and how many ended how."""
+    n_trials = len(grid)
+    requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
+    if not n_trials:
+        return "0 requests planned, nothing to send."
+    if not is_begun:
+        return f"{requests} planned, nothing sent yet."
+    words = {
+        "ok": "ok",
+        "error": "failed",
+        "cancelled": "interrupted",
+        "not_run": "not run",
+    }
+    parts = [
+        f"{counts.get(mark, 0)} {word}"
+        for mark, word in words.items()
+        if counts.get(mark) or mark == "ok"
+    ]
+    return f"{requests}: {', '.join(parts)}."
+
+
+def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
+    """Return when the last request can be sent, and which limit determines that."""
+    lines = []
+    slowest = forecasts[0] if forecasts else None
+    article = "" if slowest and slowest.binds.startswith("your") else "the "
+    if slowest and slowest.ends_s:
+        low, best, high = map(duration, slowest.ends_s)
+        why = f"{article}{slowest.binds}" if slowest.binds else "how long replies take"
+        between = "" if low == high else f" ({low} to {high}, by the replies so far)"
+        lines.append(
+            f"about {best} until the last reply{between}, because of {why} of "
+            f"{slowest.model}"
+        )
+    elif slowest and slowest.last_sent_s:
+        lines.append(
+            f"about {duration(slowest.last_sent_s or 0)} until the last request is "
+            f"sent, because of {article}{slowest.binds} of {slowest.model}"
+        )
+    unknown = [forecast.model for forecast in forecasts if forecast.last_sent_s is None]
+    if unknown:
+        shown = ", ".join(unknown[:_SHOWN_MODELS])
+        lines.append(f"unknown for {shown}: no limit is documented")
+    return lines
+
+
+def duration(length_s: float) -> str:
+    """Return a length of time in units that people use for it."""
+    if length_s < _MINUTES_S:
+        return f"{length_s:.0f} s"
+    if length_s < _HOURS_S:
+        return "{} min {} s".format(*divmod(round(length_s), 60))
+    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
+
+
+def _outlook(
+    size: Estimate, n_left: Mapping[str, int], times: Sequence[str] | None
+) -> list[Line]:
+    is_answered = times is None
+    is_part = sum(n_left.values()) < size.n_trials
+    of_all = f", for all {size.n_trials:,} requests" if is_part else ""
+    cost = "" if is_answered else _cost(size)
+    return [
+        ("tokens", _tokens(size) + of_all),
+        ("cost", cost + of_all if cost else ""),
+        *(("time", line) for line in times or ()),
+        ("note", "nothing is sent: the file in SVC_ANSWERS answers" * is_answered),
+        *(("note", line) for line in _warnings(size)),
+    ]
+
+
+def _product(grid: Grid) -> str:
+    parts = [] if grid.rows is None else [f"rows ({len(grid.rows)})"]
+    parts += [
+        f"{' + '.join(dimension.unlabelled)} ({len(dimension.points)})"
+        for dimension in grid.dimensions
+        if len(dimension.points) > 1 and not dimension.is_by_row
+    ]
+    parts += [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
+    return " x ".join(parts) if len(parts) > 1 else ""
+
+
+def _rows(rows: Rows | None) -> str:
+    if rows is None:
+        return ""
+    names = ", ".join(rows.columns)
+    shown = f"{len(rows)} ({names})" if names else str(len(rows))
+    renamed = (f", the second {name} as var_{name}" for name in sorted(rows.doubled))
+    n_files = 0 if rows.files is None else len(rows.files.files)
+    where = f" in {n_files} Parquet file{'s' * (n_files > 1)}" if n_files else ""
+    return shown + "".join(renamed) + where
+
+
+def _tokens(size: Estimate) -> str:
+    if size.completion is not None:
+        replies = f"{size.n_seen} repl{'y' if size.n_seen == 1 else 'ies'} so far"
+        prompts, answers = _about(size.prompt), _about(size.completion)
+        return f"{prompts} in prompts, {answers} in replies, by the {replies}"
+    how = "estimated from a sample" if size.is_sampled else "estimated"
+    return (
+        f"about {size.prompt.best:,} in prompts ({how}: {size.prompt}), "
+        f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
+    )
+
+
+def _about(tokens: Tokens) -> str:
+    """Return a number, with its interval if it is not exact."""
+    if tokens.low == tokens.high:
+        return str(tokens)
+    return f"about {tokens.best:,} ({tokens})"
+
+
+def _cost(size: Estimate) -> str:
+    if size.prices is None:
+        return ""
+    if size.cost_low is None or size.cost_high is None:
+        unpriced = ", ".join(size.unpriced[:_SHOWN_MODELS])
+        return f"unknown: your price table has no price for {unpriced}"
+    table = size.prices
+    ends = dict.fromkeys((f"{size.cost_low:,.4g}", f"{size.cost_high:,.4g}"))
+    cost = f"{' to '.join(ends)} {table.currency}"
+    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
+
+
+def _warnings(size: Estimate) -> list[str]:
+    lines = []
+    if size.n_default:
+        is_all = size.n_default == size.n_trials
+        where = "" if is_all else f" for {size.n_default} of {size.n_trials} requests"
+        lines.append(
+            f"max_tokens is not set{where}: the service's default of "
+            f"{DEFAULT_MAX_TOKENS} applies and cuts longer replies"
+        )
+    if size.n_over:
+        lines.append(
+            f"{size.n_over} may not fit: prompt (estimated) and max_tokens together "
+            f"exceed the {' or '.join(map(str, size.budgets))} tokens of one request"
+        )
+    return lines
+
+
+def _values(dimension: Dimension) -> Line:
+    points = dimension.points
+    shown = [
+        " + ".join(_labelled(name, point) for name in dimension.unlabelled)
+        for point in points[:_SHOWN_VALUES]
+    ]
+    n_more = len(points) - len(shown)
+    rest = f" and {n_more} more" if n_more else ""
+    names = dimension.unlabelled
+    names = ("rows", *names) if dimension.is_by_row else names
+    return " + ".join(names), f"{', '.join(shown)}{rest}"
+
+
+def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
+    """Return a value in one line, with blanks and line ends visible if need be."""
+    if name == TOOLS:
+        return tool_names(value) or "none"
+    if name == EXTRA and value:
+        return ", ".join(f"{key}={field!r}" for key, field in value.items())
+    value = list(value) if isinstance(value, tuple) else value
+    plain = " ".join(str(value).split())
+    is_plain = plain and (name != "stop" or plain == value)
+    return plain if is_plain else repr(value)
+
+
+def _labelled(name: str, point: Mapping[str, Any]) -> str:
+    value, label = _value(name, point.get(name)), point.get(LABELS.get(name, ""))
+    return value if label is None else f"{_value(LABELS[name], label)} ({value})"
+
+
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return "not sent"
+    text = shorten(in_a_line(name, value), _VALUE_CHARS)
+    fence = "``" if "`" in text else "`"
+    pad = " " if fence == "``" else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+_SIGNS = re.compile(
+    r"([\\`*_{}\[\]<>#])"
+)  # a run's name may have them, and Markdown must not read them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDescription:
+    """A run in words: the outcome in one line, labelled facts, and what to do next."""
+
+    name: str | None
+    head: str
+    lines: Sequence[Line] = ()
+    footer: str = ""
+
+    @property
+    def text(self) -> str:
+        """Plain text as wide as frames are printed, with the labels in one column."""
+        import pandas as pd  # noqa: PLC0415 - where a run is shown
+
+        title = f"Run {self.name}: " if self.name else "Run: "
+        width = max((len(label) for label, _ in self.lines), default=0) + 4
+        body = [
+            line
+            for label, text in self.lines
+            for line in wrap(
+                text,
+                max(pd.get_option("display.width") or 80, width + 40),
+                initial_indent=f"  {label}".ljust(width),
+                subsequent_indent=" " * width,
+                break_on_hyphens=False,
+            )
+        ]
+        parts = [title + self.head, *body, self.footer]
+        return to_terminal("\n".join(filter(None, parts)))
+
+    def bundle(self) -> dict[str, str]:
+        """Return `text/html` and `text/plain`."""
+        name = _SIGNS.sub(r"\\\1", self.name or "")
+        title = f"**Run {name}** · " if name else "**Run** · "
+        facts = "\n".join(f"- {label}: {text}" for label, text in self.lines)
+        final = Final(texts=(f"{title}{self.head}\n\n{facts}",), footer=self.footer)
+        return {**final.bundle(), "text/plain": self.text}
+
+
+SHOWN_REASONS = 5
+_REASON_CHARS = 480  # the remedy is at the end of a message
+_NUMBER = re.compile(r"\d+")
+_LINE_END = re.compile(
+    r"(?<=\w)\n(?=[A-Z])"
+)  # a line break that takes the place of a full stop
+
+
+def reasons_of(failures: Iterable[Failure]) -> list[str]:
+    """Return why requests failed, the most frequent reason first, with its count."""
+    alike: dict[tuple[object, ...], list[Failure]] = {}
+    for failure in failures:
+        plain = _NUMBER.sub("0", failure.message)
+        mark = failure.type, failure.http_status, failure.code, failure.param, plain
+        alike.setdefault(mark, []).append(failure)
+    by_count = sorted(alike.values(), key=len, reverse=True)
+    lines = [_reason(same[0], len(same)) for same in by_count[:SHOWN_REASONS]]
+    n_more = len(by_count) - len(lines)
+    return [*lines, f"{n_more} more reasons are in replies_df()"] if n_more else lines
+
+
+def _reason(failure: Failure, n: int) -> str:
+    said = _LINE_END.sub(". ", failure.message)
+    message = shorten(" ".join(said.split()), _REASON_CHARS)
+    status = "" if failure.http_status is None else f" ({failure.http_status})"
+    return f"{n} x {failure.type}{status}: {message}"

@@ -1,0 +1,304 @@
+"""Estimates the tokens, cost and duration of a plan, before and while it runs.
+
+A duration depends on the limits, and on the requests that their windows hold now.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.service.catalogue import Limit, limit_of
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.tokens import Tokens
+
+from .grid import Grid
+
+SAMPLE_TRIALS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How large a plan is.
+
+    Attributes:
+        n_trials: Requests.
+        prompt: Estimated tokens of all prompts.
+        completion_tokens: The most that the replies can have, by max_tokens.
+        n_default: Requests without max_tokens: the service's default applies.
+        n_over: Requests whose prompt and max_tokens probably exceed the budget.
+        budgets: The tokens that prompt and reply of those may have.
+        is_sampled: Whether the figures were scaled up from a sample.
+        cost_low, cost_high: In the table's currency; None if a price is unknown.
+        prices: The price table, if there is one.
+        unpriced: Models without a price in it.
+        completion: Estimated tokens of all replies, by those that were seen; None
+            before there are some of each model.
+        n_seen: How many replies the figures were estimated from.
+    """
+
+    n_trials: int
+    prompt: Tokens
+    completion_tokens: int
+    n_default: int
+    n_over: int
+    is_sampled: bool
+    budgets: tuple[int, ...] = ()
+    cost_low: float | None = None
+    cost_high: float | None = None
+    prices: Prices | None = None
+    unpriced: tuple[str, ...] = ()
+    completion: Tokens | None = None
+    n_seen: int = 0
+
+
+def estimate_of(grid: Grid, *, prices: Prices | None = None) -> Estimate:
+    """Estimate the size of a plan, from an evenly spread sample if it is very large."""
+    n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
+    n_default, n_over, budgets = 0, 0, set[int]()
+    prompts, replies = dict[str, Tokens](), Counter[str]()
+    for number in range(n_taken):
+        trial = grid.trial(number * n_all // n_taken, 0)
+        params, model, prompt = trial.request.params, trial.model, trial.prompt_tokens
+        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        prompts[model] = prompts.get(model, Tokens()) + prompt
+        replies[model] += max_tokens * int(params.get("n", 1))
+        n_default += "max_tokens" not in params
+        if prompt.best + max_tokens > trial.request.context_tokens:
+            n_over += 1
+            budgets.add(trial.request.context_tokens)
+    scale = n_all / max(n_taken, 1) * grid.repeats
+    costs = {
+        model: _cost_of(model, prompts[model], replies[model], prices)
+        for model in prompts
+    }
+    known = [cost for cost in costs.values() if cost is not None]
+    is_priced = prices is not None and len(known) == len(costs)
+    return Estimate(
+        n_trials=len(grid),
+        prompt=sum(prompts.values(), Tokens()).times(scale),
+        completion_tokens=round(replies.total() * scale),
+        n_default=ceil(n_default * scale),
+        n_over=ceil(n_over * scale),
+        budgets=tuple(sorted(budgets)),
+        is_sampled=n_taken < n_all,
+        cost_low=sum(low for low, _ in known) * scale if is_priced else None,
+        cost_high=sum(high for _, high in known) * scale if is_priced else None,
+        prices=prices,
+        unpriced=tuple(model for model, cost in costs.items() if cost is None),
+    )
+
+
+def _cost_of(
+    model: str, prompt: Tokens, n_reply: int, prices: Prices | None
+) -> tuple[float, float] | None:
+    """Return the least and the most that requests can cost; None without a price."""
+    if prices is None:
+        return None
+    low = prices.cost(model, prompt_tokens=prompt.low, completion_tokens=0)
+    high = prices.cost(model, prompt_tokens=prompt.high, completion_tokens=n_reply)
+    return None if low is None or high is None else (low, high)
+
+
+LEAST_SEEN = 3
+"""With so many replies of each model, estimates are made from these replies."""
+
+
+_Z = 1.645  # 9 of 10 normal values are within so many standard deviations
+
+
+class Seen(NamedTuple):
+    """What one reply took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    latency_s: float | None
+
+
+def estimate_by_replies(
+    size: Estimate, n_by_model: Mapping[str, int], seen: Mapping[str, Sequence[Seen]]
+) -> Estimate:
+    """Estimate a size again by the replies so far, if there are enough of each model.
+
+    The tokens of these replies are known. Those of the others are estimated from their
+    mean, with an interval that holds the true total 9 times in 10.
+    """
+    n_seen = sum(len(seen.get(model, ())) for model in n_by_model)
+    if not n_seen or any(
+        len(seen.get(model, ())) < min(LEAST_SEEN, n) for model, n in n_by_model.items()
+    ):
+        return size
+    totals = [
+        _totals(model, seen[model], n, size.prices) for model, n in n_by_model.items()
+    ]
+    prompts, completions, costs = zip(*totals, strict=True)
+    cost = None if None in costs else sum(costs, Tokens())
+    return replace(
+        size,
+        prompt=sum(prompts, Tokens()),
+        completion=sum(completions, Tokens()),
+        n_seen=n_seen,
+        is_sampled=False,
+        cost_low=None if cost is None else cost.mean - cost.under,
+        cost_high=None if cost is None else cost.mean + cost.over,
+    )
+
+
+def _totals(
+    model: str, seen: Sequence[Seen], n: int, prices: Prices | None
+) -> tuple[Tokens, Tokens, Tokens | None]:
+    """Return the tokens of a model's prompts and replies, and their cost if known."""
+    costs = []
+    for prompt, reply, _ in seen if prices else ():
+        n_tokens = {"prompt_tokens": prompt, "completion_tokens": reply}
+        cost = None if prices is None else prices.cost(model, **n_tokens)
+        costs += [] if cost is None else [cost]
+    return (
+        total_of([reply.prompt_tokens for reply in seen], n),
+        total_of([reply.completion_tokens for reply in seen], n),
+        total_of(costs, n) if costs else None,
+    )
+
+
+def total_of(seen: Sequence[float], n: int) -> Tokens:
+    """Estimate the total of `n` values, some of which were seen."""
+    n_left, mean = max(n - len(seen), 0), fmean(seen)
+    if not n_left:
+        return Tokens(sum(seen))
+    # of what is left: its own variance, and that of the mean of what was seen
+    spread = stdev(seen) * sqrt(n_left * (n_left + len(seen)) / len(seen))
+    width = _t_quantile(len(seen) - 1) * spread
+    return Tokens(sum(seen) + mean * n_left, min(width, mean * n_left), width)
+
+
+def _t_quantile(n_free: int) -> float:
+    """Return Student's t for an interval of 9 in 10 (Abramowitz and Stegun 26.7.5)."""
+    z = _Z
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / n_free + second / n_free**2 + third / n_free**3
+
+
+PER_MINUTE_S = MINUTE_S + MARGIN_S
+
+
+PER_SECOND_S = SECOND_S + MARGIN_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When the last request of a model can be sent, counted from the first.
+
+    `ends_s` is when the last reply comes: the least, the best estimate and the most;
+    None before replies were seen.
+    """
+
+    model: str
+    last_sent_s: float | None  # None if no limit of the model is known
+    binds: str  # the limit that determines it, such as "per-minute limit"
+    ends_s: tuple[float, float, float] | None = None
+
+
+LimitFor = Callable[[str], Limit | None]
+"""Returns the limit in force for a model: the documented one, or the user's own."""
+
+
+HeldOf = Callable[[str], Sequence[float]]
+"""Returns when the newest requests to a model went; see `Windows.held_s`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What determines how fast a run goes."""
+
+    held_of: HeldOf = lambda _: ()
+    limit_for: LimitFor = limit_of
+    limit_of: LimitFor = limit_of  # without the user's own
+    in_flight_of: Callable[[str], int] = lambda _: 1  # sent to a model at once
+    seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
+
+
+def forecast(
+    n_by_model: Mapping[str, int],
+    speed: Speed = Speed(),
+) -> tuple[Forecast, ...]:
+    """Return a forecast for each model, the slowest first."""
+    forecasts = []
+    for model, n_requests in n_by_model.items():
+        limit, sent_s, binds = speed.limit_for(model), None, ""
+        if limit is not None:
+            sent_s = last_sent_s(n_requests, limit)
+            late_s = last_sent_s(n_requests, limit, speed.held_of(model))
+            if is_held := late_s > sent_s + PER_SECOND_S:
+                sent_s = late_s
+            if is_held or n_requests > (limit.per_minute or UNLIMITED):
+                binds = "per-minute limit"
+            elif n_requests > (limit.per_second or UNLIMITED):
+                binds = "per-second limit"
+            if binds and limit != speed.limit_of(model):
+                binds = f"your {binds}"
+        planned = Forecast(model=model, last_sent_s=sent_s, binds=binds)
+        forecasts.append(_by_replies(planned, n_requests, speed))
+    return tuple(sorted(forecasts, key=_length_s, reverse=True))
+
+
+def _length_s(forecast: Forecast) -> float:
+    return forecast.ends_s[1] if forecast.ends_s else forecast.last_sent_s or 0.0
+
+
+def _by_replies(planned: Forecast, n_requests: int, speed: Speed) -> Forecast:
+    """Add when the last reply comes, by how long replies took so far."""
+    model, sent_s = planned.model, planned.last_sent_s
+    times_s = [reply.latency_s for reply in speed.seen.get(model, ())]
+    known_s = [time_s for time_s in times_s if time_s is not None]
+    if sent_s is None or len(known_s) < LEAST_SEEN:
+        return planned
+    n_more = (
+        len(known_s) * 1_000_000
+    )  # of so many, only the uncertainty of the mean is left
+    mean = total_of(known_s, n_more).times(1 / n_more)
+    n_rounds = (n_requests - 1) // speed.in_flight_of(model)
+    low, best, high = (
+        max(sent_s, n_rounds * reply_s) + reply_s
+        for reply_s in (mean.mean - mean.under, mean.mean, mean.mean + mean.over)
+    )
+    binds = "" if n_rounds * mean.mean > sent_s else planned.binds
+    return replace(planned, binds=binds, ends_s=(low, best, high))
+
+
+def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> float:
+    """Return the seconds from now until the last of so many requests is sent.
+
+    Request k is sent when both windows have room: request k - per_second was sent a
+    second ago or earlier, and request k - per_minute a minute ago or earlier. `held_s`
+    are the times of requests that the windows hold now, oldest first.
+    """
+    if n_requests < 1:
+        return 0.0
+    per_second = limit.per_second or UNLIMITED
+    per_minute = limit.per_minute or UNLIMITED
+    if held_s:
+        times_s = list(held_s)
+        # after two minutes each minute is like the one before, and need not be computed
+        n_more = max(n_requests - 2 * per_minute, 0)
+        n_minutes = ceil(n_more / per_minute)
+        for _ in range(n_requests - n_minutes * per_minute):
+            full_s = [
+                times_s[-most] + length_s
+                for most, length_s in (
+                    (per_second, PER_SECOND_S),
+                    (per_minute, PER_MINUTE_S),
+                )
+                if len(times_s) >= most
+            ]
+            times_s.append(max(0.0, *full_s, times_s[-1]))
+        return times_s[-1] + n_minutes * PER_MINUTE_S
+    n_minutes, rest = divmod(n_requests - 1, per_minute)
+    in_minutes_s = n_minutes * PER_MINUTE_S + rest // per_second * PER_SECOND_S
+    in_seconds_s = (n_requests - 1) // per_second * PER_SECOND_S
+    return max(in_minutes_s, in_seconds_s)

@@ -1,0 +1,516 @@
+"""The result of a run: what is done, missing and failed, and its frames.
+
+The ledger is the only record and is read each time, so a result is current while
+requests are being sent.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answers
+from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.columns import (
+    Batch,
+    Column,
+    as_names,
+    chunks,
+    extra_columns,
+    pick,
+    template_columns,
+)
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import (
+    REPLIES,
+    ReplyRow,
+    RowStatus,
+    exchange_batch,
+    to_replies,
+)
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.checks import check_flag
+from svc_notebook.service.request import CompletionRequest
+
+from .description import Line, headline, reasons_of
+from .estimate import Estimate, estimate_by_replies, estimate_of
+from .factors import EXTRA, LABELS, TOOLS
+from .grid import Grid, prompt_tokens_of
+from .plan import Plan
+from .resume import (
+    RunStatus,
+    TrialFailure,
+    TrialKey,
+    TrialStatus,
+    by_trial,
+    key_of,
+    newest_by_trial,
+    status_of,
+    unplanned_of,
+)
+from .rows import ROW
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
+
+Columns = dict[str, Any]
+
+
+def reply_rows(
+    plan: Plan,
+    newest: Mapping[TrialKey, Exchange],
+    failures: Mapping[TrialKey, TrialFailure],
+    *,
+    is_begun: bool,
+) -> Iterator[ReplyRow]:
+    """Return the rows of all trials: their choices, or why they have no reply."""
+    missing: RowStatus = "not_run" if is_begun else "planned"
+    for number, (key, columns) in enumerate(plan.grid.places()):
+        exchange = newest.get(key)
+        if exchange is None:
+            trial, failed = plan.grid[number], failures.get(key)
+            yield ReplyRow(
+                request=trial.request,
+                origin=replace(plan.origin_of(trial), columns=columns),
+                status="error" if failed else missing,
+                failure=failed.failure if failed else None,
+                est_prompt_tokens=trial.prompt_tokens.best,
+            )
+            continue
+        yield from to_replies(exchange, columns)
+
+
+def trial_batches(
+    plan: Plan,
+    exchanges: Iterable[Exchange],
+    failures: Mapping[TrialKey, TrialFailure],
+    *,
+    is_begun: bool,
+) -> Iterator[Batch]:
+    """Return the rows of all trials as `reply_rows` does, to be read by columns.
+
+    The exchanges are of one run, oldest first, and read once. The part `trial` is the
+    trial's number in the plan; if it comes several times, its last `turn` counts.
+    """
+    places = {
+        key: (number, columns)
+        for number, (key, columns) in enumerate(plan.grid.places())
+    }
+    sent = set[int]()
+
+    def rows() -> Iterator[tuple[int, int, Exchange, Columns]]:
+        for turn, (key, exchange) in enumerate(newest_by_trial(exchanges, failures)):
+            if key in places:
+                number, columns = places[key]
+                sent.add(number)
+                yield number, turn, exchange, columns or exchange.origin.columns
+
+    for chunk in chunks(rows()):
+        numbers, turns, sent_exchanges, columns = zip(*chunk, strict=True)
+        parts = {"trial": numbers, "turn": turns, "origin.columns": columns}
+        batch = exchange_batch(sent_exchanges, plan.prices, parts=parts)
+        # a chunk is large: it is freed before the next one is read
+        del chunk, sent_exchanges
+        yield batch
+        del batch
+    missing = [
+        (number, key, columns)
+        for key, (number, columns) in places.items()
+        if number not in sent
+    ]
+    status: RowStatus = "not_run" if is_begun else "planned"
+    for part in chunks(missing):
+        yield _missing_batch(plan, part, failures, status)
+
+
+def _missing_batch(
+    plan: Plan,
+    places: Sequence[tuple[int, TrialKey, Columns]],
+    failures: Mapping[TrialKey, TrialFailure],
+    status: RowStatus,
+) -> Batch:
+    """Return the rows of trials without a reply; a batch of them has no exchange."""
+    numbers, keys, columns = zip(*places, strict=True)
+    combinations = [number // plan.grid.repeats for number in numbers]
+    requests = [*plan.grid.requests(combinations)]
+    failed = [failures.get(key) for key in keys]
+    origin, nothing = plan.origin_of(plan.grid[numbers[0]]), [None] * len(numbers)
+    return Batch(
+        numbers,
+        {
+            **dict.fromkeys(("exchange", "first", "choice", "cost"), nothing),
+            "trial": numbers,
+            "request": requests,
+            "origin": [origin] * len(numbers),
+            "origin.request_key": [key for key, _ in keys],
+            "origin.repeat": [repeat for _, repeat in keys],
+            "origin.columns": columns,
+            "status": ["error" if failure else status for failure in failed],
+            "failure": [failure and failure.failure for failure in failed],
+            "est_prompt_tokens": [*_estimates(plan.grid, combinations, requests)],
+        },
+    )
+
+
+def _estimates(
+    grid: Grid, combinations: Iterable[int], requests: Iterable[CompletionRequest]
+) -> Iterator[int]:
+    """Return the estimated prompt tokens; the conditions of a row share messages."""
+    known, before = grid.estimates, None
+    for number, request in zip(combinations, requests, strict=True):
+        if known[number] < 0:
+            is_same = before is not None and request.messages is before.messages
+            if not is_same or request.tools:
+                before, best = request, prompt_tokens_of(request).best
+            known[number] = best
+        yield known[number]
+
+
+class RunFrames:
+    """Makes the frames of a run.
+
+    Attributes:
+        answer: How answers are read from the replies; None to read none.
+    """
+
+    def __init__(self, grid: Grid, answer: AnswerType | None) -> None:
+        self.answer = answer
+        self._grid = grid
+
+    def frame_of(self, batches: Iterable[Batch]) -> "pd.DataFrame":
+        """Return the frame of batches of trials, without their scores."""
+        from svc_notebook.ledger.reply_frames import trials_frame  # noqa: PLC0415 - pandas
+
+        frame = trials_frame(batches)
+        if self.answer is not None:
+            with_answers(frame, self.answer)
+        if self._grid.rows is None:
+            return frame
+        names = self._final_names()
+        if frame.empty:
+            for offset, (key, name) in enumerate(names.items()):
+                alike = (
+                    "repeat" if key == ROW else "model"
+                )  # an empty column of the same dtype
+                frame.insert(offset, name, frame[alike])
+        # in one order, whichever columns the first rows happen to have
+        own = [name for name in names.values() if name in frame.columns]
+        rest = [name for name in frame.columns if name not in own]
+        frame = frame[[*own, *rest]]
+        self._retype(frame, frame[names[ROW]].tolist())
+        return frame
+
+    def usage_df(
+        self,
+        exchanges: Iterable[Exchange],
+        *,
+        by: str | Sequence[str],
+        include_emulated: bool,
+        include_reused: bool,
+        ledger: Ledger | None,
+        prices: Prices | None,
+    ) -> "pd.DataFrame":
+        """Return one row for each group of requests."""
+        from svc_notebook.ledger.token_calibration import (  # noqa: PLC0415 - pandas
+            estimates_of,
+        )
+        from svc_notebook.ledger.usage import (  # noqa: PLC0415 - pandas
+            say_left_out,
+            usage_frame,
+        )
+
+        columns = pick(self._columns(()), by)
+        if not set(columns) <= set(REPLIES):
+            exchanges = list(self._with_columns(exchanges))
+            columns = pick(self._columns(exchanges), by)
+        usage, firsts = usage_frame(
+            exchanges,
+            columns,
+            include_emulated=include_emulated,
+            include_reused=include_reused,
+            estimates=None if ledger is None else estimates_of(ledger),
+            prices=prices,
+        )
+        if isinstance(exchanges, list):
+            rows = [exchanges[first].origin.columns.get(ROW, 0) for first in firsts]
+            self._retype(usage, rows)
+        if not include_emulated:
+            hint = "; include_emulated=True counts the emulator's"
+            return say_left_out(usage, hint=hint, file=sys.stderr)
+        return usage
+
+    def own(self, names: str | Sequence[str]) -> list[str]:
+        """Return the columns that names mean; a name of both is that of the rows.
+
+        What the run compares, such as the model, is not taken from the rows.
+        """
+        varied = {"model", *self._grid.varied}
+        mine = {
+            name: column
+            for name, column in self.row_names().items()
+            if name not in varied
+        }
+        return [mine.get(name, name) for name in as_names(names)]
+
+    def own_conditions(self, conditions: Mapping[str, object]) -> dict[str, object]:
+        """Replace the names of conditions as `own` does."""
+        here = ("row", "repeat", "choice_index")  # what tells replies apart
+        return {
+            name if name in here else self.own(name)[0]: value
+            for name, value in conditions.items()
+        }
+
+    def default_rows(self) -> tuple[str, ...]:
+        """Return the columns whose values become the rows of a comparison."""
+        grid = self._grid
+        if not grid.rows:
+            label = LABELS["prompt"]
+            return (label if label in grid.varied else "prompt",)
+        mine, names = self.row_names(), self._final_names()
+        across = {
+            TOOLS,
+            *LABELS.values(),
+            *(f"{name}_template" for name in grid.templates),
+        }
+        filled = (name for name in grid[0].columns if name not in across)
+        return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
+
+    def row_names(self) -> dict[str, str]:
+        """Return what each column of the rows is called in a frame of replies."""
+        if (rows := self._grid.rows) is None:
+            return {}
+        names, keys = self._final_names(), list(rows.shown)[len(rows.index) :]
+        return {name: names[key] for name, key in zip(rows.columns, keys, strict=True)}
+
+    def _columns(self, rows: Iterable[ReplyRow | Exchange]) -> tuple[Column, ...]:
+        """Return the columns of these rows: of replies, then those of the grid."""
+        return (*REPLIES, *self._extras, *self._templates(rows))
+
+    @cached_property
+    def _extras(self) -> tuple[Column, ...]:
+        return extra_columns(self._grid.values_of(EXTRA))
+
+    def _templates(
+        self, rows: Iterable[ReplyRow | Exchange] = ()
+    ) -> tuple[Column, ...]:
+        names = dict.fromkeys(self._grid.column_names)
+        columns = (names, *(row.origin.columns for row in rows))
+        return template_columns(columns, [column.name for column in REPLIES])
+
+    def _final_names(self) -> dict[str, str]:
+        """Return what each column of the grid is called in a frame of replies."""
+        names = (column.name for column in self._templates())
+        return dict(zip(self._grid.column_names, names, strict=True))
+
+    def _retype(self, frame: "pd.DataFrame", numbers: Sequence[int]) -> None:
+        """Give columns that came from a DataFrame its dtypes and values again."""
+        rows = self._grid.rows
+        if rows is None or (rows.frame is None and rows.files is None):
+            return
+        original, numbers = rows.frame_of(numbers)
+        n_levels, names = len(rows.index), self._final_names()
+        for position, key in enumerate(rows.shown):
+            if names[key] in frame.columns:
+                if position < n_levels:
+                    values = original.index.get_level_values(position)
+                else:
+                    values = original.iloc[:, position - n_levels]
+                frame[names[key]] = values.take(numbers).array
+
+    def _with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
+        """Give exchanges all columns that their trials have in a frame of replies."""
+        trials = dict(self._grid.places())
+        for exchange in exchanges:
+            if (columns := trials.get(key_of(exchange))) is not None:
+                yield replace(
+                    exchange, origin=replace(exchange.origin, columns=columns)
+                )
+
+
+class RunResult:
+    """Reads a run from the ledger.
+
+    Attributes:
+        plan: What is sent.
+        ledger: Where the replies are kept; None before anything was sent.
+        failures: Why trials have no reply, where the ledger does not say it. The loop
+            adds to it, so read a copy.
+        unplanned: Trials that the ledger has under this name and the plan lacks; they
+            are left out.
+        unplanned_when_bound: Those that the ledger had at first; the others are of a
+            newer plan.
+        frames: Makes its frames.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.ledger: Ledger | None = None
+        self.failures: dict[TrialKey, TrialFailure] = {}
+        self.unplanned: Mapping[TrialKey, TrialStatus] = {}
+        self.unplanned_when_bound: Mapping[TrialKey, TrialStatus] = {}
+        self.frames = RunFrames(plan.grid, plan.answer)
+        self._sent = RunStatus()
+        self._stamp: tuple[int, str] | None = None
+
+    def take_answer(self) -> None:
+        """Read answers as the run did before, if its plan does not say how."""
+        first = self.status().first
+        if self.plan.answer is None and first is not None:
+            self.frames.answer = kept_type(first.origin.answer)
+            self.plan = dataclasses.replace(self.plan, answer=self.frames.answer)
+
+    @property
+    def size(self) -> Estimate:
+        """How large the plan is, by the replies so far if there are enough."""
+        seen = {} if self.ledger is None else self.status().seen
+        return estimate_by_replies(self._planned_size, self.plan.grid.n_by_model, seen)
+
+    @cached_property
+    def _planned_size(self) -> Estimate:
+        return estimate_of(self.plan.grid, prices=self.plan.prices)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was sent."""
+        return self.ledger is not None
+
+    def status(self) -> RunStatus:
+        """Return the status of every trial."""
+        sent = RunStatus() if self.ledger is None else self.sent(self.ledger)
+        return sent.with_failures(self.failures.copy())
+
+    def sent(self, ledger: Ledger) -> RunStatus:
+        """Return the status of what a ledger has of this run; note what is unplanned.
+
+        It is read again when exchanges were added or removed: another plan of this
+        name may have sent more.
+        """
+        stamp = ledger.stamp(self.plan.run_id)
+        if stamp is None or stamp != self._stamp:
+            read = partial(self._read, ledger, texts=False)
+            sent = status_of(read())
+            self.unplanned = unplanned_of(self.plan, sent.trials, read)
+            if self.unplanned:
+                sent = status_of(self._without_unplanned(ledger, texts=False))
+            self._sent, self._stamp = sent, stamp
+        return self._sent
+
+    def reasons(self) -> list[str]:
+        """Return why trials have no reply, each reason with its count."""
+        local = self.failures.copy()
+        newest = by_trial(self.exchanges(texts=False), local)
+        failures = [
+            exchange.failure
+            for exchange in newest.values()
+            if exchange.status == "error"
+        ]
+        failures += [
+            failed.failure for key, failed in local.items() if key not in newest
+        ]
+        return reasons_of(filter(None, failures))
+
+    def headline(self) -> str:
+        """Return the outcome in one line, also if the ledger cannot be read."""
+        plan = self.plan
+        name = f"Run {plan.name}: " if plan.name else "Run: "
+        try:
+            counts = self.status().counts(len(plan.grid))
+        except LedgerError:
+            return name + "its ledger cannot be read."
+        return name + headline(plan.grid, counts, is_begun=self.is_begun)
+
+    def notes(self) -> list[Line]:
+        """Say what else is worth knowing: new names, how answers are read, tools."""
+        names = self.frames.row_names().items()
+        renamed = [f"{name} is {new}" for name, new in names if name != new]
+        lines = []
+        if renamed and not self.is_begun:
+            lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
+        if self.frames.answer is not None:
+            lines.append(("answer", self.frames.answer.in_words))
+        if (limits := self.plan.run_tools) is not None:
+            n_most = f"{limits['max_rounds']:g}"
+            lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
+        return lines
+
+    def replies(self, *, texts: bool = True) -> Iterator[ReplyRow]:
+        """Return the rows of `replies_df`, one by one; see `Ledger.read` for texts."""
+        newest = by_trial(self.exchanges(texts=texts), self.failures.copy())
+        return reply_rows(self.plan, newest, self.failures, is_begun=self.is_begun)
+
+    def plan_df(self) -> "pd.DataFrame":
+        """Return one row for each trial, as planned."""
+        return self.frames.frame_of(trial_batches(self.plan, (), {}, is_begun=False))
+
+    def replies_df(self) -> "pd.DataFrame":
+        """Return one row for each choice, in the order of the plan."""
+        from svc_notebook.ledger.reply_frames import with_scores  # noqa: PLC0415 - pandas
+
+        failures = self.failures.copy()
+        exchanges = self.exchanges(texts=True)
+        batches = trial_batches(self.plan, exchanges, failures, is_begun=self.is_begun)
+        return with_scores(self.frames.frame_of(batches), self.ledger)
+
+    def usage_df(
+        self, by: str | Sequence[str], *, include_emulated: bool, include_reused: bool
+    ) -> "pd.DataFrame":
+        """Return one row for each group of requests."""
+        check_flag("include_emulated", include_emulated)
+        check_flag("include_reused", include_reused)
+        return self.frames.usage_df(
+            self.exchanges(texts=True),
+            by=by,
+            include_emulated=include_emulated,
+            include_reused=include_reused,
+            ledger=self.ledger,
+            prices=self.plan.prices,
+        )
+
+    def compare(
+        self,
+        rows: str | Sequence[str] | None,
+        columns: str | Sequence[str] | None,
+        *,
+        markdown: bool,
+        diff: bool,
+    ) -> ComparisonTable:
+        """Return a table of replies."""
+        from svc_notebook.analysis.compare import compare  # noqa: PLC0415 - pandas
+
+        frames = self.frames
+        return compare(
+            self.replies_df(),
+            rows=frames.default_rows() if rows is None else frames.own(rows),
+            columns=None if columns is None else frames.own(columns),
+            markdown=markdown,
+            diff=diff,
+            title=self.headline(),
+        )
+
+    def exchange_id_of(self, conditions: Mapping[str, object]) -> str:
+        """Return the id of the one exchange that meets the conditions."""
+        from svc_notebook.analysis.compare import find  # noqa: PLC0415 - pandas
+
+        return find(self.replies_df(), self.frames.own_conditions(conditions))
+
+    def exchanges(self, *, texts: bool) -> Iterable[Exchange]:
+        """Return what the ledger has of this plan's trials, oldest first."""
+        if self.ledger is None:
+            return ()
+        if self.plan.name is not None:
+            self.sent(self.ledger)
+        return self._without_unplanned(self.ledger, texts=texts)
+
+    def _without_unplanned(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
+        exchanges, unplanned = self._read(ledger, texts=texts), self.unplanned
+        if not unplanned:
+            return exchanges
+        return (exchange for exchange in exchanges if key_of(exchange) not in unplanned)
+
+    def _read(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
+        return ledger.read(scope="all", run=self.plan.run_id, texts=texts)

@@ -1,0 +1,374 @@
+"""The rows that a sweep goes over: a DataFrame, a Series, mappings, texts or files.
+
+pandas is not imported: its objects are recognised by their methods. Values become
+plain Python ones. A row is identified by its position and named by its label.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, time, timedelta
+from functools import cached_property
+from numbers import Number
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from svc_notebook.credentials import refuse_keys
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import check_text
+from svc_notebook.template import fill, names_in
+
+from .prompt_templates import to_text
+from .row_files import FileColumn, RowFiles, is_path_of_files, refuse_paths
+
+DEFAULT_COLUMN = "text"
+ROW = "row"
+"""The column of a frame with the position of the row, from 0."""
+_MISSING = frozenset({"NAType", "NaTType"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows, stored by column.
+
+    Attributes:
+        columns: The values of each column, by name, in order.
+        labels: The label of each row, for messages.
+        index: The values of each index level, by name; empty for a plain count.
+        frame: The DataFrame they came in, if it was one; never written to.
+        called: What messages call the rows: `df` and `series` for `df.svc`.
+        doubled: The names of columns that were there twice; no prompt may use them.
+        files: Where the rows are read from, a block at a time; None if they are here.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    labels: Sequence[Any]
+    index: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    frame: Any = None
+    called: str = "rows"
+    doubled: frozenset[str] = frozenset()
+    files: RowFiles | None = None
+
+    def __post_init__(self) -> None:
+        called = self.called
+        for name in self.columns:
+            check_text(name, param=called, name=f"The name {name!r} in {called}")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def row(self, position: int) -> dict[str, Any]:
+        """Return one row: value by column."""
+        return {name: values[position] for name, values in self.columns.items()}
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The dtype of each column of a DataFrame; none for other rows."""
+        dtypes = () if self.frame is None else self.frame.dtypes
+        return dict(zip(self.columns, map(str, dtypes), strict=False))
+
+    @property
+    def categories(self) -> dict[str, dict[str, Any]]:
+        """The categories of each column of a DataFrame that has some."""
+        dtypes = () if self.frame is None else self.frame.dtypes
+        return {
+            name: {
+                "values": dtype.categories.tolist(),
+                "is_ordered": bool(dtype.ordered),
+            }
+            for name, dtype in zip(self.columns, dtypes, strict=False)
+            if hasattr(dtype, "categories")
+        }
+
+    def joined(self, position: int) -> dict[str, Any]:
+        """Return one row as a frame of replies has it: position, index, values."""
+        if self.files is not None:
+            row = {name: values[position] for name, values in self.shown.items()}
+            return {ROW: position, **without_missing(row)}
+        known = self._known.items()
+        return {ROW: position, **{name: values[position] for name, values in known}}
+
+    @cached_property
+    def _known(self) -> dict[str, Sequence[Any]]:
+        """Index and columns, with None for what is missing."""
+        return {
+            name: [None if is_missing(value) else value for value in values]
+            for name, values in self.shown.items()
+        }
+
+    @cached_property
+    def shown(self) -> dict[str, Sequence[Any]]:
+        """Index and columns, renamed where needed so that no two names are the same."""
+        index = {
+            _free(name, (ROW, *self.columns)): values
+            for name, values in self.index.items()
+        }
+        own = {_free(name, (ROW,)): values for name, values in self.columns.items()}
+        return {**index, **own}
+
+    def frame_of(self, rows: Sequence[int]) -> tuple[Any, Sequence[int]]:
+        """Return a DataFrame with these rows and where it has them; None without."""
+        if self.files is not None:
+            return self.files.frame(rows), range(len(rows))
+        return self.frame, rows
+
+    def repeated(self, columns: tuple[str, ...]) -> Mapping[int, int]:
+        """Return how many earlier rows have the same texts, for rows where some do."""
+        if columns not in self._repeated:
+            self._repeated[columns] = self._count_repeated(columns)
+        return self._repeated[columns]
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[str, ...], Mapping[int, int]]:
+        return {}
+
+    def _count_repeated(self, columns: Sequence[str]) -> Mapping[int, int]:
+        values = [self.columns[name] for name in columns if name in self.columns]
+        if not values:  # the prompt uses no column, so all rows are the same
+            return {row: row for row in range(1, len(self))}
+        n_seen, repeated = Counter[int](), dict[int, int]()
+        for row, cells in enumerate(zip(*values, strict=True)):
+            # Hashes and not texts: a million rows must not be in memory twice. Of a
+            # million, two have the same 64 bits once in 30 million times.
+            texts_hash = hash(tuple(map(str, cells)))
+            if n_before := n_seen[texts_hash]:
+                repeated[row] = n_before
+            n_seen[texts_hash] = n_before + 1
+        return repeated
+
+
+def without_missing(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with None for what is missing."""
+    return {name: None if is_missing(value) else value for name, value in row.items()}
+
+
+def read_rows(rows: object, *, called: str = "rows") -> Rows:
+    """Read a DataFrame, a Series, a list of mappings or texts, or files.
+
+    Texts are the column `text`; so is a Series whose name a prompt cannot use.
+    `called` is the argument's name, for messages.
+    """
+    if isinstance(rows, Rows):
+        return rows
+    if hasattr(rows, "columns") and hasattr(rows, "iloc"):
+        return _of_frame(rows, called)
+    if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
+        is_usable = isinstance(rows.name, str) and rows.name.isidentifier()
+        name = rows.name if is_usable else DEFAULT_COLUMN
+        return _of_frame(rows.to_frame(name), called)
+    if called == "rows" and is_path_of_files(rows):
+        rows = RowFiles(str(rows))
+    if isinstance(rows, RowFiles):
+        return _of_files(rows, called)
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise _refused(f"{called} is {type(rows).__name__}", called)
+    rows = list(rows)
+    if called == "rows":
+        refuse_paths(rows)
+    return _of_list(rows, called)
+
+
+def typed(
+    rows: Sequence[Mapping[str, Any]],
+    dtypes: Mapping[str, Any],
+    index: Mapping[str, Sequence[Any]],
+    categories: Mapping[str, Mapping[str, Any]],
+) -> object:
+    """Return rows as a DataFrame of these dtypes, as far as the values allow it."""
+    import pandas as pd  # noqa: PLC0415 - only where rows were a DataFrame
+
+    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in dtypes})
+    if index:
+        levels = [pd.Index(values, name=name) for name, values in index.items()]
+        several = pd.MultiIndex.from_arrays(levels) if levels[1:] else levels[0]
+        frame.index = several
+    for name, dtype in dtypes.items():
+        with suppress(TypeError, ValueError):
+            stated = dtype
+            if known := categories.get(name):
+                stated = pd.CategoricalDtype(known["values"], known["is_ordered"])
+            frame[name] = frame[name].astype(stated)
+    return frame
+
+
+_TEXTUAL = (str, Number, date, time, timedelta, UUID, PurePath)
+_TEXTUAL_NAMES = frozenset(
+    {"Period", "Interval", "bool", "bool_", "datetime64", "timedelta64"}
+)
+
+
+def is_text(value: object) -> bool:
+    """Say whether a prompt may have a value: a text, number, date, id or path."""
+    return isinstance(value, _TEXTUAL) or type(value).__name__ in _TEXTUAL_NAMES
+
+
+def is_missing(value: object) -> bool:
+    """Say whether a value is None, NaN, NaT or pandas' NA."""
+    if value is None or type(value).__name__ in _MISSING:
+        return True
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - NaN
+
+
+def _of_frame(frame: Any, called: str) -> Rows:  # noqa: ANN401 - a DataFrame, without pandas
+    in_frame = [str(name) for name in frame.columns]
+    names: list[str] = []
+    for name in in_frame:
+        names.append(_free(name, names))
+    doubled = frozenset(name for name in in_frame if in_frame.count(name) > 1)
+    if doubled and called == "conditions":
+        raise _doubled(min(doubled), called)
+    if len(frame) and not names:
+        raise _refused(f"{called} has no columns", called)
+    # a shallow copy is pandas' own way to keep what may be written to later
+    return Rows(
+        columns={name: frame.iloc[:, at].tolist() for at, name in enumerate(names)},
+        labels=frame.index.tolist(),
+        index=_index_of(frame.index),
+        frame=frame.copy(deep=False),
+        called=called,
+        doubled=doubled,
+    )
+
+
+def _of_files(files: RowFiles, called: str) -> Rows:
+    index = files.index_names
+    columns = {name: FileColumn(files, name) for name in files.names}
+    own = {name: values for name, values in columns.items() if name not in index}
+    if not own:
+        raise _refused(f"{called} has no columns", called)
+    return Rows(
+        columns=own,
+        labels=range(len(files)),
+        index={level: columns[name] for name, level in index.items()},
+        called=called,
+        files=files,
+    )
+
+
+def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as above
+    """Return the levels of an index by the names `reset_index` would give them."""
+    is_count = type(index).__name__ == "RangeIndex" and index.name is None
+    if is_count and (index.start, index.step) == (0, 1):
+        return {}
+    levels = {}
+    for number, name in enumerate(index.names):
+        default = "index" if index.nlevels == 1 else f"level_{number}"
+        key = default if name is None else str(name)
+        levels[key] = index.get_level_values(number).tolist()
+    return levels
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name = f"var_{name}"
+    return name
+
+
+def _of_list(rows: list[Any], called: str) -> Rows:
+    if rows and all(isinstance(row, str) for row in rows):
+        return Rows(columns={DEFAULT_COLUMN: rows}, labels=range(len(rows)))
+    wrong = [row for row in rows if not isinstance(row, Mapping)]
+    if wrong:
+        raise _refused(f"one of the {called} is {type(wrong[0]).__name__}", called)
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    if rows and not names:
+        raise _refused(f"{called} has no columns", called)
+    by_text = [{str(name): value for name, value in row.items()} for row in rows]
+    columns = {name: [row.get(name) for row in by_text] for name in names}
+    return Rows(columns=columns, labels=range(len(rows)), called=called)
+
+
+def _refused(reason: str, called: str) -> ParameterError:
+    return ParameterError(
+        f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts"
+        f"{', or the path of Parquet files' if called == 'rows' else ''}.",
+        param=called,
+    )
+
+
+_SHOWN_ROWS = 5
+
+
+def check_rows(rows: Rows, names: Iterable[str]) -> None:
+    """Refuse rows where a value in one of these columns is missing or not a text."""
+    for name in names:
+        if name in rows.doubled:
+            raise _doubled(name, rows.called)
+        gaps, wrong = [], []
+        for label, value in zip(rows.labels, rows.columns[name], strict=True):
+            if is_missing(value):
+                gaps.append(label)
+            elif not is_text(value):
+                wrong.append(label)
+        if gaps:
+            raise _incomplete(rows, name, gaps)
+        if wrong:
+            raise _no_text(rows, name, wrong)
+        refuse_keys(
+            _checked_texts(rows, name), of=f"The column {name!r} of {rows.called}"
+        )
+
+
+def _checked_texts(rows: Rows, name: str) -> Iterator[str]:
+    for label, value in zip(rows.labels, rows.columns[name], strict=True):
+        yield check_text(to_text(value), param=f"{name} of row {label!r}")
+
+
+def check_not_blank(rows: Rows, prompts: Iterable[object]) -> None:
+    """Refuse rows that make an empty prompt of one of these."""
+    for prompt in prompts:
+        if not isinstance(prompt, str) or fill(prompt, lambda _: "").strip():
+            continue
+        columns = [rows.columns.get(name, ()) for name in names_in(prompt)]
+        if not columns or not all(columns):
+            continue
+        cells = zip(rows.labels, *columns, strict=True)
+        blank = [
+            label for label, *texts in cells if not "".join(map(to_text, texts)).strip()
+        ]
+        if blank:
+            raise ParameterError(
+                f"The prompt is empty for {_named(blank)}. Fill the gaps in "
+                f"{rows.called}, or leave out what has no text. Nothing was sent.",
+                param="prompt",
+            )
+
+
+def _doubled(name: str, called: str) -> ParameterError:
+    return ParameterError(
+        f"Two columns of {called} are called {name!r}. Rename one of them.",
+        param=called,
+    )
+
+
+def _incomplete(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
+    where, called = _named(labels), rows.called
+    subset = "" if called == "series" else f"subset=[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has no value in {where}, and the prompt uses it. Fill "
+        f"the gaps or leave the {where.split()[0]} out, for example with "
+        f"{called}.dropna({subset}). Nothing was sent.",
+        param=called,
+    )
+
+
+def _no_text(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
+    value = rows.columns[name][list(rows.labels).index(labels[0])]
+    called = rows.called
+    column = called if called == "series" else f"{called}[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has {type(value).__name__} in {_named(labels)}, and a "
+        "prompt takes texts, numbers and dates. Convert the values to text first, for "
+        f"example with {column}.map(your_function). Nothing was sent.",
+        param=called,
+    )
+
+
+def _named(labels: Sequence[object]) -> str:
+    """Return the names of some rows, such as "rows 1, 2"."""
+    shown = ", ".join(map(repr, labels[:_SHOWN_ROWS]))
+    n_more = len(labels) - _SHOWN_ROWS
+    rest = f" and {n_more} more" if n_more > 0 else ""
+    return f"row{'s' * (len(labels) > 1)} {shown}{rest}"

@@ -1,0 +1,222 @@
+"""Consent to tool calls: who is asked before a call is run, how, and about which tools.
+
+`confirm=` is checked when it is given, even if no tools are offered.
+"""
+
+import copy
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.errors import ParameterError, warn
+
+from .call import Checked
+
+Verdict = Literal["approve", "deny", "always"]
+AskFor = Literal["marked", "all", "none"]
+_QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
+_EDIT = "The arguments as JSON: "
+_MAX_TRIES = 5
+_WORDS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
+    "yes": "approve",
+    "no": "deny",
+    "edit": "edit",
+    "always": "always",
+}
+_ANSWERS = _WORDS | {word[0]: answer for word, answer in _WORDS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A call that waits for consent: checked arguments, and what the tool is about."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    about: str
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, checked: Checked) -> "Proposal":
+        """Return the proposal of a checked call."""
+        return cls(
+            call_id=checked.call.id,
+            name=checked.tool.name,
+            arguments=copy.deepcopy(checked.arguments),  # the user may edit it
+            about=checked.tool.description,
+            function=checked.tool.function,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The user's decision about a call.
+
+    Attributes:
+        verdict: "always" approves this call and every later call of the tool, until
+            its function is defined again.
+        arguments: Replaces the arguments; None keeps them.
+    """
+
+    verdict: Verdict
+    arguments: dict[str, Any] | None = None
+
+
+Consent = Callable[[Proposal], Decision]
+Confirm = bool | Callable[[Proposal], Decision | bool] | None
+"""None asks about tools with `confirm`, True about all, False about none."""
+
+
+def deny_all(_: Proposal) -> Decision:
+    """Deny a call, if no user can be asked."""
+    return Decision(verdict="deny")
+
+
+def approve_all(_: Proposal) -> Decision:
+    """Approve a call."""
+    return Decision(verdict="approve")
+
+
+class Remembered:
+    """Asks for consent, and remembers which functions are always allowed.
+
+    A tool that is defined again is another function, and is asked about again. With
+    `shared_with` both have the same allowed tools.
+    """
+
+    def __init__(
+        self, ask: Consent, *, shared_with: "Remembered | None" = None
+    ) -> None:
+        self._ask = ask
+        self._always: dict[str, object] = shared_with._always if shared_with else {}  # noqa: SLF001 - the same class
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """The names of the tools that are always allowed."""
+        return tuple(sorted(self._always))
+
+    def allows(self, name: str, function: object) -> bool:
+        """Return whether a tool with this function is always allowed."""
+        # `==`, not `is`: Python makes a new object for `thing.method` each time.
+        return function is not None and self._always.get(name) == function
+
+    def forget(self, name: str | None = None) -> None:
+        """Ask again about the tool with this name; about all tools if None."""
+        if name is None:
+            self._always.clear()
+        self._always.pop(str(name), None)
+
+    def __call__(self, proposal: Proposal) -> Decision:
+        """Approve a tool that is always allowed; ask about others."""
+        if self.allows(proposal.name, proposal.function):
+            return Decision(verdict="approve")
+        decision = self._ask(proposal)
+        if decision.verdict == "always":
+            self._always[proposal.name] = proposal.function
+        return decision
+
+
+class AtPrompt:
+    """Asks the user at the prompt of the cell or terminal, with `read` or `input`."""
+
+    def __init__(self, read: Callable[[str], str] | None = None) -> None:
+        self._read = read
+        self.n_unasked = 0  # denied because no user could be asked
+
+    def __call__(self, proposal: Proposal) -> Decision:
+        """Ask; deny if there is no answer, or no yes after a few tries."""
+        try:
+            return self._decision(proposal)
+        except (EOFError, NotImplementedError, OSError):  # there is no prompt
+            self.n_unasked += 1
+            return Decision(verdict="deny")
+
+    def _decision(self, proposal: Proposal) -> Decision:
+        question = f"{proposal_text(proposal)}\n{_QUESTION}"
+        for _ in range(_MAX_TRIES):
+            answer = _ANSWERS.get(self._ask(question).strip().lower())
+            if answer == "edit":
+                edited = to_arguments(self._ask(_EDIT))
+                if edited is not None:
+                    return Decision(verdict="approve", arguments=edited)
+                question = f"This is not a JSON object. {_QUESTION}"
+            elif answer is not None:
+                return Decision(verdict=answer)
+            else:
+                question = _QUESTION
+        return Decision(verdict="deny")
+
+    def _ask(self, question: str) -> str:
+        read = self._read or input  # looked up now: IPython replaces `input`
+        return read(question)
+
+
+def warn_of_denied(n_denied: int) -> None:
+    """Warn that calls were denied, at the line outside this package that made them."""
+    calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
+    warn(
+        f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
+        "with confirm=False, or with a function that decides."
+    )
+
+
+def proposal_text(proposal: Proposal) -> str:
+    """Return a call with all arguments, one per line, safe to print."""
+    lines = [f"The model calls {proposal.name}"]
+    for name, value in proposal.arguments.items():
+        lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
+    about = " ".join(proposal.about.split())
+    return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
+
+
+def to_consent(
+    confirm: Confirm, at_prompt: Consent = deny_all
+) -> tuple[Consent, AskFor]:
+    """Return who decides on calls, and which calls need a decision."""
+    if confirm is None:
+        return at_prompt, "marked"
+    if confirm is True:
+        return at_prompt, "all"
+    if confirm is False:
+        return approve_all, "none"
+    if _takes_one(confirm):
+        return _decided_by(confirm), "all"
+    raise ParameterError(
+        "confirm must be True (ask before every call), False (never ask), None (ask "
+        "about tools made with confirm=True), or a function that takes one Proposal "
+        f"(with `name` and `arguments`) and returns True or False; got {confirm!r}.",
+        param="confirm",
+    )
+
+
+def _takes_one(function: object) -> bool:
+    """Return whether it can be called with one argument, as far as is known."""
+    try:
+        inspect.signature(function).bind(None)  # type: ignore[arg-type]  # else TypeError
+    except TypeError:
+        return False
+    except ValueError:  # built in, without a signature
+        pass
+    return True
+
+
+def _decided_by(decide: Callable[[Proposal], Decision | bool]) -> Consent:
+    def decision(proposal: Proposal) -> Decision:
+        answer = decide(proposal)
+        if isinstance(answer, Decision):
+            return answer
+        return Decision(verdict="approve" if answer is True else "deny")
+
+    return decision
+
+
+def to_arguments(text: str) -> dict[str, Any] | None:
+    """Read arguments that a user has typed; None if they are not a JSON object."""
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return arguments if isinstance(arguments, dict) else None

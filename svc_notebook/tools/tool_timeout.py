@@ -1,0 +1,256 @@
+"""The time limit of a tool: its function runs on a thread of its own.
+
+Time limits and interrupts take effect at once. Python cannot stop a thread: a plain
+function that was stopped keeps running on a daemon thread, which ends with the kernel.
+An async function is cancelled on the tools' event loop.
+"""
+
+import asyncio
+import atexit
+import inspect
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+from svc_notebook.client.event_loop import BackgroundTask, Portal
+
+from .toolbox import Tool
+
+TOOL_TIMEOUT_S = 60.0  # of a call whose tool sets no limit
+CLEAN_UP_S = 2.0
+"""Seconds that an async tool has to clean up after its time limit."""
+_POLL_S = 0.05  # on some systems only a wait with a limit can be interrupted
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(slots=True)
+class ToolThread:
+    """A function on a thread, and the value that it returned or the error it raised."""
+
+    run: Callable[[], Any]
+    value: Any = None
+    problem: BaseException | None = None
+    has_ended: Event = field(default_factory=Event)
+    thread: Thread | None = None
+
+    def start(self, *, name: str) -> None:
+        """Start it on a thread with this name."""
+        run = copy_context().run
+        self.thread = Thread(target=run, args=(self._do,), name=name, daemon=True)
+        self.thread.start()
+
+    def wait(
+        self, limit_s: float | None, check_stop: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Wait until it ends, at most this long; return whether it has ended.
+
+        `check_stop` is called often meanwhile; what it raises ends the wait.
+        """
+        end = None if limit_s is None else monotonic() + limit_s
+        while not self.has_ended.is_set():
+            check_stop()
+            left_s = _POLL_S if end is None else min(end - monotonic(), _POLL_S)
+            if left_s <= 0:
+                return False
+            self.has_ended.wait(left_s)
+        return True
+
+    def where(self) -> str:
+        """Return its current stack as a traceback shows it; empty if it has ended."""
+        thread = self.thread
+        if thread is None or thread.ident is None:
+            return ""
+        frame = sys._current_frames().get(thread.ident)  # noqa: SLF001 - documented so
+        if frame is None:
+            return ""
+        steps = traceback.extract_stack(frame)
+        of_user = [step for step in steps if not _is_ours(step.filename)]
+        while of_user and of_user[0].filename.endswith("threading.py"):
+            del of_user[0]
+        return "".join(traceback.format_list(of_user))
+
+    def _do(self) -> None:
+        try:
+            self.value = self.run()
+        except BaseException as problem:  # noqa: BLE001 - raised in the caller
+            self.problem = problem
+        finally:
+            self.has_ended.set()
+
+
+def traceback_of(problem: BaseException) -> str:
+    """Return the traceback of an error, from the user's code on."""
+    trace = problem.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    try:
+        return "".join(traceback.format_exception(type(problem), problem, trace))
+    except Exception:  # noqa: BLE001 - the error's own text may raise anything
+        return f"{type(problem).__name__}, whose text cannot be read\n"
+
+
+def _is_ours(filename: str) -> bool:
+    return str(Path(filename).parent) == _HERE
+
+
+class _ToolLoop:
+    """The event loop of async tools, on its own thread; one per process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._portal: Portal | None = None
+        atexit.register(self.close)
+
+    def submit(self, work: Coroutine[Any, Any, Any]) -> BackgroundTask[Any]:
+        with self._lock:
+            if self._portal is None or not self._portal.is_open:
+                self._portal = Portal()
+            portal = self._portal
+        return portal.submit(work)
+
+    def close(self) -> None:
+        if self._portal is not None:
+            self._portal.close()
+
+
+submit_coroutine = _ToolLoop().submit
+"""Starts a coroutine on the tools' event loop."""
+
+
+class FailedError(Exception):
+    """A call failed; the error is for the model, the traceback for the user."""
+
+    def __init__(self, error: str, traceback: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+        self.traceback = traceback
+
+
+class _CarriedError(Exception):
+    """Carries an exception out of an event loop that it would end."""
+
+    def __init__(self, problem: BaseException) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class TimedCall:
+    """One call of a function, on a worker thread."""
+
+    tool: Tool
+    limit_s: float | None
+    check_stop: Callable[[], None]
+    job: BackgroundTask[Any] | None = None
+    is_awaited: bool = False
+    is_over: bool = False
+
+    def value(self, arguments: dict[str, Any]) -> object:
+        """Return what the function returns, or raise a FailedError."""
+        function = self.tool.function
+        if function is None:
+            raise FailedError(f"{self.tool.name} is a definition without a function.")
+
+        def run() -> object:
+            returned = function(**arguments)
+            if not inspect.isawaitable(returned):
+                return returned
+            self.is_awaited = True
+            return self._wait_for(returned)
+
+        work = ToolThread(run)
+        try:  # an interrupt can also come before the thread has started
+            self._start(work)
+            has_ended = work.wait(self.limit_s, self.check_stop)
+            if not has_ended:
+                self._stop(work)
+        except KeyboardInterrupt as problem:
+            self._stop(work)
+            if not work.has_ended.is_set():
+                problem.add_note(_left_behind(self.tool.name))
+            raise
+        if not has_ended:
+            raise self._late(work)
+        return self._outcome(work)
+
+    def _start(self, work: ToolThread) -> None:
+        try:
+            work.start(name=f"svc_notebook tool {self.tool.name}")
+        except RuntimeError as problem:  # too many threads, or Python is ending
+            error = f"{self.tool.name} cannot be run: {problem}."
+            raise FailedError(error, error) from None
+
+    def _wait_for(self, returned: Awaitable[Any]) -> object:
+        try:
+            self.job = submit_coroutine(_awaited(returned))
+            if self.is_over:
+                self.job.stop()
+            return self.job.wait()
+        except _CarriedError as carried:
+            problem = carried.problem
+        finally:
+            if (
+                inspect.iscoroutine(returned)
+                and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED
+            ):
+                returned.close()  # else Python warns that it was never awaited
+        raise problem
+
+    def _stop(self, work: ToolThread) -> None:
+        """Cancel an async tool, and give it a moment to clean up."""
+        self.is_over = True
+        if self.job is not None:
+            self.job.stop()
+        if self.is_awaited or self.tool.is_async:
+            work.wait(CLEAN_UP_S)
+
+    def _late(self, work: ToolThread) -> FailedError:
+        limit_s = round(self.limit_s or 0, 2)
+        error = f"{self.tool.name} gave no result within {limit_s:g} s."
+        if work.has_ended.is_set():
+            return FailedError(error, error)
+        text = f"{error} {_left_behind(self.tool.name)}"
+        return FailedError(error, f"{work.where()}{text}")
+
+    def _outcome(self, work: ToolThread) -> object:
+        problem = work.problem
+        if problem is None:
+            return work.value
+        if isinstance(problem, KeyboardInterrupt):
+            raise problem
+        raise FailedError(words_of(problem), traceback_of(problem)) from None
+
+
+async def _awaited(returned: Awaitable[Any]) -> object:
+    task = asyncio.current_task()
+    try:
+        return await returned
+    except (KeyboardInterrupt, SystemExit) as problem:
+        raise _CarriedError(problem) from None
+    except asyncio.CancelledError as problem:
+        if task is None or task.cancelling():
+            raise
+        raise _CarriedError(problem) from None  # raised by the tool itself
+
+
+def _left_behind(name: str) -> str:
+    return (
+        f"{name} is still running in the background, since Python cannot stop a "
+        "thread; it ends when it returns, or with the kernel."
+    )
+
+
+def words_of(problem: BaseException) -> str:
+    """Return an exception as one line."""
+    name = type(problem).__name__
+    try:
+        text = str(problem)
+    except Exception:  # noqa: BLE001 - an error's own text may raise anything
+        text = ""
+    return f"{name}: {text}" if text.strip() else name

@@ -1,0 +1,204 @@
+"""Slots of one limit, leased in blocks to several machines."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from svc_notebook.client.rate_lease import Leased, LeasedQuota, QuotaLeases
+from svc_notebook.client.rate_limit import RateLimiter
+from svc_notebook.client.rate_windows import FLIGHT_S, Window
+from svc_notebook.service.catalogue import Limit
+
+MODEL = "m"
+LIMIT = Limit(per_second=5, per_minute=50)
+WINDOWS = (Window(50, 60.0, "minute"), Window(5, 1.0, "second"))
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock."""
+    return Clock()
+
+
+@pytest.fixture
+def quota(clock: Clock) -> QuotaLeases:
+    """Return a quota of one model."""
+    return QuotaLeases({MODEL: LIMIT}.get, clock=clock)
+
+
+def test_all_workers_together_get_what_the_limit_allows(quota: QuotaLeases) -> None:
+    """The next one is told how long to wait."""
+    first, wait_s = quota.lease(1, MODEL, 3, [], [])
+    second, again_s = quota.lease(2, MODEL, 3, [], [])
+
+    assert (len(first), len(second)) == (3, 2)
+    assert wait_s == 0
+    assert again_s > 1
+
+
+def test_slots_of_a_quota_that_is_gone_are_not_those_of_the_next(
+    quota: QuotaLeases, clock: Clock
+) -> None:
+    """A worker may give them back after it was started again."""
+    before, _ = quota.lease(1, MODEL, 5, [], [])
+    started_again = QuotaLeases({MODEL: LIMIT}.get, clock=clock)
+    started_again.lease(2, MODEL, 5, [], [])
+
+    again, _ = started_again.lease(1, MODEL, 5, [], before)
+
+    assert again == []
+
+
+def test_a_slot_counts_from_when_it_was_used(quota: QuotaLeases, clock: Clock) -> None:
+    """A lease that is not used yet holds up the others, however old it is."""
+    slots, _ = quota.lease(1, MODEL, 5, [], [])
+    clock.now_s += 5
+    early, _ = quota.lease(2, MODEL, 1, [], [])
+    quota.lease(1, MODEL, 0, slots, [])
+    clock.now_s += 1
+    at_once, _ = quota.lease(2, MODEL, 1, [], [])
+    clock.now_s += 0.2
+    later, _ = quota.lease(2, MODEL, 1, [], [])
+
+    assert (early, at_once, len(later)) == ([], [], 1)
+
+
+def test_an_unused_slot_is_free_at_once(quota: QuotaLeases) -> None:
+    """What is given back is leased again."""
+    slots, _ = quota.lease(1, MODEL, 5, [], [])
+
+    again, _ = quota.lease(2, MODEL, 5, [], slots[:2])
+
+    assert len(again) == 2
+    assert quota.lease(1, MODEL, 0, [99], [99]) == ([], 0.0)  # it has never been
+
+
+def test_a_lease_that_nobody_ends_runs_out(quota: QuotaLeases, clock: Clock) -> None:
+    """Its slots count as sent then, because the worker may have used them late."""
+    quota.lease(1, MODEL, 5, [], [])
+    clock.now_s += FLIGHT_S + 1
+    none, _ = quota.lease(2, MODEL, 5, [], [])
+    clock.now_s += 2
+    again, _ = quota.lease(2, MODEL, 5, [], [])
+
+    assert (len(none), len(again)) == (0, 5)
+
+
+def test_the_leases_of_a_dead_worker_end_with_it(
+    quota: QuotaLeases, clock: Clock
+) -> None:
+    """They count as sent from then on, and those of others stay."""
+    quota.lease(1, MODEL, 3, [], [])
+    quota.lease(2, MODEL, 2, [], [])
+    quota.end(1)
+    clock.now_s += 2
+
+    again, _ = quota.lease(3, MODEL, 5, [], [])
+
+    assert len(again) == 3
+
+
+def test_one_that_was_started_again_waits_a_minute(clock: Clock) -> None:
+    """What the one before it leased is not known."""
+    quota = QuotaLeases({MODEL: LIMIT}.get, is_restarted=True, clock=clock)
+    none, wait_s = quota.lease(1, MODEL, 5, [], [])
+    clock.now_s += wait_s
+
+    again, _ = quota.lease(1, MODEL, 5, [], [])
+
+    assert (none, len(again)) == ([], 5)
+    assert wait_s > 60
+
+
+def _leasing(
+    quota: QuotaLeases, calls: list[int], worker: int = 1
+) -> Callable[[int, list[int], list[int]], "asyncio.Future[Leased]"]:
+    def lease(n: int, sent: list[int], unused: list[int]) -> "asyncio.Future[Leased]":
+        ended: asyncio.Future[Leased] = asyncio.get_running_loop().create_future()
+        calls.append(n)
+        ended.set_result(quota.lease(worker, MODEL, n, sent, unused))
+        return ended
+
+    return lease
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - what changes has no event
+            await asyncio.sleep(0.01)
+
+
+async def _send(limiter: RateLimiter) -> None:
+    slot = limiter.reserve()
+    await _until(lambda: limiter.try_pass(slot).wait_s <= 0)
+    limiter.sent(slot)
+
+
+def test_a_limiter_asks_for_a_block_of_slots(quota: QuotaLeases) -> None:
+    """Several requests that wait get their slots by one call, and say it by another."""
+    calls: list[int] = []
+
+    async def main() -> int:
+        leased = LeasedQuota(_leasing(quota, calls))
+        leased.n_open = 5
+        clock = asyncio.get_running_loop().time
+        limiter = RateLimiter(MODEL, LIMIT, clock=clock, others=leased)
+        await asyncio.gather(*map(_send, [limiter] * 5))
+        await _until(lambda: len(calls) > 1)
+        for _ in range(5):
+            leased.end()
+        return leased.n_open
+
+    assert asyncio.run(main()) == 0
+    assert calls[0] == 5
+    assert sum(calls) == 5
+
+
+def test_slots_that_nobody_needs_are_given_back(quota: QuotaLeases) -> None:
+    """A request that ended before it was sent holds no slot."""
+    calls: list[int] = []
+
+    async def main() -> None:
+        leased = LeasedQuota(_leasing(quota, calls), clock=lambda: 0.0)
+        leased.n_open = 1
+        leased.take(0.0, WINDOWS)
+        await _until(lambda: len(calls) > 0)
+        leased.end()
+        await _until(lambda: len(calls) > 1)
+
+    asyncio.run(main())
+
+    assert len(quota.lease(2, MODEL, 5, [], [])[0]) == 5
+
+
+@pytest.mark.slow
+def test_a_quota_that_cannot_be_reached_is_asked_again() -> None:
+    """Nothing is sent without a slot."""
+    n_calls = 0
+
+    async def lease(_: int, __: list[int], ___: list[int]) -> Leased:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 1:
+            raise ConnectionError
+        return [7], 0.0
+
+    async def main() -> None:
+        leased = LeasedQuota(lease)
+        leased.n_open = 1
+        await _until(lambda: leased.take(0.0, WINDOWS) == 7)
+
+    asyncio.run(main())
+
+    assert n_calls == 2

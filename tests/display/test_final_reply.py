@@ -1,0 +1,214 @@
+"""Final forms, tool calls, pages and errors: as HTML and as plain text."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.sandboxed_frame import page_html
+from svc_notebook.display.tool_runs import (
+    call_line,
+    tool_run_html,
+    tool_runs_html,
+    tool_runs_text,
+)
+from svc_notebook.tools.call import ToolRun
+
+
+def test_plain_text_is_the_source_and_one_line() -> None:
+    """Where HTML is not shown, the Markdown source and the footer are."""
+    got = Final(
+        texts=("**One**",), footer="3 tokens", marks=("cut", "emulator")
+    ).bundle()
+
+    assert got["text/plain"] == "**One**\n\n[cut] [emulator] 3 tokens"
+
+
+def test_several_choices_are_numbered() -> None:
+    """Each choice is told apart in plain text as in HTML."""
+    got = Final(texts=("One", "Two")).bundle()
+
+    assert (got["text/plain"], re.findall(r"\d of \d", got["text/html"])) == (
+        "[1 of 2]\nOne\n\n[2 of 2]\nTwo",
+        ["1 of 2", "2 of 2"],
+    )
+
+
+def test_reasoning_is_folded_below_the_text() -> None:
+    """It is escaped and closed; plain text has its size alone."""
+    got = Final(texts=("A", "B"), reasonings=("<b>" * 2000, ""), footer="f").bundle()
+
+    html = got["text/html"]
+    assert got["text/plain"].endswith("f · reasoning of 1: 6,000 characters")
+    assert "<b>" not in html
+    assert html.count("&lt;b&gt;") == 2000
+    assert html.count("<details><summary") == 1
+
+
+def test_html_brings_its_own_styles() -> None:
+    """Layout needs no style sheet: every colour has a fallback, nothing is fetched."""
+    html = Final(texts=("a", "b"), footer="f", marks=("cut",)).bundle()["text/html"]
+
+    bare = re.findall(r"var\(--[\w-]+\)|url\(|<style|<script", html)
+    assert (bare, "display:grid" in html) == ([], True)
+
+
+def test_a_reply_without_footer_is_its_text() -> None:
+    """No empty line is drawn where there is nothing to say."""
+    assert Final(texts=("One",)).bundle() == {
+        "text/html": f"{BODY}<p>One</p>\n</div>",
+        "text/plain": "One",
+    }
+
+
+def test_no_reply_is_its_footer() -> None:
+    """A reply without text still says what happened."""
+    got = Final(texts=(), footer="0 tokens", marks=("interrupted",)).bundle()
+
+    assert got["text/plain"] == "[interrupted] 0 tokens"
+
+
+def run(**changes: object) -> ToolRun:
+    """Return an answered call."""
+    fields = {
+        "call_id": "c",
+        "name": "weather",
+        "arguments": '{"city": "Rome"}',
+        "result": "rain",
+        "seconds_s": 0.25,
+        **changes,
+    }
+    return ToolRun(**fields)  # type: ignore[arg-type]  # its fields
+
+
+HOSTILE = "<img src=x onerror=alert(1)></pre></details><script>x</script>\x1b[2J$x$"
+
+
+def test_what_a_tool_printed_is_folded_and_escaped() -> None:
+    """It is shortened too, and a progress bar keeps its newest state."""
+    printed = f"1 %\r50 %\r100 %\n{HOSTILE}\n" + "x" * 5_000
+
+    shown = tool_runs_html((run(printed=printed),))
+
+    assert "<div>printed</div><pre" in shown
+    assert ">100 %\n&lt;img" in shown
+    assert "<script" not in shown
+    assert "x" * 4_000 not in shown
+
+
+def test_a_line_says_call_result_and_seconds() -> None:
+    """A terminal shows no more than that."""
+    lines = tool_runs_text(
+        (
+            run(),
+            run(error="no", result="Error: no", arguments="{}"),
+            run(is_approved=False, result="Error: x", error="x", seconds_s=0.0),
+            run(result="", is_approved=True),
+        )
+    )
+
+    assert lines.split("\n") == [
+        'weather({"city": "Rome"}) → rain · 0.2\N{NO-BREAK SPACE}s',
+        "weather() ✕ Error: no · 0.2\N{NO-BREAK SPACE}s",
+        'weather({"city": "Rome"}) ✕ denied · Error: x',
+        'weather({"city": "Rome"}) → approved · (an empty text) · 0.2\xa0s',
+    ]
+
+
+def test_long_calls_and_results_are_cut_on_the_line() -> None:
+    """The whole is behind it, as far as a reader looks."""
+    long = run(arguments='{"a": "' + "x" * 9000 + '"}', result="y" * 9000)
+
+    html = tool_run_html(long)
+
+    assert len(tool_runs_text((long,))) < 160
+    assert call_line("f", "x" * 100).endswith("...)")
+    assert "[... of 9000 characters]" in html
+    assert len(html) < 10_000
+
+
+def test_what_a_model_or_a_tool_wrote_is_inert() -> None:
+    """Names, arguments, results and tracebacks are text, whatever is in them."""
+    hostile = run(
+        name=HOSTILE, arguments=HOSTILE, result=HOSTILE, error="x", traceback=HOSTILE
+    )
+
+    html = tool_runs_html((hostile,))
+    plain = tool_runs_text((hostile,))
+
+    assert html.count("</pre>") == 3
+    for word in ("<img", "<script", "\x1b", "$x$"):
+        assert word not in html
+    assert html.count("<details") == html.count("</details>") == 1
+    assert "\x1b" not in plain
+
+
+def test_many_calls_are_behind_one_line() -> None:
+    """Seven calls fold away together."""
+    assert tool_runs_html(()) == ""
+    assert tool_runs_html((run(),) * 6).count("<details") == 6
+    assert "7 tool calls" in tool_runs_html((run(),) * 7)
+    assert tool_runs_html((run(),) * 7).count("<details") == 8
+
+
+def test_a_final_form_holds_its_trail() -> None:
+    """Above the text in HTML and in plain text."""
+    final = Final(texts=("Take a coat.",), footer="m", tool_runs=(run(),))
+
+    bundle = final.bundle()
+
+    assert bundle["text/html"].index("<details") < bundle["text/html"].index("coat")
+    assert bundle["text/plain"] == (
+        'weather({"city": "Rome"}) → rain · 0.2\N{NO-BREAK SPACE}s\n\nTake a coat.\n\nm'
+    )
+
+
+class _Seen(HTMLParser):
+    """The elements that a host finds, with their attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.frame: dict[str, str | None] = {}
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.tags.append(tag)
+        if tag == "iframe":
+            self.frame = dict(attrs)
+
+
+@pytest.mark.slow
+@given(st.text() | st.text(alphabet="<>\"'&/=aif"))
+def test_no_text_gets_out_of_the_frame(source: str) -> None:
+    """Whatever a reply says, the host finds a sandboxed frame and its source."""
+    seen = _Seen(page_html(source))
+
+    assert set(seen.tags) <= {"iframe", "details", "summary", "pre", "code", "span"}
+    assert seen.tags.count("iframe") == 1
+    assert seen.frame["sandbox"] == "allow-same-origin"
+
+
+def test_the_policy_comes_first() -> None:
+    """Nothing of the reply stands before the policy that lets nothing be fetched."""
+    seen = _Seen(page_html("<html><head></head><img src=https://e.example/x></html>"))
+
+    page = str(seen.frame["srcdoc"])
+    assert page.startswith(
+        '<!doctype html><meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none';"
+    )
+
+
+@pytest.mark.parametrize("tag", ["link", "META", "base", "iframe", "object"])
+def test_hints_to_connect_are_no_elements(tag: str) -> None:
+    """What a policy does not hold back has another name; other text stays."""
+    page = _Seen(page_html(f"<{tag} href=//e.example><linked>a < b")).frame["srcdoc"]
+
+    assert not re.search(rf"<{tag}[\s/>]", str(page)[100:])
+    assert str(page).endswith(f"<x-{tag} href=//e.example><linked>a < b")

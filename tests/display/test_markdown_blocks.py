@@ -1,0 +1,226 @@
+"""Finished blocks and the tail of text that grows; fenced code."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.display.markdown_parser import Block, Blocks, Fence, fences
+from svc_notebook.display.markdown_to_html import to_html
+
+_LINES = (
+    *("# h", "para one", "", "- a", "  more", "  - nested", "1. x", "10) z", "\t- t"),
+    *("```py", "```", "  ```", "~~~", "    ind", "|a|b|", "|-|-|", "> q", "===", "---"),
+    *("***", "* * *", "$$", "   $$", "$$x$$ is", "\\[", "\\]", "text **b**"),
+    "[x](http://a.example)",
+)
+_texts = st.lists(
+    st.tuples(st.sampled_from(_LINES), st.sampled_from(["\n", "\n", "\r\n", "\r", ""])),
+    max_size=14,
+).map(lambda lines: "".join(line + end for line, end in lines))
+_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+
+
+def _split(text: str, sizes: list[int]) -> list[str]:
+    pieces: list[str] = []
+    at = 0
+    while at < len(text):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[at : at + size])
+        at += size
+    return pieces
+
+
+def _fed(blocks: Blocks, pieces: list[str]) -> list[str]:
+    """Feed the pieces; give the source and Markdown of blocks and tail."""
+    taken: list[Block] = []
+    for piece in pieces:
+        blocks.feed(piece)
+        taken += blocks.take()
+    return [block.markdown for block in taken]
+
+
+@pytest.mark.slow
+@given(_texts, _sizes)
+def test_finished_blocks_never_change(text: str, sizes: list[int]) -> None:
+    """Blocks drawn one by one, split anywhere, are what the whole text draws."""
+    blocks = Blocks(max_tail_bytes=10**9)
+
+    drawn = [to_html(markdown) for markdown in _fed(blocks, _split(text, sizes))]
+
+    whole = text.removesuffix("\r")
+    assert "".join(drawn) + to_html(blocks.tail.markdown) == to_html(whole)
+
+
+@pytest.mark.slow
+@given(_texts, _sizes, st.integers(1, 60))
+def test_no_text_is_lost(text: str, sizes: list[int], max_tail_bytes: int) -> None:
+    """Sources and tail together are the text, however short tails are kept."""
+    blocks = Blocks(max_tail_bytes=max_tail_bytes)
+    sources: list[str] = []
+
+    for piece in _split(text, sizes):
+        blocks.feed(piece)
+        sources += [block.source for block in blocks.take()]
+
+    whole = text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
+    assert "".join(sources) + blocks.tail.source == whole
+
+
+@pytest.mark.slow
+@given(_texts, _sizes, st.integers(1, 60))
+def test_tails_stay_short(text: str, sizes: list[int], max_tail_bytes: int) -> None:
+    """After taking, no tail is longer than its limit."""
+    blocks = Blocks(max_tail_bytes=max_tail_bytes)
+
+    _fed(blocks, _split(text, sizes))
+
+    assert len(blocks.tail.source.encode()) <= max_tail_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("# Title\n", ["# Title\n"]),
+        ("One.\n", []),
+        ("One.\n\n", ["One.\n\n"]),
+        ("One.\n\nTw", ["One.\n\n"]),
+        ("- a\n\n", []),
+        ("- a\n\nNext\n", ["- a\n\n"]),
+        ("- a\n\n1", []),
+        ("```\na\n\nb\n", []),
+        ("```\na\n```\n", ["```\na\n```\n"]),
+        ("|a|\n|-|\n|1|\n", []),
+        ("|a|\n|-|\n|1|\n\n", ["|a|\n|-|\n|1|\n\n"]),
+        ("    code\n\n", []),
+    ],
+)
+def test_blocks_finish_when_nothing_can_change_them(
+    text: str, finished: list[str]
+) -> None:
+    """A block is given once, as soon as its last line settles it."""
+    got = _fed(Blocks(), [text])
+
+    assert got == finished
+
+
+def test_long_code_is_cut_between_lines() -> None:
+    """The rest of a long fence is a fence of the same language."""
+    blocks = Blocks(max_tail_bytes=30)
+
+    got = _fed(blocks, ["```python\n", "first = 1\n", "second = 2\n", "third"])
+
+    assert (got, blocks.tail.markdown) == (
+        ["```python\nfirst = 1\nsecond = 2\n"],
+        "```python\nthird",
+    )
+
+
+def test_code_in_a_list_stays_code_when_cut() -> None:
+    """The rest of a long fence in a list loses its indent and ends where it ended."""
+    blocks = Blocks(max_tail_bytes=29)
+
+    got = _fed(
+        blocks,
+        [
+            "1. Do:\n   ```sh\n   ls -l\n   pw",
+            "d\n   whoami\n",
+            "   ```\n",
+            "Done.\n\n",
+        ],
+    )
+
+    assert got == [
+        "1. Do:\n   ```sh\n   ls -l\n",
+        "```sh\npwd\nwhoami\n```\n",
+        "Done.\n\n",
+    ]
+
+
+def test_long_tables_keep_their_head() -> None:
+    """The rest of a long table is drawn under the same head."""
+    blocks = Blocks(max_tail_bytes=24)
+
+    got = _fed(blocks, ["|a|b|\n|-|-|\n", "|1|2|\n|3|4|\n|5|"])
+
+    assert (got, blocks.tail.markdown) == (
+        ["|a|b|\n|-|-|\n|1|2|\n|3|4|\n"],
+        "|a|b|\n|-|-|\n|5|",
+    )
+
+
+def test_long_lists_are_cut_before_an_item() -> None:
+    """The rest of a long list begins with an item, whose number it keeps."""
+    blocks = Blocks(max_tail_bytes=20)
+
+    got = _fed(blocks, ["1. first\n2. second\n3. thi"])
+
+    assert (got, blocks.tail.markdown) == (["1. first\n2. second\n"], "3. thi")
+
+
+def test_long_paragraphs_are_cut_after_a_sentence() -> None:
+    """A paragraph too long is cut where a sentence ends, else between words."""
+    blocks = Blocks(max_tail_bytes=30)
+
+    got = _fed(blocks, ["The first sentence ends. A second"])
+
+    assert (got, blocks.tail.markdown) == (["The first sentence ends. "], "A second")
+
+
+def test_quotes_stay_quotes_when_cut() -> None:
+    """The rest of a long quotation is a quotation."""
+    blocks = Blocks(max_tail_bytes=30)
+
+    got = _fed(blocks, ["> The first sentence ends. A second"])
+
+    assert (got, blocks.tail.markdown) == (
+        ["> The first sentence ends. "],
+        "> A second",
+    )
+
+
+def test_an_unfinished_block_stays_whole_by_default() -> None:
+    """Without a limit, 24 kB without any break stay together."""
+    blocks = Blocks()
+
+    got = _fed(blocks, ["ก" * 50] * 160)
+
+    assert (got, blocks.tail.source) == ([], "ก" * 8000)
+
+
+def test_verbatim_blocks_are_lines() -> None:
+    """Shown as it is, a text is finished line by line."""
+    blocks = Blocks(is_verbatim=True)
+
+    got = _fed(blocks, ["```\na", "\n\nb"])
+
+    assert (got, blocks.tail.source) == (["```\n", "a\n\n"], "b")
+
+
+def test_finds_blocks_wherever_they_stand() -> None:
+    """Blocks in lists and quotations count, in order; inline code does not."""
+    reply = (
+        "Use `x`:\n\n```Python title\nprint('ก')\n```\n\n"
+        "- then\n\n  ~~~sh\n  ls\n  ~~~\n"
+        "\n> ```\n> a\n> ```\n"
+    )
+
+    found = fences(reply)
+
+    assert found == (
+        Fence(language="python", code="print('ก')\n", is_closed=True),
+        Fence(language="sh", code="ls\n", is_closed=True),
+        Fence(language="", code="a\n", is_closed=True),
+    )
+
+
+def test_a_block_without_end_says_so() -> None:
+    """A reply that was cut inside a block ends in an unclosed one."""
+    assert fences("```py\nx = 1") == (
+        Fence(language="py", code="x = 1\n", is_closed=False),
+    )
+    assert fences("```py") == (Fence(language="py", code="", is_closed=False),)
+
+
+def test_text_alone_has_none() -> None:
+    """Without a fence there is no block."""
+    assert fences("Nothing `here`.\r\n\r\n    indented\r\n") == ()

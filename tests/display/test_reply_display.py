@@ -1,0 +1,565 @@
+"""A reply while it streams: what each mode shows, how often, and when."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.footer import UNFINISHED, WAITING
+from svc_notebook.display.html_styles import BODY, quiet_html
+from svc_notebook.display.markdown_to_html import to_html
+from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.tools.call import ToolRun
+from tests.display.conftest import Recorder
+
+_FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))
+
+
+_LONG = "A line of words. " * 30 + "End."
+_UNFINISHED = quiet_html("still being written")
+
+
+def _open(
+    recorder: Recorder,
+    mode: Mode,
+    *,
+    own_output: bool = True,
+    is_verbatim: bool = False,
+    n_texts: int = 1,
+) -> ReplyDisplay:
+    return ReplyDisplay.open(
+        mode,
+        own_output=own_output,
+        is_verbatim=is_verbatim,
+        n_texts=n_texts,
+        output=recorder.output(),
+        clock=recorder.clock,
+        display_id="d",
+    )
+
+
+def _stream(
+    display: ReplyDisplay, recorder: Recorder, text: str, *, n_chars: int = 200
+) -> None:
+    """Add a text in pieces, each a second after the one before."""
+    for at in range(0, len(text), n_chars):
+        recorder.now_s += 1.0
+        display.add(text[at : at + n_chars])
+
+
+def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
+    """The first piece is one display, HTML only, without waiting for a flush."""
+    display = _open(recorder, Mode.LIVE)
+
+    display.add("On")
+
+    [shown] = recorder.cell()
+    assert recorder.kinds() == ["publish"]
+    assert list(shown) == ["text/html"]
+    assert "<p>On</p>" in shown["text/html"]
+
+
+@pytest.mark.parametrize("n_texts", [1, 2])
+@pytest.mark.parametrize("own_output", [True, False])
+def test_a_dot_moves_until_the_first_words(
+    recorder: Recorder, n_texts: int, *, own_output: bool
+) -> None:
+    """One message says that the reply is awaited; its dot moves without more."""
+    display = _open(recorder, Mode.LIVE, own_output=own_output, n_texts=n_texts)
+    display.flush()
+    n_before = len(recorder.acts)
+    waiting = recorder.cell()[0]["text/html"]
+    for _ in range(9):
+        recorder.now_s += 1.0
+        display.flush()
+
+    display.add("One", n_texts - 1)
+
+    text = recorder.cell()[0]["text/html"]
+    assert len(recorder.acts) == n_before + 1
+    assert [(WAITING in html, "@keyframes" in html) for html in (waiting, text)] == [
+        (True, True),
+        (False, False),
+    ]
+    assert "prefers-reduced-motion" in waiting
+
+
+@pytest.mark.parametrize("status", ["", "waiting 3 s: too many requests"])
+@pytest.mark.parametrize("n_texts", [1, 2])
+def test_live_output_says_that_it_is_unfinished(
+    recorder: Recorder, n_texts: int, status: str
+) -> None:
+    """Saved in mid-stream, an output ends with the mark; the final form has none."""
+    display = _open(recorder, Mode.LIVE, n_texts=n_texts)
+    display.flush()
+    seen = [recorder.cell()[-1]["text/html"]]
+    for text in ("One.\n\n", "Two", _LONG):
+        recorder.now_s += 1.0
+        display.add(text)
+        display.status(status, is_now=True)
+        seen.append(recorder.cell()[-1]["text/html"])
+
+    display.finish(_FINAL)
+
+    assert all(UNFINISHED in html[-60:] for html in seen)
+    assert UNFINISHED not in str(recorder.cell())
+
+
+def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
+    """Pieces between two updates are shown together, also if no more come."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("O")
+    recorder.now_s = 0.02
+    display.add("n")
+    display.add("e")
+    recorder.now_s = 0.05
+
+    display.flush()
+
+    assert recorder.kinds() == ["publish", "update"]
+    assert "<p>One</p>" in recorder.cell()[0]["text/html"]
+
+
+def test_live_sends_nothing_when_nothing_is_new(recorder: Recorder) -> None:
+    """A flush without news costs no message."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("One")
+    recorder.now_s = 1.0
+
+    display.flush()
+
+    assert recorder.kinds() == ["publish"]
+
+
+def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
+    """Where they are many, they keep their output, and the rest goes on below."""
+    display = _open(recorder, Mode.LIVE)
+    display.add(f"{_LONG}\n")
+    recorder.now_s = 1.0
+
+    display.add("\nTwo")
+
+    above, below = recorder.cell()
+    assert recorder.kinds() == ["publish", "publish", "update"]
+    assert above["text/plain"] == f"{_LONG}\n\n"
+    assert "Two" not in above["text/html"]
+    assert "<p>Two</p>" in below["text/html"]
+
+
+def test_further_blocks_join_the_output_above(recorder: Recorder) -> None:
+    """The output above takes blocks until it is full."""
+    display = _open(recorder, Mode.LIVE)
+    for _ in range(3):
+        recorder.now_s += 1.0
+        display.add(f"{_LONG}\n\n")
+
+    plain = [bundle.get("text/plain") for bundle in recorder.cell()]
+    assert plain == [f"{_LONG}\n\n" * 3, None]
+
+
+def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
+    """After each message, all that was drawn before can still be read."""
+    display = _open(recorder, Mode.LIVE)
+    words = [f"word{number:03}" for number in range(300)]
+    _stream(display, recorder, "\n\n".join(words), n_chars=90)
+    acts, recorder.acts = recorder.acts, []
+
+    n_seen = []
+    for act in acts:
+        recorder.acts.append(act)
+        shown = "".join(bundle["text/html"] for bundle in recorder.cell())
+        n_seen.append(sum(word in shown for word in words))
+    assert n_seen == sorted(n_seen)
+
+
+def test_a_short_reply_ends_as_one_output(recorder: Recorder) -> None:
+    """At the end the one output is updated in place."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("One.\n\nTwo.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.cell(), recorder.kinds()) == (
+        [_FINAL.bundle()],
+        ["publish", "update"],
+    )
+
+
+def test_a_long_reply_ends_in_place(recorder: Recorder) -> None:
+    """At the end only the last output changes: it gets the footer."""
+    display = _open(recorder, Mode.LIVE)
+    text = f"{_LONG}\n\nTwo."
+    _stream(display, recorder, text)
+    n_before = len(recorder.acts)
+
+    display.finish(replace(_FINAL, texts=(text,)))
+
+    assert recorder.kinds()[n_before:] == ["update"]
+    assert [bundle["text/plain"] for bundle in recorder.cell()] == [
+        f"{_LONG}\n\n",
+        "Two.\n\n[cut] 3 tokens",
+    ]
+
+
+def test_a_final_text_that_differs_replaces_what_streamed(recorder: Recorder) -> None:
+    """A reply that was changed at its end is shown alone."""
+    display = _open(recorder, Mode.LIVE)
+    _stream(display, recorder, f"{_LONG}\n\nTwo.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.cell(), recorder.kinds()[-2:]) == (
+        [_FINAL.bundle()],
+        ["clear", "publish"],
+    )
+
+
+_PIECES = st.sampled_from(
+    [
+        *("word ", "\n", "\n\n", "# Head\n", "- item\n", "  - nested\n", "1. one\n"),
+        *("```python\n", "x = 1\n", "```\n", "> quoted\n", "| a | b |\n|---|---|\n"),
+        *("| 1 | 2 |\n", "[name][ref]", "[ref]: https://a.example\n", "$x^2$", "**b**"),
+        *("---\n", "    code\n", "ภาษาไทย ", "<b>", "$$\nx\n$$\n", f"{_LONG}\n\n"),
+    ]
+)
+
+
+@pytest.mark.slow
+@given(pieces=st.lists(_PIECES, max_size=40))
+def test_what_streamed_is_drawn_as_a_whole(pieces: list[str]) -> None:
+    """The outputs together have the HTML of the text drawn at once."""
+    recorder = Recorder()
+    display = _open(recorder, Mode.LIVE)
+    text = "".join(pieces)
+    _stream(display, recorder, text, n_chars=7)
+
+    display.finish(Final(texts=(text,)))
+
+    parts = [bundle["text/html"] for bundle in recorder.cell()]
+    html = "".join(part.removeprefix(BODY).removesuffix("</div>") for part in parts)
+    assert html == to_html(text)
+    assert len(parts) <= 10
+
+
+def test_verbatim_text_is_drawn_as_written(recorder: Recorder) -> None:
+    """Shown as it is, no line of a long reply is lost or formatted."""
+    display = _open(recorder, Mode.LIVE, is_verbatim=True)
+    text = "".join(f"# line *{number}*\n" for number in range(300))
+    _stream(display, recorder, text)
+
+    display.finish(Final(texts=(text,), is_verbatim=True))
+
+    cell = recorder.cell()
+    assert "".join(each["text/plain"] for each in cell).split() == text.split()
+    assert 1 < len(cell) <= 10
+    assert all("<pre" in each["text/html"] for each in cell)
+
+
+@pytest.mark.parametrize("n_texts", [2, 3])
+def test_choices_stream_side_by_side(recorder: Recorder, n_texts: int) -> None:
+    """Several choices are drawn as in the final form, in one output."""
+    display = _open(recorder, Mode.LIVE, n_texts=n_texts)
+    texts = tuple(f"**{number}**" for number in range(n_texts))
+    for number, text in enumerate(texts):
+        recorder.now_s += 1.0
+        display.add(text, number)
+    streamed = recorder.cell()[0]["text/html"]
+    final = Final(texts=texts, footer="3 tokens")
+
+    display.finish(final)
+
+    without_footer = replace(final, footer="").bundle()["text/html"]
+    assert streamed == without_footer + _UNFINISHED
+    assert recorder.cell() == [final.bundle()]
+
+
+@pytest.mark.parametrize("is_verbatim", [True, False])
+def test_a_40_kb_reply_takes_ten_outputs(recorder: Recorder, is_verbatim: bool) -> None:
+    """However long a reply is, it has at most ten outputs at any time."""
+    display = _open(recorder, Mode.LIVE, is_verbatim=is_verbatim)
+
+    _stream(display, recorder, "A paragraph of some words.\n\n" * 1_400)
+
+    assert 5 <= len(recorder.cell()) <= 10
+
+
+def test_live_clears_nothing_when_nothing_grew(recorder: Recorder) -> None:
+    """A reply that came whole is one display, which can be updated later."""
+    display = _open(recorder, Mode.LIVE)
+
+    display.finish(_FINAL)
+
+    assert recorder.acts == [("publish", _FINAL.bundle(), "d-1")]
+
+
+def test_live_takes_everything_away_if_nothing_stays(recorder: Recorder) -> None:
+    """Settled without a reply, the cell is empty."""
+    display = _open(recorder, Mode.LIVE)
+    display.status("waiting 12 s for the minute limit")
+
+    display.finish(None)
+
+    assert recorder.cell() == []
+
+
+def test_notes_stand_below_the_text_until_more_comes(recorder: Recorder) -> None:
+    """A note replaces the one before, and text replaces the note."""
+    display = _open(recorder, Mode.LIVE)
+    shown = []
+    for show, text in (
+        (display.status, "waiting 2 s"),
+        (display.status, "waiting 1 s"),
+        (display.add, "On"),
+    ):
+        recorder.now_s += 1.0
+        show(text)
+        shown.append(recorder.cell()[0]["text/html"])
+
+    is_shown = [("waiting 2 s" in html, "waiting 1 s" in html) for html in shown]
+    assert is_shown == [(True, False), (False, True), (False, False)]
+
+
+@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.PLAIN])
+def test_no_wait_of_no_seconds_is_shown(recorder: Recorder, mode: Mode) -> None:
+    """What is left of a second ends the countdown instead of staying as 0 s."""
+    display = _open(recorder, mode)
+    for wait_s in (2.0, 0.4, 0.0):
+        recorder.now_s += 1.0
+        display.wait(Waiting(wait_s=wait_s, reason="too many requests"))
+
+    seen = str(recorder.acts)
+    last = str(recorder.acts[-1])
+    assert "waiting 2 s: too many requests" in seen
+    assert "waiting 0 s" not in seen
+    assert (mode is Mode.LIVE) == ("waiting 2 s" not in last)
+
+
+def test_among_other_output_notes_show_too(recorder: Recorder) -> None:
+    """A note stands below the text in the one display."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+
+    display.status("waiting 2 s")
+
+    assert "waiting 2 s" in recorder.cell()[0]["text/html"]
+
+
+def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
+    """Without an output of its own, the reply keeps to one display made at once."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    display.add("One.\n\nTw")
+    recorder.now_s = 1.0
+    display.add("o.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.kinds(), recorder.cell()) == (
+        ["publish", "update", "update", "update"],
+        [_FINAL.bundle()],
+    )
+
+
+def test_updates_of_a_short_text_are_frequent(recorder: Recorder) -> None:
+    """A text of 3 kB is sent seven times a second; a flush says when it is time."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    recorder.now_s = 1.0
+    display.add("word" * 750)
+    display.add("more")
+    n_before = len(recorder.acts)
+    left_s = display.flush() or 0.0
+    recorder.now_s += left_s
+
+    has_left = display.flush()
+
+    assert 1 / 8 < left_s < 1 / 7
+    assert (n_before, len(recorder.acts), has_left) == (2, 3, None)
+
+
+def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
+    """A text of 22 kB is sent once a second."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    recorder.now_s = 1.0
+    display.add("word" * 5_300)
+    display.add("more")
+    recorder.now_s = 1.9
+    display.flush()
+    n_before = len(recorder.acts)
+    recorder.now_s = 2.1
+
+    display.flush()
+
+    assert (n_before, len(recorder.acts)) == (2, 3)
+
+
+def test_settled_shows_one_display(recorder: Recorder) -> None:
+    """Settled, neither text nor notes show before the one final display."""
+    display = _open(recorder, Mode.SETTLED)
+    display.status("waiting 2 s")
+    display.add("One.")
+    display.flush()
+
+    display.finish(_FINAL)
+
+    assert recorder.acts == [("publish", _FINAL.bundle(), None)]
+
+
+def test_plain_prints_text_as_it_comes(recorder: Recorder) -> None:
+    """Printed text is whole, safe, and followed by the closing line alone."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One.\n\n")
+    display.add("Two.")
+
+    display.finish(_FINAL)
+
+    assert recorder.printed() == "One.\n\nTwo.\n[cut] 3 tokens\n"
+
+
+def test_plain_prints_the_choices_that_did_not_grow(recorder: Recorder) -> None:
+    """Of several choices, those not printed yet follow at the end."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One")
+
+    display.finish(Final(texts=("One", "Two")))
+
+    assert recorder.printed() == "One\n\n[2 of 2]\nTwo\n"
+
+
+def test_plain_prints_nothing_a_terminal_obeys(recorder: Recorder) -> None:
+    """Control characters are printed as escapes, cut anywhere."""
+    display = _open(recorder, Mode.PLAIN)
+    for piece in ("\x1b", "]0;x\x07", "\r"):
+        display.add(piece)
+
+    display.finish(Final(texts=("\x1b]0;x\x07\r",), footer="\x1b[2J"))
+
+    assert recorder.printed() == "\\x1b]0;x\\a\\r\n\\x1b[2J\n"
+
+
+def test_plain_prints_a_countdown_once(recorder: Recorder) -> None:
+    """Notes that differ in figures only are one line."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One")
+    for note in ("waiting 2 s", "waiting 1 s", "trying again"):
+        display.status(note)
+
+    display.finish(None)
+
+    assert recorder.printed() == "One\nwaiting 2 s\ntrying again\n"
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_nothing_follows_the_end(recorder: Recorder, mode: Mode) -> None:
+    """After settling, text, notes, flushes and another end change nothing."""
+    display = _open(recorder, mode)
+    display.finish(_FINAL)
+    before = list(recorder.acts)
+    recorder.now_s = 9.0
+
+    display.add("late")
+    display.status("late")
+    display.flush()
+    display.finish(_FINAL)
+
+    assert recorder.acts == before
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    """A mode is one of three words."""
+    with pytest.raises(ValueError, match="loud"):
+        ReplyDisplay.open("loud")
+
+
+@pytest.mark.slow
+def test_import_leaves_the_notebook_alone() -> None:
+    """Importing the module loads neither IPython nor widgets."""
+    code = (
+        "import sys, svc_notebook.display.reply_display;"
+        "print({'IPython', 'ipywidgets', 'httpx'} & set(sys.modules))"
+    )
+
+    got = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert got.stdout.strip() == "set()"
+
+
+RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")
+LINE = 'weather({"city": "Rome"}) → rain'
+FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
+
+
+def _with_call(
+    recorder: Recorder, mode: Mode, *, own_output: bool = True
+) -> ReplyDisplay:
+    """Return a reply with text, a call, and text."""
+    display = ReplyDisplay.open(
+        mode,
+        own_output=own_output,
+        output=recorder.output(),
+        clock=recorder.clock,
+        display_id="d",
+    )
+    display.add("Before.")
+    recorder.now_s += 1
+    display.status("running", is_now=True)
+    recorder.now_s += 1
+    display.tool_run(RUN)
+    recorder.now_s += 1
+    display.add("\n\n")
+    display.add("After.")
+    recorder.now_s += 1
+    display.flush()
+    return display
+
+
+@pytest.mark.parametrize("own_output", [True, False])
+def test_a_live_cell_shows_text_call_and_text(
+    recorder: Recorder, *, own_output: bool
+) -> None:
+    """In this order, each once; the status line is gone."""
+    _with_call(recorder, Mode.LIVE, own_output=own_output)
+
+    shown = "".join(each.get("text/html", "") for each in recorder.cell())
+    places = [shown.index(word) for word in ("Before.", "<details>", "After.")]
+    assert places == sorted(places)
+    assert [shown.count(word) for word in ("Before.", "<details>", "After.")] == [
+        1,
+        1,
+        1,
+    ]
+    assert "running" not in shown
+
+
+def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:
+    """Between the texts; the final form adds its closing line alone."""
+    display = _with_call(recorder, Mode.PLAIN)
+    display.finish(FINAL)
+
+    assert recorder.printed() == f"Before.\nrunning\n{LINE}\n\n\nAfter.\nm\n"
+
+
+def test_settled_draws_text_and_calls_once(recorder: Recorder) -> None:
+    """Nothing until the end; then the tool_runs is in the one output."""
+    display = _with_call(recorder, Mode.SETTLED)
+    assert recorder.acts == []
+
+    display.finish(FINAL)
+
+    assert recorder.cell() == [FINAL.bundle()]
+
+
+def test_a_status_line_that_cannot_wait_shows_at_once(recorder: Recorder) -> None:
+    """While a tool runs nobody flushes, so it is shown before."""
+    display = ReplyDisplay.open(
+        Mode.LIVE, output=recorder.output(), clock=recorder.clock, display_id="d"
+    )
+    display.add("One")
+
+    display.status("running", is_now=True)
+
+    assert "running" in str(recorder.cell()[-1])

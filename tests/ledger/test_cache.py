@@ -1,0 +1,197 @@
+"""An identical request is answered from the ledger; any other is not."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.cache import LedgerCache, find_recorded, hash_request
+from svc_notebook.ledger.store import PAGE_ROWS, Ledger
+from svc_notebook.service.request import CompletionRequest, build_request
+
+MakeExchange = Callable[..., Exchange]
+
+HERE = "https://service.test/v1"
+TOOL = {"type": "function", "function": {"name": "f", "description": "d"}}
+
+
+def _request(prompt: Any = "Hi", **given: Any) -> CompletionRequest:  # noqa: ANN401 - fields
+    model, system = given.pop("model", "m"), given.pop("system", None)
+    return build_request(prompt, model=model, system=system, params=given)
+
+
+def _found(ledger: Ledger, request: CompletionRequest, **origin: Any) -> str | None:  # noqa: ANN401 - fields
+    answer = find_recorded(LedgerCache(ledger, HERE), request, Origin(**origin))
+    return answer.exchange_id if answer else None
+
+
+def test_finds_the_newest_answer(ledger: Ledger, make: MakeExchange) -> None:
+    """Of several answers to a request the one added last is given back."""
+    for number in (2, 3, 1):
+        ledger.add(make(number, request=_request()))
+
+    assert _found(ledger, _request()) == "x0001"
+
+
+def test_finds_answers_of_all_sessions(
+    ledger: Ledger, make: MakeExchange, path: Path
+) -> None:
+    """What another kernel asked is found too, and what was added since."""
+    with Ledger(path, session_id="there") as other:
+        other.add(make(1, request=_request())).result()
+
+        assert _found(ledger, _request()) == "x0001"
+        other.add(make(2, request=_request())).result()
+        assert _found(ledger, _request()) == "x0002"
+
+
+def test_finds_among_many(ledger: Ledger, make: MakeExchange) -> None:
+    """More exchanges than a page holds are looked through."""
+    for number in range(PAGE_ROWS + 2):
+        ledger.add(make(number, request=_request(f"p{number}")))
+
+    assert _found(ledger, _request(f"p{PAGE_ROWS + 1}")) == f"x{PAGE_ROWS + 1:04}"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _request("Hi!"),
+        _request(model="n"),
+        _request(system="Be brief."),
+        _request(temperature=0.7),
+        _request(max_tokens=9),
+        _request(stop="a"),
+        _request(tools=[TOOL]),
+        _request(extra={"seed": 1}),
+        _request([{"role": "assistant", "content": "Hi"}]),
+    ],
+)
+def test_a_request_that_differs_is_another(
+    ledger: Ledger, make: MakeExchange, other: CompletionRequest
+) -> None:
+    """Whatever affects the reply tells requests apart."""
+    ledger.add(make(1, request=_request()))
+
+    assert _found(ledger, other) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (_request(temperature=0), _request(temperature=0.0)),
+        (_request(stop="a"), _request(stop=["a"])),
+        (_request(user="u"), _request()),
+        (_request(top_p=1, n=2), _request(n=2, top_p=1.0)),
+        (
+            _request(tools=[TOOL]),
+            _request(tools=[{"function": TOOL["function"], "type": "function"}]),
+        ),
+    ],
+)
+def test_the_same_request_written_otherwise_is_the_same(
+    one: CompletionRequest, same: CompletionRequest
+) -> None:
+    """Order, the writing of numbers and `user` do not matter."""
+    assert hash_request(one) == hash_request(same)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "error", "body": None},
+        {"status": "cancelled"},
+        {"is_reused": True},
+        {"endpoint": "https://other.test/v1"},
+    ],
+)
+def test_only_good_first_hand_answers_of_the_endpoint_count(
+    ledger: Ledger, make: MakeExchange, changes: dict[str, Any]
+) -> None:
+    """Failures, partial replies, re-used ones and other services are no answers."""
+    ledger.add(make(1, request=_request(), **changes))
+
+    assert _found(ledger, _request()) is None
+
+
+def test_each_repetition_has_its_own_answer(ledger: Ledger, make: MakeExchange) -> None:
+    """A repetition is answered by that repetition; none said is the first."""
+    for number in range(3):
+        origin = Origin(kind="sweep", run="r", repeat=number)
+        ledger.add(make(number, request=_request(), origin=origin))
+
+    assert [_found(ledger, _request(), repeat=each) for each in (0, 1, 2, 3)] == [
+        "x0000",
+        "x0001",
+        "x0002",
+        None,
+    ]
+    assert _found(ledger, _request()) == "x0000"
+
+
+def test_an_index_that_fails_is_begun_again(ledger: Ledger, make: MakeExchange) -> None:
+    """Interrupted while it looks through, the next call looks again."""
+    ledger.add(make(1, request=_request()))
+
+    def interrupted(_: Exchange) -> str:
+        raise KeyboardInterrupt
+
+    asked = ledger.with_request_hash("x", endpoint=HERE, hash_of=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(asked)
+
+    assert _found(ledger, _request()) == "x0001"
+
+
+@pytest.mark.slow
+def test_looking_through_a_held_ledger_waits_once(
+    ledger: Ledger, make: MakeExchange, path: Path
+) -> None:
+    """While another program holds the file, hashes are read once and stay in memory."""
+    for number in range(3 * PAGE_ROWS):
+        ledger.add(make(number, request=_request(f"p{number}")))
+    statements: list[str] = []
+    with ledger.opened() as connection, closing(sqlite3.connect(path)) as holder:
+        connection.set_trace_callback(statements.append)
+        holder.execute("BEGIN EXCLUSIVE")
+        first = _found(ledger, _request("p3"))
+        n_tries = statements.count("BEGIN IMMEDIATE")
+        statements.clear()
+        second = _found(ledger, _request("p700"))
+        n_pages = sum("NOT is_reused" in each for each in statements)
+    after = _found(ledger, _request("p3"))
+    connection.set_trace_callback(None)
+
+    assert (first, second, after) == ("x0003", "x0700", "x0003")
+    assert (n_tries, n_pages) == (1, 2)  # the second only looks for newer ones
+
+
+def test_an_index_that_cannot_be_kept_is_an_error(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """A hash that the file cannot take is refused, and nothing is half done."""
+    ledger.add(make(1, request=_request()))
+
+    with pytest.raises(LedgerError):
+        next(ledger.with_request_hash("x", endpoint=HERE, hash_of=lambda _: object()))  # type: ignore[arg-type, return-value]  # wrong on purpose
+
+    assert _found(ledger, _request()) == "x0001"
+
+
+def test_what_was_used_again_is_no_second_report(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """Estimates are fitted on what the service reported, once for each answer."""
+    ledger.add(make(1))
+    ledger.add(make(2, is_reused=True))
+
+    found = ledger.newest(
+        "svc-v2-8b-instruct", is_emulated=False, usage_source="reported", n=9
+    )
+
+    assert [each.exchange_id for each in found] == ["x0001"]

@@ -1,0 +1,446 @@
+"""Frames as files: identical from Parquet, harmless and whole in a spreadsheet."""
+
+import csv
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.columns import pick
+from svc_notebook.ledger.frame_export import export, read_parquet
+from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.reply_frames import replies_frame
+from svc_notebook.ledger.usage import usage_frame
+from svc_notebook.service.chunk import Choice, CompletionBody
+from svc_notebook.service.request import build_request
+
+openpyxl: Any = pytest.importorskip("openpyxl")
+pytest.importorskip("pyarrow")
+
+MakeExchange = Callable[..., Exchange]
+
+TEXTS = [
+    '=HYPERLINK("http://evil.test")',
+    "  +1+cmd|' /C calc'!A0",
+    "\uff1d1+1",
+    "\t=1",
+    "สวัสดีครับ\nบรรทัดที่สอง",
+    'quotes " and, commas; and 👩‍🚀',
+    "carriage\r\nreturn",
+    "-5",
+    "\x00\x1b[31mred",
+    "_x0041_",
+    "",
+]
+
+
+def _frame(make: MakeExchange) -> pd.DataFrame:
+    columns = {"word": "=a", "size": 3, "share": 0.5, "is_new": True}
+    asked = [
+        make(
+            at,
+            body=CompletionBody(choices=(Choice(text=text, finish_reason="stop"),)),
+            origin=Origin(columns=columns if at % 2 else {}),
+            request=build_request(text or "Hi", model="m"),
+        )
+        for at, text in enumerate(TEXTS)
+    ]
+    return replies_frame([*asked, make(99, body=None, status="error")])
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def _cells(path: Path) -> Any:  # noqa: ANN401 - openpyxl has no types
+    return openpyxl.load_workbook(path)["svc"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [0, 12])
+def test_parquet_comes_back_identical(
+    make: MakeExchange, tmp_path: Path, n: int
+) -> None:
+    """Values, dtypes and template columns come back, also of no rows."""
+    frame = _frame(make).iloc[:n]
+
+    got = read_parquet(export(frame, tmp_path / "r.parquet"))
+
+    assert_frame_equal(got, frame)
+
+
+@pytest.mark.slow
+def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
+    """A frame of sums comes back too."""
+    columns = pick(REPLIES, ["model", "origin"])
+    frame = usage_frame([make(0), make(1, body=None)], columns).frame
+
+    assert_frame_equal(read_parquet(export(frame, tmp_path / "u.parquet")), frame)
+
+
+def test_reads_what_pandas_wrote(make: MakeExchange, tmp_path: Path) -> None:
+    """A file that pandas wrote by itself gets the stated dtypes."""
+    frame = _frame(make)
+    frame.to_parquet(tmp_path / "r.parquet")
+
+    assert_frame_equal(read_parquet(tmp_path / "r.parquet"), frame)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no parquet at all"])
+def test_refuses_what_is_no_parquet(tmp_path: Path, content: bytes | None) -> None:
+    """A file that cannot be read is refused as ours."""
+    path = tmp_path / "r.parquet"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ParameterError, match=r"r\.parquet' cannot be read"):
+        read_parquet(path)
+
+
+@pytest.mark.slow
+def test_no_cell_of_a_csv_is_a_formula(make: MakeExchange, tmp_path: Path) -> None:
+    """In CSV every text that looks like a formula has a quote in front."""
+    rows = _rows(export(_frame(make), tmp_path / "r.csv"))
+
+    at = rows[0].index("text")
+    texts = [row[at] for row in rows[1:-1]]
+    assert texts == ["'" + text for text in TEXTS[:4]] + TEXTS[4:8] + [
+        "\x00\x1b[31mred",
+        "_x0041_",
+        "",
+    ]
+    assert {row[rows[0].index("word")] for row in rows[1:]} == {"'=a", ""}
+
+
+@pytest.mark.slow
+def test_a_csv_is_opened_rightly(make: MakeExchange, tmp_path: Path) -> None:
+    """It begins with the mark of UTF-8, its lines end as a spreadsheet's do."""
+    content = export(_frame(make), tmp_path / "r.csv").read_bytes()
+
+    assert content.startswith(b"\xef\xbb\xbfword,size,share,is_new,model,")
+    assert content.endswith(b"\r\n")
+    assert "สวัสดีครับ\nบรรทัดที่สอง".encode() in content
+
+
+def test_names_of_columns_are_neutralised_too(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """A template column may be called anything, and is no formula either."""
+    frame = replies_frame([make(origin=Origin(columns={"=x": 1}))])
+
+    assert "'=x" in _rows(export(frame, tmp_path / "r.csv"))[0]
+
+
+def test_numbers_of_a_csv_are_left_alone(tmp_path: Path) -> None:
+    """A negative number is a number."""
+    frame = pd.DataFrame({"a": pd.array([-5, None], dtype="Int64"), "b": [-0.5, 1.0]})
+
+    assert _rows(export(frame, tmp_path / "r.csv"))[1:] == [["-5", "-0.5"], ["", "1.0"]]
+
+
+@pytest.mark.slow
+def test_a_workbook_holds_texts_as_texts(make: MakeExchange, tmp_path: Path) -> None:
+    """In Excel no cell is a formula, and every text is as it was."""
+    sheet = _cells(export(_frame(make), tmp_path / "r.xlsx"))
+
+    names = [cell.value for cell in sheet[1]]
+    column = [row[names.index("text")] for row in sheet.iter_rows(min_row=2)]
+    assert {cell.data_type for cell in column} <= {"s", "inlineStr", "n"}  # n: empty
+    unescape = importlib.import_module("openpyxl.utils.escape").unescape
+    got = [unescape(cell.value or "") for cell in column][: len(TEXTS)]
+    assert got == TEXTS
+    assert [cell.quotePrefix for cell in column[:5]] == [True] * 4 + [False]
+
+
+@pytest.mark.slow
+def test_a_workbook_has_instants_and_numbers(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """Instants are dates of UTC, numbers numbers, what is missing is empty."""
+    sheet = _cells(export(_frame(make), tmp_path / "r.xlsx"))
+
+    names = [cell.value for cell in sheet[1]]
+    row = dict(zip(names, (cell.value for cell in sheet[2]), strict=True))
+    assert row["started_at"] == datetime(2026, 1, 1)  # noqa: DTZ001 - Excel's are naive
+    assert (row["est_prompt_tokens"], row["latency_s"], row["run"]) == (8, 0.5, None)
+
+
+def test_an_instant_of_another_zone_is_one_of_utc(tmp_path: Path) -> None:
+    """Noon in Bangkok is five in the morning, as a workbook knows no zones."""
+    noon = pd.Timestamp("2026-01-01T12:00", tz="Asia/Bangkok")
+    frame = pd.DataFrame({"at": [noon]})
+
+    value = _cells(export(frame, tmp_path / "r.xlsx"))["A2"].value
+
+    assert value == datetime(2026, 1, 1, 5)  # noqa: DTZ001 - Excel's are naive
+
+
+def test_a_number_too_large_for_a_workbook_is_text(tmp_path: Path) -> None:
+    """An integer that a spreadsheet would round is written as text."""
+    frame = pd.DataFrame({"a": pd.array([2**60], dtype="Int64")})
+
+    assert _cells(export(frame, tmp_path / "r.xlsx"))["A2"].value == str(2**60)
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_warns_of_cells_that_are_cut(tmp_path: Path, ending: str) -> None:
+    """A text longer than a cell is warned about, with its column and how many."""
+    frame = pd.DataFrame({"text": pd.array(["a" * 40_000, "b"], dtype="string")})
+
+    with pytest.warns(UserWarning, match=r"in text \(1\)"):
+        path = export(frame, tmp_path / f"r.{ending}")
+
+    if ending == "csv":
+        assert len(_rows(path)[1][0]) == 40_000
+    else:
+        assert len(_cells(path)["A2"].value) == 32_767
+
+
+@pytest.mark.slow
+def test_json_lines_hold_everything_as_it_is(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """Texts are exact, missing values null, instants ISO, Thai readable."""
+    path = export(_frame(make), tmp_path / "r.jsonl")
+
+    content = path.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in content.split("\n")[:-1]]
+    assert [row["text"] for row in rows] == [*TEXTS, None]
+    assert datetime.fromisoformat(rows[0]["started_at"]) == datetime(
+        2026, 1, 1, tzinfo=UTC
+    )
+    assert "สวัสดีครับ" in content
+
+
+INDEXED = [
+    (pd.Index(["a", "b"], name="text"), ["text"], [["a"], ["b"]]),
+    (pd.Index([5, 3]), ["index"], [[5], [3]]),
+    (pd.RangeIndex(2, name="id"), ["id"], [[0], [1]]),
+    (
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["text", None]),
+        ["text", "level_1"],
+        [["a", 1], ["b", 2]],
+    ),
+    (pd.RangeIndex(2), [], [[], []]),
+    (pd.Index([0, 1]), [], [[], []]),
+]
+
+
+@pytest.mark.parametrize(("index", "names", "values"), INDEXED)
+def test_an_index_is_kept(
+    tmp_path: Path, index: pd.Index, names: list[str], values: list[list[object]]
+) -> None:
+    """An index with a name, or that is not 0 to n - 1, is in the first columns."""
+    columns = pd.CategoricalIndex(["one", "other"], name="model")  # of a pivot table
+    frame = pd.DataFrame([[1, 2], [3, 4]], index=index, columns=columns)
+
+    lines = _rows(export(frame, tmp_path / "p.csv"))
+    sheet = _cells(export(frame, tmp_path / "p.xlsx"))
+    content = export(frame, tmp_path / "p.jsonl").read_text("utf-8")
+
+    first, second = [*values[0], 1, 2], [*values[1], 3, 4]
+    assert lines == [
+        [*names, "one", "other"],
+        *([str(value) for value in row] for row in (first, second)),
+    ]
+    assert [[cell.value for cell in row] for row in sheet] == [
+        [*names, "one", "other"],
+        first,
+        second,
+    ]
+    assert [list(json.loads(line).items()) for line in content.splitlines()] == [
+        list(zip([*names, "one", "other"], row, strict=True)) for row in (first, second)
+    ]
+    got = read_parquet(export(frame, tmp_path / "p.parquet"))
+    assert_frame_equal(got, frame, check_column_type=False, check_categorical=False)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "xlsx", "parquet"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, ending: str) -> None:
+    """A file would lose one of them, so they are named first."""
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+
+    with pytest.raises(ParameterError, match="Two columns of the frame are called 'a'"):
+        export(frame, tmp_path / f"d.{ending}")
+
+
+def test_an_index_called_as_a_column_is_refused(tmp_path: Path) -> None:
+    """An index that would become a second column of the same name is named."""
+    frame = pd.DataFrame({"a": [1]}, index=pd.Index(["x"], name="a"))
+
+    with pytest.raises(ParameterError, match="Rename one of them, or the index"):
+        export(frame, tmp_path / "d.csv")
+
+
+@pytest.mark.slow
+def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
+    """A workbook is refused above 1,048,575 rows, with other formats to take."""
+    frame = pd.DataFrame({"a": np.zeros(1_048_576, dtype="int8")})
+
+    with pytest.raises(ParameterError, match=r"1,048,576 rows.* \.parquet, \.csv"):
+        export(frame, tmp_path / "r.xlsx")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_come_back_with_their_own_dtype(tmp_path: Path) -> None:
+    """Columns of rows that are `str` are read as `str`, and `string` as `string`."""
+    frame = pd.DataFrame({"label": ["a", None], "text": ["b", None]})
+    frame["other"] = frame["label"].astype("string")
+
+    got = read_parquet(export(frame, tmp_path / "t.parquet"))
+
+    assert_frame_equal(got, frame)
+
+
+def test_a_name_without_a_kind_is_refused(tmp_path: Path) -> None:
+    """A file name must say what to write."""
+    with pytest.raises(ParameterError, match=r"\.parquet, \.csv, \.jsonl, \.xlsx"):
+        export(pd.DataFrame(), tmp_path / "r.doc")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "xlsx", "parquet"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, ending: str) -> None:
+    """A folder that is not there is refused as ours."""
+    with pytest.raises(ParameterError, match="cannot be written: No such file"):
+        export(pd.DataFrame({"a": [1]}), tmp_path / "no" / f"r.{ending}")
+
+
+@pytest.mark.parametrize(
+    ("package", "ending"), [("pyarrow", "parquet"), ("openpyxl", "xlsx")]
+)
+def test_a_missing_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, ending: str
+) -> None:
+    """Without the package the error names it and the command that installs it."""
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(ConfigError, match=rf"{package}.*'svc-notebook\[files\]'"):
+        export(pd.DataFrame({"a": [1]}), tmp_path / f"r.{ending}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("frame", [[1], "text", None, pd.Series([1])])
+def test_what_is_no_frame_is_refused(tmp_path: Path, frame: Any) -> None:  # noqa: ANN401 - anything
+    """Only a DataFrame is exported."""
+    with pytest.raises(ParameterError, match="takes a DataFrame"):
+        export(frame, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("path", [None, 5, "~nobody-at-all/a.csv", "a\0.csv"])
+def test_what_is_no_place_is_refused(path: Any) -> None:  # noqa: ANN401 - anything
+    """A place that cannot be is refused as ours."""
+    with pytest.raises(ParameterError, match=r"not name a format|cannot be written"):
+        export(pd.DataFrame({"a": [1]}), path)
+
+
+SOURCE = {
+    "month": pd.period_range("2024-01", periods=2, freq="M"),
+    "span": pd.interval_range(0, 2),
+    "tags": pd.Series([["a", "ก"], {"b": None}], dtype=object),
+    "share": pd.Series([Fraction(1, 3), 2], dtype=object),
+    "weights": pd.Series([np.array([1, 2]), np.array([3])], dtype=object),
+    "born": pd.Series([date(1800, 1, 2), date(2000, 1, 2)], dtype=object),
+    "most": [float("inf"), 1.5],
+    "raw": [b"\xff", b"a"],
+}
+"""Columns a source may have, and a spreadsheet has nothing for."""
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("month", ["2024-01", "2024-02"]),
+        ("span", ["(0, 1]", "(1, 2]"]),
+        ("tags", ['["a","ก"]', '{"b":null}']),
+        ("share", ["1/3", 2]),
+        ("weights", ["[1,2]", "[3]"]),
+        ("born", ["1800-01-02", datetime(2000, 1, 2)]),  # noqa: DTZ001 - no zones there
+        ("most", ["inf", 1.5]),
+        ("raw", ["b'\\xff'", "b'a'"]),
+    ],
+)
+def test_what_no_cell_holds_is_text(
+    tmp_path: Path, name: str, texts: list[object]
+) -> None:
+    """A workbook shows a value of a source as text where it has no kind for it."""
+    frame = pd.DataFrame({name: SOURCE[name]})
+
+    sheet = _cells(export(frame, tmp_path / "s.xlsx"))
+
+    assert [row[0].value for row in sheet.iter_rows(min_row=2)] == texts
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_any_source_goes_into_lines(tmp_path: Path, ending: str) -> None:
+    """CSV and JSON lines take every kind of column a source may have."""
+    path = export(pd.DataFrame(SOURCE), tmp_path / f"s{ending}")
+
+    assert len(path.read_text("utf-8-sig").splitlines()) == (
+        3 if ending == ".csv" else 2
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [["a"], {"b": 1}],
+        [{"a": 1}, {"b": "ก"}],
+        [[1, 2], ["a"]],
+        [[1.5, None], None],
+        [],
+    ],
+)
+def test_lists_and_dicts_come_back_identical(
+    tmp_path: Path, values: list[object]
+) -> None:
+    """Parquet takes columns that mix lists and dicts, and no dict gains a key."""
+    frame = pd.DataFrame({"at": range(len(values))})
+    frame["nested"] = pd.Series(values, dtype=object)
+
+    got = read_parquet(export(frame, tmp_path / "n.parquet"))
+
+    assert_frame_equal(got, frame)
+    assert (got.attrs, frame.attrs) == ({}, {})
+
+
+def test_names_the_column_that_parquet_cannot_hold(tmp_path: Path) -> None:
+    """A mixture without a Parquet kind is refused by its column's name."""
+    frame = pd.DataFrame({"a": ["x", "y"], "b": pd.Series([1, "a"], dtype=object)})
+
+    with pytest.raises(ParameterError, match=r"Column 'b' .*int, str.*\.map\(str\)"):
+        export(frame, tmp_path / "m.parquet")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("suffix", "wrong"),
+    [
+        *((suffix, "b\ud83d") for suffix in (".csv", ".xlsx", ".jsonl", ".parquet")),
+        (".jsonl", ["b\ud83d"]),
+    ],
+)
+def test_names_the_cell_that_no_file_can_hold(
+    tmp_path: Path, suffix: str, wrong: object
+) -> None:
+    """Half of a surrogate pair is refused by its row and column."""
+    frame = pd.DataFrame({"a": pd.Series([["x"], wrong], dtype=object)})
+
+    with pytest.raises(ParameterError, match="a of row 1 contains half of a surrogate"):
+        export(frame, tmp_path / f"m{suffix}")
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,109 @@
+"""The version of a ledger's tables: an earlier form is refused, a next one is made."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger import tables
+from svc_notebook.ledger.store import Ledger
+
+MakeExchange = Callable[..., Exchange]
+_NEXT = (
+    "ALTER TABLE exchanges ADD COLUMN note TEXT; "
+    "CREATE INDEX exchanges_note ON exchanges (note)"
+)
+
+
+def _write(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("version", [1, 8])
+def test_a_ledger_of_an_earlier_form_is_refused(tmp_path: Path, version: int) -> None:
+    """The message says how to start a new one; nothing is changed, and that works."""
+    path = tmp_path / "ledger.sqlite"
+    _write(
+        path,
+        "CREATE TABLE exchanges (seq INTEGER PRIMARY KEY, door, record)",
+        "INSERT INTO exchanges VALUES (1, 'magic', '{}')",
+        "PRAGMA application_id = 0x53564C31",
+        f"PRAGMA user_version = {version}",
+    )
+    before = path.read_bytes()
+
+    with pytest.raises(LedgerError, match="To start a new one, rename the file, or"):
+        Ledger(path).check()
+
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    path.rename(tmp_path / "old.sqlite")
+    with Ledger(path) as ledger:
+        ledger.check()
+        assert ledger.count() == 0
+    assert (tmp_path / "old.sqlite").read_bytes() == before
+
+
+class _Stops(sqlite3.Connection):
+    """A connection that dies after so many statements."""
+
+    n_left = 0
+
+    def execute(self, *args: object) -> sqlite3.Cursor:
+        if self.n_left == 0:
+            raise KeyboardInterrupt
+        self.n_left -= 1
+        return super().execute(*args)  # type: ignore[arg-type]  # passed on
+
+
+@pytest.mark.slow
+def test_a_stop_while_tables_change_loses_nothing(
+    tmp_path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after any statement, a file is as it was, and is then read whole."""
+    exchanges = [make(0), make(1, body=None, status="cancelled")]
+    changes = tables.CHANGES
+    is_done, n_stops = False, 0
+    while not is_done:
+        path = tmp_path / f"{n_stops}.sqlite"
+        monkeypatch.setattr(tables, "CHANGES", changes)
+        with Ledger(path) as ledger:
+            for exchange in exchanges:
+                ledger.add(exchange)
+        monkeypatch.setattr(tables, "CHANGES", (*changes, _NEXT))
+        with closing(
+            sqlite3.connect(path, isolation_level=None, factory=_Stops)
+        ) as connection:
+            connection.n_left = n_stops
+            try:
+                tables.migrate(connection)
+                is_done = True
+            except KeyboardInterrupt:
+                n_stops += 1
+        with Ledger(path) as ledger:
+            assert list(ledger.read(scope="all")) == exchanges
+            with ledger.opened() as connection:
+                notes = connection.execute("SELECT note FROM exchanges").fetchall()
+            assert notes == [(None,), (None,)]
+
+    assert n_stops > len(_NEXT.split(";"))
+
+
+def test_a_ledger_of_the_next_version_is_refused_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was changed for a newer version is not read by an older one."""
+    path = tmp_path / "ledger.sqlite"
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "CHANGES", (*tables.CHANGES, _NEXT))
+        with Ledger(path) as ledger:
+            ledger.check()
+
+    with pytest.raises(LedgerError, match="newer version"):
+        Ledger(path).check()

@@ -1,0 +1,181 @@
+"""Defaults that `%config SvcMagics` sets: files, and who chose them."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+from svc_notebook.session import current
+
+Shell = Any
+
+PRICES = """\
+as_of = 2026-01-31
+currency = "USD"
+[models."svc-v2-8b-instruct"]
+prompt = 1000
+completion = 2000
+"""
+
+
+def answered(number: int, usage: Usage | None) -> Exchange:
+    """Make an exchange with the service."""
+    return Exchange(
+        exchange_id=f"x{number}",
+        origin=Origin(),
+        endpoint="https://service.test/v1",
+        request=build_request("Hello", model="svc-v2-8b-instruct"),
+        body=CompletionBody(
+            choices=(Choice(text="Hi", finish_reason="stop"),), usage=usage
+        ),
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+        est_prompt_tokens=8,
+        est_completion_tokens=3,
+    )
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """Return a price table in a file."""
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    return path
+
+
+@pytest.mark.slow
+def test_another_ledger_is_in_force_at_once(shell: Shell, tmp_path: Path) -> None:
+    """What is asked after the line is kept in the new ledger, and `use` says so."""
+    place = tmp_path / "project" / "ledger.sqlite"
+
+    shell.run(f"%config SvcMagics.ledger = '{place}'")
+    shell.run("%svc -t 0 Hello")
+
+    assert place.exists()
+    assert len(svc.replies_df(scope="all")) == 1
+    assert shell.run("%config SvcMagics.ledger").value == str(place)
+    shown = shell.run("%svc use").shown
+    assert f"ledger   {place} (%config SvcMagics.ledger)" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("ledger", "no database at all " * 99, "is not a ledger"),
+        ("prices", "as_of = 2026-01-31", "missing required field `models`"),
+        ("prices", "models = ", "it is not TOML"),
+        ("prices", None, "it cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    shell: Shell,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    text: str | None,
+    reason: str,
+) -> None:
+    """The line says why, and what was in use stays in use."""
+    place, before = tmp_path / "file.toml", getattr(current().settings, name)
+    if text is not None:
+        place.write_text(text)
+
+    shell.run(f"%config SvcMagics.{name} = '{place}'")
+
+    assert reason in caplog.text
+    assert getattr(current().settings, name) == before
+    assert text is None or place.read_text() == text
+
+
+@pytest.mark.slow
+def test_prices_are_in_force_at_once(
+    shell: Shell, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path is that of the folder at the time; `''` takes it back."""
+    monkeypatch.chdir(prices.parent)
+    shell.run("%config SvcMagics.prices = 'prices.toml'")
+    monkeypatch.chdir(os.sep)
+
+    table = current().context().prices
+    shell.run("%config SvcMagics.prices = ''")
+
+    assert table is not None
+    assert table.stamp == "prices.toml, USD, 2026-01-31"
+    assert current().context().prices is None
+    assert "prices" not in shell.run("%svc use").shown
+
+
+@pytest.mark.slow
+def test_takes_back_to_what_the_environment_says(
+    shell: Shell, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty path is what the environment says, its later changes included."""
+    monkeypatch.setenv("SVC_PRICES", "before.toml")
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    shell.run("%config SvcMagics.prices = ''")
+    monkeypatch.setenv("SVC_PRICES", str(tmp_path / "after.toml"))
+
+    got = shell.run("%config SvcMagics.prices").value
+
+    assert got == str(tmp_path / "after.toml")
+    assert "(SVC_PRICES)" in shell.run("%svc use").shown
+
+
+@pytest.mark.slow
+def test_usage_counts_what_usage_df_counts(
+    shell: Shell, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Made-up replies are counted and priced on request; a line says they are not."""
+    shell.run("%svc use emulator")
+    shell.run("%svc -t 0 Hello")
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    capsys.readouterr()
+
+    cell = shell.run("%svc usage")
+    frame = svc.usage_df()
+    said = capsys.readouterr().err
+    priced = shell.run("%svc usage emulated")
+    asked = priced.value
+    everything = svc.usage_df(include_emulated=True)
+
+    names = ["n_requests", "n_exchanges", "cost", "estimated_cost"]
+    assert cell.value[names].to_numpy().tolist() == frame[names].to_numpy().tolist()
+    assert cell.value.empty
+    assert "as if it were paid" not in cell.shown
+    assert "`%svc usage emulated` counts" in cell.shown
+    assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
+    assert asked[names].to_dict("list") == everything[names].to_dict("list")
+    assert asked["n_requests"].tolist() == [1]
+    assert "costs are as if it were paid" in priced.shown
+    assert capsys.readouterr().err == ""
+
+
+def test_usage_takes_one_word(shell: Shell) -> None:
+    """Another word than `emulated` is refused with the spellings."""
+    assert "write `%svc usage`, or" in shell.run("%svc usage all").shown
+
+
+@pytest.mark.slow
+def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
+    """A reply of the service shows its cost, an estimate its interval."""
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    for number, usage in enumerate(
+        (Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15), None)
+    ):
+        current().ledger.add(answered(number, usage))
+
+    got = shell.run("%svc usage").value.iloc[0]
+
+    assert got[["n_exchanges", "cost", "estimated_cost"]].to_list() == [
+        2,
+        0.02,
+        0.00715,
+    ]
+    assert got["cost_source"] == "prices.toml, USD, 2026-01-31"
+    assert got[["estimated_low_tokens", "estimated_high_tokens"]].to_list() == [3, 10]

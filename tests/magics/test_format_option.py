@@ -1,0 +1,243 @@
+"""The final form of a reply in a cell: text, JSON, code and HTML."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svc_notebook as svc
+from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Mode
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.magics.format_option import lay_out
+from tests.magics.conftest import Shell
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def drawn(text: str, layout: str) -> Final:
+    """Return a reply drawn in a notebook."""
+    return lay_out(Final(texts=(text,), footer="f"), layout, Mode.LIVE)
+
+
+@pytest.mark.slow
+@given(VALUES, st.booleans())
+def test_json_set_out_says_the_same(value: Any, is_ascii: bool) -> None:  # noqa: ANN401 - any JSON
+    """Set out, JSON is what the standard library writes with an indent of two."""
+    final = drawn(json.dumps(value, ensure_ascii=is_ascii), "json")
+
+    assert final.texts == (json.dumps(value, ensure_ascii=False, indent=2),)
+    assert final.footer == "f"
+
+
+def test_json_keeps_numbers_and_double_names() -> None:
+    """What a reader of JSON would lose stays: long numbers, a name that comes twice."""
+    final = drawn('{"a": 1.00000000000000000001, "a": 1e999}', "json")
+
+    assert final.texts == ('{\n  "a": 1.00000000000000000001,\n  "a": 1e999\n}',)
+
+
+def test_json_in_a_fence_is_found() -> None:
+    """The one block of JSON is taken out of the words around it."""
+    final = drawn('Here:\n```json\n{"a": 1}\n```\nEnjoy!', "json")
+
+    assert final.texts == ('{\n  "a": 1\n}',)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": ', "not JSON: Expecting value, line 1 column 7"),
+        ("", "not JSON: Expecting value, line 1 column 1"),
+        ("NaN", "cannot be read as JSON: NaN is not allowed"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("```json\n1\n```\n```json\n2\n```", "not JSON: Expecting value, line 1"),
+    ],
+)
+def test_what_is_no_json_is_shown_with_the_reason(text: str, why: str) -> None:
+    """The text stays as it came, and the footer says where it is no JSON."""
+    final = drawn(text, "json")
+
+    assert final.texts == (text,)
+    assert why in final.footer
+
+
+def test_html_is_shown_in_a_frame() -> None:
+    """The block of HTML is drawn in a sandboxed frame, its source below."""
+    html = drawn("Sure:\n```html\n<b>Hi</b>\n```", "html").bundle()["text/html"]
+
+    assert "<b>" not in html
+    assert "<iframe sandbox=allow-same-origin " in html
+    assert "Sure" not in html
+
+
+def replied(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    *texts: str,
+) -> str:
+    """Ask once for each text, and return what the last cell showed."""
+    shown = ""
+    with svc.Emulator(script=[{"text": text} for text in texts]) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        monkeypatch.setenv("SVC_API_KEY", scripted.api_key)
+        for text in texts:
+            cell = shell.run(f"%%svc {line}\n{text[:9] or 'x'}")
+            assert cell.error is None
+            shown = cell.shown
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "note"),
+    [
+        ("```python\nprint(1)\n```", "print(1)", "the code is in the next cell"),
+        (
+            "```sh\nls\n```\n```py\nx = 1\n```",
+            "x = 1",
+            "code block 2 of 2 is in the next cell",
+        ),
+        ("```sql\nSELECT 1\n```", "SELECT 1", "the code (sql) is in the next cell"),
+        ("```py\nx = 1", "x = 1", "the code (unfinished) is in the next cell"),
+        (
+            "```py\nx = 'a\u202eb\x1b'\n```",
+            "x = 'a⟨U+202E⟩b␛'",
+            "the code is in the next cell",
+        ),
+        ("No code.", None, "no code block in the reply"),
+    ],
+)
+def test_code_goes_into_the_next_cell(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    code: str | None,
+    note: str,
+) -> None:
+    """The first Python block, or else the first, is put there; the cell says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", text)
+
+    assert taken == ([] if code is None else [code])
+    assert note in shown
+
+
+def test_code_makes_no_cell_where_nobody_watches(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook run by a program gets no cell, and says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    monkeypatch.setenv("SVC_DISPLAY", "settled")
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", "```py\nx\n```")
+
+    assert taken == []
+    assert "the code was not put into a new cell" in shown
+
+
+BLOCKS = (
+    "```python\nx = 1\n```\nOr:\n```bash\nls -l\n```\n```py\n\n%%bash\nrm -rf /\n```"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "note"),
+    [
+        ("%svc insert", "x = 1", "Code block 1 of 3 is in the next cell, and was not"),
+        ("%svc insert 2", "ls -l", "Code block 2 of 3 (bash) is in the next cell"),
+        ("%svc insert 3", "\n%%bash\nrm -rf /", "not run; look at line 2: %%bash"),
+    ],
+)
+def test_a_block_of_the_last_reply_is_inserted(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    code: str,
+    note: str,
+) -> None:
+    """It is put into the next cell as it is; a line for a shell is pointed out."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+    n_sent = len(emulator.requests)
+
+    cell = shell.run(line)
+
+    assert taken == [code]
+    assert note in cell.shown
+    assert len(emulator.requests) == n_sent
+
+
+def test_a_wrong_block_is_refused_with_what_there_is(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Number, language and first line of each block are listed."""
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+
+    cell = shell.run("%svc insert 4")
+
+    assert isinstance(cell.error, svc.errors.ParameterError)
+    assert "1 python x = 1 2 bash ls -l 3 py %%bash" in cell.shown
+
+
+@pytest.mark.slow
+def test_nothing_to_insert_is_said(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first reply, and after one without code."""
+    none = shell.run("%svc insert")
+    replied(shell, emulator, monkeypatch, "", "No code.")
+
+    assert "This kernel has no reply yet." in none.shown
+    assert "The last reply has no code block." in shell.run("%svc insert 2").shown
+
+
+def test_nothing_is_inserted_where_nobody_watches(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook run by a program gets no cell, and says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+    monkeypatch.setenv("SVC_DISPLAY", "settled")
+
+    assert "Not interactive: the code was not put" in shell.run("%svc insert").shown
+    assert taken == []
+
+
+def test_a_terminal_prints_json_once(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be taken back is not printed as it grows."""
+    shown = replied(shell, emulator, monkeypatch, "-f json", '{"a":1}')
+
+    assert shown.startswith('{\n  "a": 1\n}\n[emulator]')
+
+
+def test_a_terminal_prints_html_as_text(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are no frames the source is shown."""
+    shown = replied(shell, emulator, monkeypatch, "-f html", "<b>Hi</b>")
+
+    assert shown.startswith("<b>Hi</b>\n[emulator]")
+
+
+def test_an_empty_reply_says_so(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply without a text is marked: an empty cell could be anything."""
+    assert "[empty]" in replied(shell, emulator, monkeypatch, "", "")

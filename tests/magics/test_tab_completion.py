@@ -1,0 +1,136 @@
+"""Tab knows options, values, models, commands and `{{variables}}`."""
+
+import re
+
+import pytest
+
+from svc_notebook.magics.options import OPTIONS
+from svc_notebook.magics.subcommands import COMMANDS
+from svc_notebook.magics.tab_completion import Known, Suggestions, suggest
+from svc_notebook.service.catalogue import MODELS
+
+KNOWN = Known(
+    variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
+    conversations=("plan",),
+    types=(("Invoice", "An invoice."), ("Order", "")),
+)
+
+
+def texts(found: Suggestions | None) -> list[str]:
+    """Return what would be put in."""
+    return [item.text for item in found.items] if found else []
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment", "expected"),
+    [
+        ("%%svc --te", "--te", ["--temperature"]),
+        ("%%svc --repetition-penalty 1.1 --pres", "--pres", ["--presence-penalty"]),
+        ("%%svc --model svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        ("%%svc -m svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        ("%%svc --model=svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        (
+            "%%svc -m svc-new,svc-v2-7",
+            "svc-new,svc-v2-7",
+            ["svc-new,svc-v2-70b-instruct"],
+        ),
+        ("%%svc -f ht", "ht", ["html"]),
+        ("%%svc --with art", "art", ["article", "articles"]),
+        (
+            "%%svc --with article,",
+            "article,",
+            [
+                "article,articles",
+                "article,x",
+                "article,Err",
+                "article,In[",
+                "article,Out[",
+            ],
+        ),
+        ("%%svc --as I", "I", ["Invoice"]),
+        ("%svc fix --se", "--se", ["--send"]),
+        ("%%svc --max-tokens f", "f", ["fit"]),
+        ("%svc use e", "e", ["emulator"]),
+        ("%svc mo", "mo", ["models"]),
+        ("%svc history p", "p", ["plan"]),
+        ("%%svc -c p", "p", ["plan"]),
+        ("%%svc --system {{art", "art", ["article}}", "articles}}"]),
+        ("%svc About {{ art", "art", ["article}}", "articles}}"]),
+    ],
+)
+def test_completes_on_a_magic_line(
+    line: str, fragment: str, expected: list[str]
+) -> None:
+    """Options, values, models, commands and variables are completed."""
+    found = suggest([line], KNOWN)
+
+    assert texts(found) == expected
+    assert found is not None
+    assert found.fragment == fragment
+
+
+def test_offers_everything_behind_a_blank() -> None:
+    """Where nothing is typed yet, everything that fits is offered."""
+    assert texts(suggest(["%%svc "], KNOWN)) == [o.flags[-1] for o in OPTIONS]
+    assert texts(suggest(["%svc "], KNOWN)) == [
+        *(command.name for command in COMMANDS),
+        "ask",
+    ]
+    assert texts(suggest(["%%svc -m "], KNOWN)) == [model.id for model in MODELS]
+
+
+def test_models_have_a_note() -> None:
+    """A model's note tells its size and limits, as far as they are documented."""
+    found = suggest(["%%svc -m svc-v2-8b"], KNOWN)
+
+    assert found is not None
+    assert found.items[0].note == "8B · 5/s 50/min"
+
+
+@pytest.mark.parametrize("line", ["%%svc -", "%svc ", "%svc help ", "%svc use "])
+def test_notes_are_whole_and_plain(line: str) -> None:
+    """Each note is a short phrase that is not cut off."""
+    found = suggest([line], KNOWN)
+
+    assert found is not None
+    assert [i for i in found.items if not 2 < len(i.note) <= 70] == []
+    assert [i for i in found.items if re.search(r"[`(;]|\.\.\.|SVC_", i.note)] == []
+
+
+def test_completes_variables_in_the_body() -> None:
+    """In the body of a cell only a variable's mark is completed."""
+    assert texts(suggest(["%%svc -t 1", "Sum up {{arti"], KNOWN)) == [
+        "article}}",
+        "articles}}",
+    ]
+    assert suggest(["%%svc", "--te"], KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["--te", "%svcx --te", "x = 1", "{{art", "print(%svc "]
+)
+def test_leaves_other_lines_alone(line: str) -> None:
+    """Lines that are not ours are left to IPython."""
+    assert suggest([line], KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("%%svc --tools ", ["weather", "send"]),
+        ("%%svc --tools we", ["weather"]),
+        ("%%svc --tools weather,", ["weather,send"]),
+        ("%%svc --tools=weather,s", ["weather,send"]),
+        ("%svc tools ", ["add", "remove", "ask", "weather", "send"]),
+        ("%svc tools add w", ["weather"]),
+        ("%%svc --confirm-tools a", ["all"]),
+    ],
+)
+def test_tools_are_completed_by_name(line: str, texts: list[str]) -> None:
+    """Variables that are tools, also behind a comma; those named are left out."""
+    known = Known(tools=(("weather", "Tell."), ("send", "Send.")))
+
+    found = suggest([line], known)
+
+    assert found is not None
+    assert [each.text for each in found.items] == texts

@@ -1,0 +1,336 @@
+"""A run in words: its plan, its progress, its outcome and its errors."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.exchange import Failure
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.session import Session
+from svc_notebook.sweeps.description import (
+    SHOWN_REASONS,
+    Line,
+    headline,
+    plan_lines,
+    reasons_of,
+)
+from svc_notebook.sweeps.estimate import estimate_of
+from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.sweep import plan_run
+from tests.sweeps.world import priced_run
+
+SMALL = "svc-v2-8b-instruct"
+DEFAULT_NOTE = (
+    "max_tokens is not set: the service's default of 150 applies and cuts longer "
+    "replies"
+)
+
+
+def _planned(grid: Grid, prices: Prices | None = None) -> list[Line]:
+    return plan_lines(grid, size=estimate_of(grid, prices=prices))
+
+
+def _notes(grid: Grid) -> str:
+    return " ".join(text for label, text in _planned(grid) if label == "note")
+
+
+def test_says_what_will_be_asked() -> None:
+    """A plan names what varies, its size, and what the service's default will do."""
+    varied: dict[str, Any] = {
+        "model": [SMALL, "svc-instruct"],
+        "temperature": [0, None],
+        "stop": ["a", "b"],
+    }
+    grid = build_grid("Say\n`hi`.", varied=varied, repeats=2)
+
+    assert _planned(grid) == [
+        ("trials", "model (2) x temperature (2) x repeats (2)"),
+        ("prompt", "`` Say `hi`. ``"),
+        ("model", "`svc-v2-8b-instruct`, `svc-instruct`"),
+        ("temperature", "`0`, not sent"),
+        ("stop", "`['a', 'b']`"),
+        ("repeats", "2"),
+        (
+            "tokens",
+            (
+                "about 68 in prompts (estimated: 50 to 95), "
+                "0 to 1,200 in replies (by max_tokens)"
+            ),
+        ),
+        ("time", "unknown for svc-instruct: no limit is documented"),
+        ("note", DEFAULT_NOTE),
+    ]
+
+
+def test_says_what_it_may_cost() -> None:
+    """With prices there is an interval; a model without a price is named."""
+    price = Price(prompt=3_000_000.0, completion=1_000_000.0)
+    prices = Prices(
+        models={SMALL: price}, currency="USD", as_of=date(2026, 1, 31), source="mine"
+    )
+    grid = build_grid("Hi", varied={"model": SMALL, "max_tokens": 10})
+    other = build_grid("Hi", varied={"model": [SMALL, "svc-instruct"]})
+
+    costs = [dict(_planned(plan, prices))["cost"] for plan in (grid, other)]
+
+    assert costs == [
+        "6 to 37 USD, by your prices (mine, 2026-01-31)",
+        "unknown: your price table has no price for svc-instruct",
+    ]
+    assert "cost" not in dict(_planned(grid))
+
+
+def test_says_how_many_use_the_default() -> None:
+    """Where max_tokens is set for some only, the others are counted."""
+    varied = {"model": SMALL, "max_tokens": [None, 500]}
+    words = _notes(build_grid("p", varied=varied))
+
+    assert "max_tokens is not set for 1 of 2 requests" in words
+
+
+def test_says_what_may_not_fit() -> None:
+    """Requests whose prompt and max_tokens exceed the budget are counted."""
+    varied = {"model": SMALL, "max_tokens": [10, 8192]}
+    words = _notes(build_grid("p", varied=varied))
+
+    assert "1 may not fit" in words
+    assert "8192" in words
+    assert "is not set" not in words
+
+
+def test_shortens_what_is_long() -> None:
+    """Long texts and long lists are named by their beginning."""
+    prompts = ["long " * 50, *(str(number) for number in range(9))]
+    words = dict(_planned(build_grid(prompts, varied={"model": SMALL})))
+
+    assert words["prompt"] == (
+        "`long long long long long long long lo...`, `0`, `1`, `2`, `3`, `4` and 4 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (["ok", "ok", "ok"], "3 requests: 3 ok."),
+        (["ok", "error", "not_run"], "3 requests: 1 ok, 1 failed, 1 not run."),
+        (["cancelled"] * 3, "3 requests: 0 ok, 3 interrupted."),
+    ],
+)
+def test_says_what_became_of_them(statuses: list[str], expected: str) -> None:
+    """After a run the first line counts its outcomes."""
+    grid = build_grid("p", varied={"model": SMALL}, repeats=3)
+
+    assert headline(grid, Counter(statuses), is_begun=True) == expected
+
+
+def test_one_is_one_request() -> None:
+    """One request is not called several."""
+    grid = build_grid("p", varied={"model": SMALL})
+
+    assert headline(grid, {}, is_begun=False) == "1 request planned, nothing sent yet."
+
+
+OpenSession = Callable[[Emulator], Session]
+LARGE = "svc-v2-70b-instruct"
+PRICE = Price(prompt=1.0, completion=2.0)
+PRICES = Prices(
+    models={SMALL: PRICE, LARGE: PRICE},
+    currency="USD",
+    as_of=date(2026, 1, 31),
+    source="mine",
+)
+
+
+def _scripted(*entries: dict[str, Any]) -> Emulator:
+    return Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=list(entries)
+    )
+
+
+def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
+    """A plan shows requests, tokens, cost, duration with its limit, and warnings."""
+    run = priced_run(
+        session,
+        PRICES,
+        "Sum up: {{text}}",
+        rows=[{"text": f"text {number}", "of": 1} for number in range(50)],
+        model=[SMALL, LARGE],
+        temperature=[0, 0.7],
+        name="sums",
+    )
+
+    lines = str(run).splitlines()
+    labels = [line.split()[0] for line in lines[1:-1] if line[2] != " "]
+    assert lines[0] == "Run sums: 200 requests planned, nothing sent yet."
+    assert labels == [
+        *("trials", "rows", "prompt", "model", "temperature"),
+        *("tokens", "cost", "time", "note", "note"),
+    ]
+    assert {line.index(line.split()[1]) for line in lines[1:6]} == {15}
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == ".run() sends what is missing"
+
+
+@pytest.mark.slow
+def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
+    """While it is running, a run shows its progress and what can be done."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
+        run = plan_run(open_session(emulator), list("abcd"), model=SMALL)
+        run.in_flight = 1
+        run.pause().start().pause()
+
+        paused = str(run)
+        run.resume()
+        on = str(run)
+        run.wait()
+
+    assert paused.splitlines()[-1] == "paused; .resume() continues, .cancel() stops it"
+    assert on.splitlines()[-1].startswith("running; .pause()")
+    assert "prompt" not in paused
+    assert str(run).splitlines()[-1] == ".replies_df(), .summary_df(), .compare()"
+    assert "tokens" not in str(run)
+
+
+def test_a_plan_names_columns_that_are_there_twice(session: Session) -> None:
+    """A plan says under which name the second one is kept."""
+    rows = pd.DataFrame([["a", "b", "c"]], columns=["x", "x", "y"])
+
+    run = plan_run(session, "T {{y}}", rows=rows)
+
+    assert "1 (x, var_x, y), the second x as var_x" in str(run)
+
+
+def test_a_plan_is_as_wide_as_frames_are_printed(session: Session) -> None:
+    """Every line fits where pandas prints narrow frames, but has room for its words."""
+    run = plan_run(session, "Hi", model=[SMALL, LARGE], temperature=[0, 0.7])
+
+    with pd.option_context("display.width", 60):
+        lines = str(run).splitlines()
+
+    assert max(map(len, lines)) <= 60
+    assert any(line.startswith(" " * 15) for line in lines)
+
+
+def test_html_has_every_line_of_the_text(session: Session) -> None:
+    """The HTML has every line of the text, as a list."""
+    run = priced_run(session, PRICES, "Hi", model=[SMALL, LARGE], name="a<b>*c*")
+
+    bundle = run._repr_mimebundle_()
+
+    labels = dict.fromkeys(re.findall(r"^  (\w+) ", bundle["text/plain"], re.MULTILINE))
+    assert list(labels) == ["prompt", "model", "tokens", "cost", "note"]
+    assert all(f"<li>{label}: " in bundle["text/html"] for label in labels)
+    assert "a<b>" not in bundle["text/html"]
+    assert "&lt;b&gt;*c*" in bundle["text/html"]
+
+
+def test_reasons_are_printed_if_all_requests_failed(
+    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run without any reply ends with one line for each error, counted."""
+    refused = {"status": 400, "error": {"message": "No, never."}, "times": None}
+    only_b = {**refused, "error": {"message": "Not b."}, "when": {"contains": "b"}}
+    with _scripted(only_b, refused) as emulator:
+        run = plan_run(open_session(emulator), ["a", "b", "c"]).run()
+
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "No request succeeded; 3 failed:"
+    assert said[1].startswith("  2 x BadRequestError (400): ")
+    assert "No, never." in said[1]
+    assert said[2].startswith("  1 x BadRequestError (400): ")
+    assert "Not b." in said[2]
+    assert said[3] == "Fix this in a new plan."
+    assert " ".join(said[1].split()) in " ".join(str(run).split())
+
+
+def test_where_some_were_answered_nothing_is_printed(
+    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some failures among answers are shown with the run, and not printed."""
+    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
+    with _scripted({**refused, "times": None}) as emulator:
+        run = plan_run(open_session(emulator), ["a", "b"]).run()
+
+    assert capsys.readouterr().err == ""
+    assert "  failed  1 x BadRequestError (400): " in str(run)
+    assert run._repr_mimebundle_()["text/plain"] == str(run)
+
+
+def test_a_service_cannot_write_into_the_terminal(
+    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an error says is shown, and obeyed by nothing."""
+    refused = {"status": 400, "error": {"message": "\x1b[2J<b>x</b>"}, "times": None}
+    with _scripted(refused) as emulator:
+        run = plan_run(open_session(emulator), "a").run()
+
+    assert "\x1b" not in capsys.readouterr().err
+    assert "\x1b" not in str(run)
+    assert "<b>" not in run._repr_mimebundle_()["text/html"]
+
+
+def test_failures_that_differ_in_numbers_are_one() -> None:
+    """Reasons are counted, the most frequent first; the rest is counted, too."""
+    failures = [
+        Failure(type="A", message=f"id {number}", http_status=500)
+        for number in range(3)
+    ]
+    others = [Failure(type="B", message="x" * at) for at in range(SHOWN_REASONS)]
+
+    lines = reasons_of([*others, *failures])
+
+    assert lines[0] == "3 x A (500): id 0"
+    assert len(lines) == SHOWN_REASONS + 1
+    assert lines[-1] == "1 more reasons are in replies_df()"
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    """Give a shell, and take it away again."""
+    config = Config(HistoryManager={"enabled": False})
+    yield InteractiveShell.instance(config=config)
+    InteractiveShell.clear_instance()
+
+
+def test_a_cell_says_once_why_all_failed(
+    open_session: OpenSession, shell: InteractiveShell
+) -> None:
+    """The cell that printed the reasons does not show them again; a later one does."""
+    refused = {"status": 400, "error": {"message": "No."}, "times": None}
+    with _scripted(refused) as emulator:
+        run = plan_run(open_session(emulator), ["a", "b"]).run()
+
+    shown = run._repr_mimebundle_()["text/plain"]
+    shell.execution_count += 1
+    later = run._repr_mimebundle_()["text/plain"]
+    assert ("  failed  " in shown, "  failed  " in later) == (False, True)
+    assert "2 failed" in shown
+
+
+def test_a_cell_that_said_what_was_cut_shows_what_failed(
+    open_session: OpenSession,
+    shell: InteractiveShell,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The note on cut replies is not shown twice; the reasons were not printed."""
+    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
+    with _scripted(refused) as emulator:
+        run = plan_run(open_session(emulator), ["a", "b"], max_tokens=1).run()
+
+    shown = run._repr_mimebundle_()["text/plain"]
+    assert shell.execution_count == 1
+    assert capsys.readouterr().err.startswith("1 of 1 replies was cut.")
+    assert "  failed      1 x BadRequestError (400): " in shown
+    assert "  cut  " not in shown
+
+
+MODEL = "svc-v1.5-instruct"

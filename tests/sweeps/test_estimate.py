@@ -1,0 +1,183 @@
+"""What a plan takes, estimated before and while it runs: tokens, cost, duration."""
+
+from datetime import date
+from random import Random
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.client.request_path import RequestPath
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.catalogue import limit_of
+from svc_notebook.session import Session
+from svc_notebook.sweeps.description import duration_lines
+from svc_notebook.sweeps.estimate import (
+    Seen,
+    Speed,
+    estimate_by_replies,
+    estimate_of,
+    forecast,
+    last_sent_s,
+    total_of,
+)
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.scheduler import most_in_flight
+from svc_notebook.sweeps.sweep import plan_run
+from tests.sweeps.world import priced_run
+
+MODEL, OTHER = "svc-v1.5-instruct", "svc-v2-8b-instruct"
+ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(100)]})
+PRICES = Prices(
+    models={MODEL: Price(prompt=1.0, completion=2.0)},
+    currency="THB",
+    as_of=date(2026, 1, 1),
+    source="mine",
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_requests", "expected"),
+    [
+        (OTHER, 5, []),
+        (OTHER, 6, ["about 1 s until", "per-second limit of svc-v2-8b-instruct"]),
+        (OTHER, 50, ["about 10 s until", "per-second limit of svc-v2-8b-instruct"]),
+        (OTHER, 51, ["about 60 s until", "per-minute limit of svc-v2-8b-instruct"]),
+        (
+            OTHER,
+            200,
+            ["about 3 min 10 s until", "per-minute limit of svc-v2-8b-instruct"],
+        ),
+        ("svc-v1.5-instruct", 150, ["about 8 s until", "per-second limit"]),
+        ("svc-instruct", 1000, ["unknown for svc-instruct"]),
+    ],
+)
+def test_knows_what_the_limits_make_of_it(
+    model: str, n_requests: int, expected: list[str]
+) -> None:
+    """The documented limits say when the last goes; no limit is invented."""
+    grid = build_grid("p", varied={"model": model}, repeats=n_requests)
+
+    [line] = duration_lines(forecast(grid.n_by_model)) or [""]
+
+    assert [words for words in expected if words not in line] == []
+    assert bool(line) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("n_held", "n_requests", "expected_s"),
+    [(0, 30, 5.0), (15, 30, 5.0), (43, 7, 1.0), (43, 30, 34.1), (50, 200, 221.0)],
+)
+def test_what_the_windows_hold_comes_first(
+    n_held: int, n_requests: int, expected_s: float
+) -> None:
+    """Requests of the last minute take their places in the limit."""
+    limit = limit_of(OTHER)
+    assert limit is not None
+    held_s = [-30.0 + last_sent_s(n + 1, limit) for n in range(n_held)]
+
+    [planned] = forecast({OTHER: n_requests}, Speed(held_of=lambda _: held_s))
+
+    assert planned.last_sent_s == pytest.approx(expected_s, abs=1.0)
+
+
+def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
+    """What this kernel sent in the last minute delays a plan, as its limiter knows."""
+    before = repr(plan_run(session, "p", repeats=30))
+    limiter = RequestPath(session.settings, key=session.key()).limiter(OTHER)
+    for _ in range(43):
+        limiter.reserve()
+
+    after = repr(plan_run(session, "p", repeats=30))
+
+    assert "about 5 s until the last request is sent" in before
+    assert "per-minute limit of svc-v2-8b-instruct" in " ".join(after.split())
+
+
+def test_estimates_of_a_run_that_is_begun_say_what_they_are_of(
+    session: Session,
+) -> None:
+    """Tokens are those of the whole plan, the duration that of what is missing."""
+    varied: dict[str, Any] = {"temperature": [0, 1], "max_tokens": 3}
+    plan_run(session, "a", model=MODEL, name="r", **varied, n=1).run()
+
+    larger = plan_run(session, "a", model=MODEL, name="r", repeats=2, **varied, n=1)
+
+    assert "(by max_tokens), for all 4 requests" in " ".join(repr(larger).split())
+    assert "for all" not in repr(plan_run(session, "a", max_tokens=3))
+
+
+@pytest.mark.slow
+def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
+    """Tokens and cost come from what was seen, and the run says so."""
+    run = priced_run(session, PRICES, "{{text}}", rows=ROWS, model=MODEL)
+    planned = run.size
+
+    seen = run.run(first=8).size
+
+    usage = run.replies_df()["completion_tokens"].dropna()
+    assert planned.completion is None
+    assert (seen.n_seen, seen.n_trials) == (8, 100)
+    assert seen.completion is not None
+    assert seen.completion.best == pytest.approx(usage.mean() * 100, abs=1)
+    assert seen.completion.low < seen.completion.best < seen.completion.high
+    assert (seen.cost_high or 0) < (planned.cost_high or 0)
+    words = " ".join(repr(run).split())
+    assert f"about {seen.completion.best:,} ({seen.completion}) in replies" in words
+    assert "by the 8 replies so far, for all 100 requests" in words
+    assert "until the last reply" in words
+
+
+@pytest.mark.slow
+def test_a_model_without_replies_keeps_the_estimate_of_the_plan(
+    session: Session,
+) -> None:
+    """Three replies of each model are the least."""
+    run = plan_run(session, "{{text}}", rows=ROWS, model=[MODEL, OTHER])
+
+    assert run.run(first=4).size.completion is None
+    assert run.run(first=6).size.completion is not None
+
+
+def test_what_was_seen_is_exact_once_all_is() -> None:
+    """The totals of a complete run have no interval."""
+    grid = build_grid("a", varied={"model": MODEL}, repeats=4)
+    seen = {MODEL: [Seen(5, n, 1.0) for n in range(4)]}
+
+    size = estimate_by_replies(estimate_of(grid, prices=PRICES), grid.n_by_model, seen)
+
+    assert str(size.prompt) == "20"
+    assert str(size.completion) == "6"
+    assert size.cost_low == size.cost_high == pytest.approx(32e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_seen", [3, 5, 10, 30])
+def test_intervals_hold_nine_times_in_ten(n_seen: int) -> None:
+    """The true total of 200 values is inside, in simulated pilots."""
+    chance = Random(n_seen)  # noqa: S311 - no secret
+    n_inside = 0
+    for _ in range(600):
+        values = [chance.gauss(100, 30) for _ in range(200)]
+        total = total_of(values[:n_seen], 200)
+        n_inside += total.mean - total.under <= sum(values) <= total.mean + total.over
+
+    assert 0.87 <= n_inside / 600 <= 0.93
+
+
+def test_the_time_is_by_how_long_replies_took() -> None:
+    """Where replies are slow, they determine it, or else the limit does."""
+    slow = {MODEL: [Seen(1, 1, took_s) for took_s in (50.0, 60.0, 70.0)]}
+    quick = {MODEL: [Seen(1, 1, took_s) for took_s in (0.5, 0.6, 0.7)]}
+
+    def at_once(model: str) -> int:
+        return most_in_flight(limit_of(model), None)
+
+    [by_replies], [by_limit] = (
+        duration_lines(forecast({MODEL: 640}, Speed(seen=seen, in_flight_of=at_once)))
+        for seen in (slow, quick)
+    )
+
+    assert by_replies.startswith("about 10 min 0 s until the last reply (7 min")
+    assert "because of how long replies take" in by_replies
+    assert "because of the per-minute limit" in by_limit

@@ -1,0 +1,390 @@
+"""Consent and limits: checked before anything is sent, and who decides on calls."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.errors import ParameterError
+from svc_notebook.tools.consent import (
+    AtPrompt,
+    Decision,
+    Proposal,
+    Remembered,
+    approve_all,
+    proposal_text,
+    to_consent,
+)
+from svc_notebook.tools.rounds import Permit, RoundLimits, take_permit
+from svc_notebook.tools.toolbox import tool
+from tests.tools.conftest import MakeCaller, Serve
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"confirm": 5}, "returns True or False; got 5."),
+    ({"confirm": "yes"}, "returns True or False; got 'yes'."),
+    ({"confirm": lambda: True}, "takes one Proposal"),
+    ({"confirm": lambda _name, _given: True}, "takes one Proposal"),
+    ({"max_rounds": "x"}, "max_rounds must be an integer >= 2; got 'x'."),
+    ({"max_rounds": 1}, "max_rounds must be an integer >= 2; got 1."),
+    ({"tool_timeout_s": -1}, "tool_timeout_s must be a number of seconds > 0; got -1."),
+    ({"total_s": "x"}, "total_s must be a number of seconds > 0; got 'x'."),
+]
+FLAGS: list[tuple[dict[str, Any], str]] = [
+    ({"run_tools": "no"}, "run_tools must be True or False; got 'no'"),
+    ({"reuse": "x"}, "reuse must be True or False; got 'x'"),
+]
+
+
+@svc.tool(confirm=True)
+def pay(amount: int) -> str:
+    """Pay a sum."""
+    return f"paid {amount}"
+
+
+def _asking(times: int | None = 1) -> dict[str, Any]:
+    return {
+        "tool_calls": [{"name": "pay", "arguments": {"amount": 5}}],
+        "times": times,
+    }
+
+
+@pytest.mark.parametrize(("given", "said"), [*WRONG, *FLAGS])
+@pytest.mark.parametrize("tools", [None, [], [pay]])
+def test_complete_refuses_what_it_would_not_even_need(
+    serve: Serve, given: dict[str, Any], said: str, tools: object
+) -> None:
+    """A wrong value is refused with tools and without; nothing is sent."""
+    emulator = serve()
+
+    with pytest.raises(svc.errors.ParameterError) as caught:
+        svc.complete("Hello", tools=tools, **given)
+
+    assert said in str(caught.value)
+    assert not emulator.requests
+
+
+def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
+    """Any text would count as True."""
+    emulator = serve()
+    reuse: Any = "x"
+
+    with pytest.raises(
+        svc.errors.ParameterError, match="reuse must be True or False; got 'x'"
+    ):
+        svc.stream("Hello", reuse=reuse)
+
+    assert not emulator.requests
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "said"), WRONG)
+@pytest.mark.parametrize("tools", [None, [pay]])
+def test_a_conversation_refuses_the_same(
+    serve: Serve, given: dict[str, Any], said: str, tools: object
+) -> None:
+    """Asking and asking again take what `complete` takes."""
+    emulator = serve()
+    plan = svc.conversation("plan")
+    plan.ask("Hello")
+
+    with pytest.raises(svc.errors.ParameterError) as asked:
+        plan.ask("Hello", tools=tools, **given)
+    with pytest.raises(svc.errors.ParameterError) as again:
+        plan.ask_again(1, tools=tools, **given)
+
+    assert (said in str(asked.value), said in str(again.value)) == (True, True)
+    assert len(emulator.requests) == 1
+
+
+def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
+    """False allows all calls; a function decides by name and arguments."""
+    serve(_asking(times=None))
+    plan = svc.conversation("plan")
+    seen: list[tuple[str, object]] = []
+
+    def decide(call: Proposal) -> bool:
+        seen.append((call.name, call.arguments))
+        return len(seen) > 1
+
+    with pytest.raises(svc.errors.ToolLoopError) as free:
+        plan.ask("Pay", tools=[pay], confirm=False, max_rounds=2)
+    with pytest.raises(svc.errors.ToolLoopError) as decided:
+        plan.ask("Pay", tools=[pay], confirm=decide, max_rounds=3)
+
+    runs: list[Any] = [*free.value.tool_runs, *decided.value.tool_runs]
+    assert [run.result for run in runs[:1]] == ["paid 5"]
+    assert [run.is_approved for run in runs] == [None, False, True]
+    assert seen == [("pay", {"amount": 5})] * 2
+
+
+def test_a_denied_call_of_a_conversation_is_said(serve: Serve) -> None:
+    """If no user can be asked, a warning names the caller's line and the remedy."""
+    serve(_asking())
+
+    with pytest.warns(RuntimeWarning, match="confirm=False") as warned:
+        svc.conversation("plan").ask("Pay", tools=[pay])
+
+    assert [each.filename for each in warned] == [__file__]
+
+
+def test_the_limits_are_listed_where_they_are_taken() -> None:
+    """`?` and Tab show them beside the service's parameters."""
+    of_ask = inspect.signature(svc.Conversation.ask).parameters
+    of_panel = inspect.signature(svc.panel).parameters
+    of_go_on = inspect.signature(svc.Conversation.go_on).parameters
+    names = ("temperature", "confirm", "max_rounds", "tool_timeout_s", "total_s")
+
+    assert [name for name in names if name not in of_ask] == []
+    assert [name for name in names if name not in of_panel] == []
+    assert [name for name in names if name in of_go_on] == ["temperature"]
+
+
+def test_what_is_not_said_is_as_usual() -> None:
+    """None is the usual limit; the parameters keep the rest."""
+    params: dict[str, Any] = {"max_rounds": None, "temperature": 0.2}
+
+    assert take_permit(params) == Permit()
+    assert params == {"temperature": 0.2}
+
+
+DONE: dict[str, Any] = {"text": "Done."}
+PROPOSAL = Proposal(call_id="c", name="send", arguments={"to": "Bo"}, about="Send it.")
+
+
+def sending(*to: object) -> dict[str, Any]:
+    """Return a scripted reply that calls `send` for each."""
+    calls = [
+        {"id": f"c{i}", "name": "send", "arguments": {"to": each}}
+        for i, each in enumerate(to)
+    ]
+    return {"tool_calls": calls}
+
+
+class Post:
+    """A tool that asks first, and keeps what it sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+        def send(to: str) -> str:
+            """Send a letter."""
+            self.sent.append(to)
+            return f"sent to {to}"
+
+        self.tool = tool(send, confirm=True)
+
+
+def answering(*answers: str) -> Callable[[str], str]:
+    """Return a function like `input` that gives these answers, then ends."""
+    left = list(answers)
+
+    def read(_: str) -> str:
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("answers", "decision"),
+    [
+        (["y"], Decision(verdict="approve")),
+        ([" YES "], Decision(verdict="approve")),
+        (["n"], Decision(verdict="deny")),
+        (["a"], Decision(verdict="always")),
+        (["", "what?", "y"], Decision(verdict="approve")),
+        (["e", '{"to": "Al"}'], Decision(verdict="approve", arguments={"to": "Al"})),
+        (["e", "Al", "n"], Decision(verdict="deny")),
+        (["e", '["Al"]', "n"], Decision(verdict="deny")),
+        ([""] * 9, Decision(verdict="deny")),
+        ([], Decision(verdict="deny")),
+    ],
+)
+def test_answers_at_the_prompt(answers: list[str], decision: Decision) -> None:
+    """Yes, no, always, edit; no answer is a yes by itself."""
+    assert AtPrompt(answering(*answers))(PROPOSAL) == decision
+
+
+def test_calls_without_a_user_to_ask_are_counted() -> None:
+    """Where stdin is closed the call is denied, and that can be said."""
+    at_prompt = AtPrompt(answering())
+
+    at_prompt(PROPOSAL)
+
+    assert at_prompt.n_unasked == 1
+
+
+def test_a_proposal_is_written_out_whole_and_printable() -> None:
+    """Every argument is on its own line, without control characters."""
+    proposal = Proposal(
+        call_id="c",
+        name="send",
+        arguments={"to": "a\x1b[2J", "by": "\x9b2J\u202e\x7f", "n": 1},
+        about="Send.\x1b]0;",
+    )
+
+    text = proposal_text(proposal)
+
+    assert text.splitlines()[:2] == ["The model calls send", '  to = "a\\u001b[2J"']
+    assert text.splitlines()[3:] == ["  n = 1", "  (Send.\\x1b]0;)"]
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("consent", "sent", "expected"),
+    [
+        (approve_all, ["Bo"], "sent to Bo"),
+        (AtPrompt(answering("n")), [], "Error: This call was not allowed."),
+        (AtPrompt(answering()), [], "Error: This call was not allowed."),
+        (
+            AtPrompt(answering("e", '{"to": "Al"}')),
+            ["Al"],
+            '(The user changed the arguments to {"to": "Al"}.)\nsent to Al',
+        ),
+        (
+            AtPrompt(answering("e", '{"to": 7}', "e", '{"to": "Al"}')),
+            ["Al"],
+            '(The user changed the arguments to {"to": "Al"}.)\nsent to Al',
+        ),
+    ],
+)
+def test_a_tool_that_asks_runs_as_decided(
+    make_caller: MakeCaller,
+    consent: Callable[[Proposal], Decision],
+    sent: list[str],
+    expected: str,
+) -> None:
+    """Approved, denied, unasked, edited, edited wrongly first."""
+    post = Post()
+    caller = make_caller(sending("Bo"), DONE)
+
+    (run,) = caller.run([post.tool], consent=consent).tool_runs
+
+    assert post.sent == sent
+    assert run.result.startswith(expected)
+    assert run.is_approved is bool(sent)
+
+
+def test_calls_are_denied_by_default(make_caller: MakeCaller) -> None:
+    """RoundLimits without a consent function deny calls that need consent."""
+    post = Post()
+    caller = make_caller(sending("Bo"), DONE)
+
+    caller.run([post.tool])
+
+    assert post.sent == []
+
+
+def test_always_holds_for_later_calls(make_caller: MakeCaller) -> None:
+    """Said once, it is remembered for the tool, in this and in later rounds."""
+    post = Post()
+    consent = Remembered(AtPrompt(answering("a")))
+    caller = make_caller(sending("Bo", "Al"), DONE, sending("Cy"), DONE)
+
+    caller.run([post.tool], consent=consent)
+    caller.run([post.tool], consent=consent)
+
+    assert post.sent == ["Bo", "Al", "Cy"]
+
+
+def test_a_tool_that_is_defined_again_is_asked_about_again(
+    make_caller: MakeCaller,
+) -> None:
+    """Always was said about another function, although its name is the same."""
+    first, again = Post(), Post()
+    consent = Remembered(AtPrompt(answering("a", "n")))
+    caller = make_caller(sending("Bo"), DONE, sending("Al"), DONE)
+
+    caller.run([first.tool], consent=consent)
+    caller.run([again.tool], consent=consent)
+
+    assert (first.sent, again.sent) == (["Bo"], [])
+
+
+def test_always_holds_for_a_method_of_the_same_object(make_caller: MakeCaller) -> None:
+    """Each look at a method makes another object, which is equal."""
+
+    class Desk:
+        """Has a tool."""
+
+        def send(self, to: str) -> str:
+            """Send a letter."""
+            return f"sent to {to}"
+
+    desk = Desk()
+    consent = Remembered(AtPrompt(answering("a")))
+    caller = make_caller(sending("Bo"), DONE, sending("Al"), DONE)
+
+    for _ in range(2):
+        (run,) = caller.run([tool(desk.send, confirm=True)], consent=consent).tool_runs
+
+    assert run.is_approved
+
+
+def test_consent_can_be_wanted_for_every_call(make_caller: MakeCaller) -> None:
+    """A setting asks for tools that are not marked too."""
+
+    def ping() -> str:
+        """Answer."""
+        return "pong"
+
+    caller = make_caller(
+        {"tool_calls": [{"id": "c", "name": "ping", "arguments": {}}]}, DONE
+    )
+
+    (run,) = caller.run([ping], rounds=RoundLimits(ask_for="all")).tool_runs
+
+    assert run.is_approved is False
+
+
+def test_waiting_for_consent_takes_no_time_of_the_rounds(
+    make_caller: MakeCaller,
+) -> None:
+    """Somebody who thinks for an hour still gets the call run."""
+    now = [0.0]
+
+    def think(_: Proposal) -> Decision:
+        now[0] += 3600
+        return Decision(verdict="approve")
+
+    post = Post()
+    caller = make_caller(sending("Bo"), DONE)
+
+    caller.run([post.tool], consent=think, clock=lambda: now[0])
+
+    assert post.sent == ["Bo"]
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        (True, "approve"),
+        (False, "deny"),
+        (None, "deny"),
+        ("no", "deny"),
+        (1, "deny"),
+        (Decision(verdict="always"), "always"),
+    ],
+)
+def test_a_function_decides_by_a_bool_or_a_decision(
+    said: Any,  # noqa: ANN401 - also what is neither
+    verdict: str,
+) -> None:
+    """Only a plain True is a yes."""
+    consent, ask_for = to_consent(lambda _: said, Remembered(approve_all))
+
+    assert (consent(PROPOSAL).verdict, ask_for) == (verdict, "all")
+
+
+def test_confirm_is_read() -> None:
+    """None, True, False or a function; anything else is refused."""
+    prompt = Remembered(AtPrompt(answering()))
+
+    read = [to_consent(each, prompt) for each in (None, True, False)]
+
+    assert read == [(prompt, "marked"), (prompt, "all"), (approve_all, "none")]
+    with pytest.raises(ParameterError, match="confirm="):
+        to_consent("yes", prompt)  # type: ignore[arg-type]  # the point
