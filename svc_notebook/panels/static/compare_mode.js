@@ -16,7 +16,8 @@ class CompareRow {
     }
     this.items = make("span", { class: "svc-values" });
     this.add = iconButton("add", () => this.send(this.by.value, [...this.values, null]));
-    this.blind = make("input", { type: "checkbox", change: () => this.send(this.by.value, this.values) });
+    // The values are left out: a choice just made may still be on its way to the kernel.
+    this.blind = make("input", { type: "checkbox", change: send });
     const words = "Names are hidden, in a random order, until you pick";
     const blind = make("label", { class: "svc-check", title: words }, this.blind, "Blind");
     this.cost = make("span", { class: "svc-words" });
