@@ -22,8 +22,7 @@ import svc_notebook
 from svc_notebook import errors, scores
 from svc_notebook.api import frame_columns
 from svc_notebook.cli import build_parser
-from svc_notebook.endpoint_file import ENDPOINT_KEYS, MODEL_KEYS
-from svc_notebook.endpoints import KEY_VARIABLE
+from svc_notebook.endpoints import ENDPOINT_KEYS, KEY_VARIABLE, MODEL_KEYS
 from svc_notebook.ledger.column_meanings import ADDED, ESTIMATES
 from svc_notebook.ledger.columns import Column
 from svc_notebook.magics.config_traits import SvcTraits
@@ -350,7 +349,7 @@ def _settings() -> str:
         (inspect.getdoc(Timeouts.from_text) or "").partition("\n\n")[2],
         table(("Name", "Meaning", "Default in seconds"), seconds),
         "## Your own servers: `svc_notebook.toml`",
-        _module_doc("svc_notebook.endpoint_file"),
+        _module_doc("svc_notebook.endpoints"),
         "### `[NAME]`",
         table(keys, ((code(name), says) for name, says in ENDPOINT_KEYS.items())),
         '### `[NAME.models."MODEL"]`',

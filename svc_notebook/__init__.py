@@ -39,7 +39,7 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         return _load(name)
     from svc_notebook import errors  # noqa: PLC0415 - rarely
-    from svc_notebook.service.checks import did_you_mean  # noqa: PLC0415 - rarely
+    from svc_notebook.service.params import did_you_mean  # noqa: PLC0415 - rarely
 
     said = f"module {__name__!r} has no attribute {name!r}"
     if hasattr(errors, name) and name.endswith("Error"):

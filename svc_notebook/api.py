@@ -15,8 +15,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_flag
-from svc_notebook.service.params import OtherParams, with_params
+from svc_notebook.service.params import OtherParams, check_flag, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import Context, current, take_tools
 from svc_notebook.sweeps.run import Run
@@ -573,7 +572,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
     from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
-    from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
+    from svc_notebook.ledger.reply_frames import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_calls import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.ledger.usage import USAGE  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415

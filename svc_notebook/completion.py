@@ -15,8 +15,8 @@ from svc_notebook.display.footer import estimate_hint, footer, other_model
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource
-from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
+from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import (
     CompletionRequest,
     Message,

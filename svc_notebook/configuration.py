@@ -15,19 +15,20 @@ from svc_notebook.credentials import (
     refuse_key_form,
     to_key,
 )
-from svc_notebook.endpoint_file import FILE, read_endpoints
-from svc_notebook.endpoints import SERVICE as SERVICE_ENDPOINT
 from svc_notebook.endpoints import (
+    FILE,
     Endpoint,
     forget_contexts,
     own_endpoint,
+    read_endpoints,
     to_base_url,
 )
+from svc_notebook.endpoints import SERVICE as SERVICE_ENDPOINT
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     as_number,
     did_you_mean,
     has_address_form,

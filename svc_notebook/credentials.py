@@ -23,12 +23,13 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
-from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
+    FILE,
     KEY_VARIABLE,
     SERVICE,
     Endpoint,
+    read_endpoints,
 )
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.settings import (

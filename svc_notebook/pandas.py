@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, warn
-from svc_notebook.service.checks import check_flag
-from svc_notebook.service.params import with_params
+from svc_notebook.service.params import check_flag, with_params
 from svc_notebook.session import current
 from svc_notebook.sweeps.rows import read_rows
 from svc_notebook.sweeps.run import Run

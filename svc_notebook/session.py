@@ -22,8 +22,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import join_exchange
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, known_keys
-from svc_notebook.endpoint_file import FILE
-from svc_notebook.endpoints import ADDRESS_VARIABLE
+from svc_notebook.endpoints import ADDRESS_VARIABLE, FILE
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
@@ -37,7 +36,7 @@ from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Model
-from svc_notebook.service.checks import check_flag, shorten
+from svc_notebook.service.params import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Environment, Settings, read_env
 from svc_notebook.tools.consent import AtPrompt, Remembered, warn_of_denied

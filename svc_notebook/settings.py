@@ -11,22 +11,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.endpoint_file import (
-    CONFIG_VARIABLE,
-    FILE,
-    config_file,
-    read_endpoints,
-)
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
+    CONFIG_VARIABLE,
+    FILE,
     KEY_VARIABLE,
     SERVICE,
     Endpoint,
+    config_file,
+    read_endpoints,
     to_base_url,
 )
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
-from svc_notebook.service.checks import as_number, is_within, shorten, shown
+from svc_notebook.service.params import as_number, is_within, shorten, shown
 
 ENV_NAMES = {
     "base_url": ADDRESS_VARIABLE,

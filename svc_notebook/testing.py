@@ -25,7 +25,7 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import isolated
 from svc_notebook.settings import ENV_NAMES
 

@@ -17,9 +17,8 @@ import msgspec
 
 from svc_notebook.errors import OverBudgetError, ParameterError, warn
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.checks import must_be
 from svc_notebook.service.chunk import Choice
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS, check
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS, check, must_be
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 
 _Z = 1.7  # standard deviations: about 9 of 10 cases are within

@@ -13,7 +13,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     check_number,
     did_you_mean,
     printable,

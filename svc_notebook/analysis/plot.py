@@ -22,7 +22,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, visible
 from svc_notebook.errors import ConfigError, ParameterError
-from svc_notebook.service.checks import check_int, shorten
+from svc_notebook.service.params import check_int, shorten
 
 from .compare import numbered, plain
 from .reply_factors import (

@@ -12,11 +12,10 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import EXTRA, as_names
-from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.reply_frames import REPLIES
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.checks import did_you_mean, printable, shorten
-from svc_notebook.service.params import PARAM_NAMES
+from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, shorten
 
 NEEDED = ("choice_index", "model", "prompt", "status")
 """Columns without which a frame cannot be read as replies."""

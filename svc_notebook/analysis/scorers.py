@@ -17,7 +17,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.ledger.columns import dtype_of
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     as_number,
     check_text,
     did_you_mean,

@@ -11,7 +11,7 @@ from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 
 from . import statistics
 from .reply_factors import (

@@ -16,8 +16,8 @@ import msgspec
 
 from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.ledger.columns import Dtype, dtype_of
-from svc_notebook.ledger.reply_columns import ANSWERS
-from svc_notebook.service.checks import as_number, shorten
+from svc_notebook.ledger.reply_frames import ANSWERS
+from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import ToolCall
 from svc_notebook.tools.extract import Form, read_value, to_form
 

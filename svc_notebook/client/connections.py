@@ -1,8 +1,9 @@
-"""HTTP connections: our own over asyncio, idle ones, or a transport of httpx.
+"""HTTP connections: our own over asyncio, idle ones, proxies, or a transport of httpx.
 
 A connection serves one request at a time, and idle ones are kept on a stack: the time
-that a pool takes is quadratic in the number of requests in flight. Failures become our
-errors, in words a user can act on.
+that a pool takes is quadratic in the number of requests in flight. The proxy that an
+endpoint names, else HTTPS_PROXY with NO_PROXY, is obeyed. Failures become our errors,
+in words a user can act on.
 """
 
 import asyncio
@@ -11,8 +12,10 @@ import select
 import socket
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from errno import ECONNREFUSED
 from functools import cache
@@ -20,6 +23,7 @@ from importlib.metadata import version
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
 import httptools
@@ -30,20 +34,86 @@ from svc_notebook.endpoints import (
     OPERATION,
     SERVICE,
     Endpoint,
+    is_loopback,
     unusable_address,
 )
 from svc_notebook.errors import (
     DocumentError,
     NoConnectionError,
+    SettingsError,
     StreamBrokenError,
     TimedOutError,
 )
 from svc_notebook.fork import Forkable, leave_to_parent
 
-from .proxy import Proxy, parse_url, proxy_for
 from .response import HttpAnswer, ResponseHead
 from .retry import FailedTry, retry_after_s
 from .tls import tls_context, unreadable_certificates
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy: its address, which may hold a password, and how it may be shown."""
+
+    shown: str
+    _url: str = field(repr=False)
+
+    @property
+    def url(self) -> httpx.URL:
+        """Its address."""
+        return httpx.URL(self._url)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers for a request to it."""
+        login = httpx.Proxy(self._url).raw_auth
+        basic = b"Basic " + b64encode(b":".join(login or ()))
+        return [(b"Proxy-Authorization", basic)] if login else []
+
+
+def proxy_for(base_url: str, named: str | None = None) -> Proxy | None:
+    """Return the proxy for an address: the one named, else the environment's."""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    proxy: Proxy | SettingsError | None = None
+    if named:
+        proxy = _proxy(named, "The proxy of the endpoint", "proxy")
+    elif not is_loopback(host) and not proxy_bypass(parts.netloc):
+        proxy = _environments_proxy(parts.scheme)
+    if isinstance(proxy, SettingsError):
+        raise proxy
+    return proxy
+
+
+def _environments_proxy(scheme: str) -> Proxy | SettingsError | None:
+    named = getproxies()
+    url = named.get(scheme) or named.get("all")
+    if not url:
+        return None
+    where = f"The proxy that the environment names for {scheme}"
+    return _proxy(url, where, f"{scheme.upper()}_PROXY")
+
+
+def _proxy(url: str, what: str, setting: str) -> Proxy | SettingsError:
+    """Return a proxy, or the error; its password is in this frame."""
+    full = url if "://" in url else f"http://{url}"
+    parsed = parse_url(full)
+    if parsed is None or parsed.scheme not in {"http", "https"} or not parsed.host:
+        return SettingsError(
+            f"{what} cannot be used; set {setting}=http://HOST:PORT. NO_PROXY lists "
+            "hosts that are reached without a proxy of the environment."
+        )
+    return Proxy(f"{parsed.scheme}://{parsed.netloc.decode()}", full)
+
+
+def parse_url(text: str) -> httpx.URL | None:
+    """Return an address as httpx takes it; None if it does not."""
+    try:
+        url = httpx.URL(text)
+        _ = url.host  # decodes international names
+    except (httpx.InvalidURL, ValueError):  # idna's errors are ValueErrors
+        return None
+    return url
+
 
 Headers = list[tuple[bytes, bytes]]
 RawRequest = tuple[str, bytes, Headers, bytes]  # method, target, headers, body

@@ -28,9 +28,9 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.service.checks import check_flag
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAVAILABLE, name_refused_key
+from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts, no_address
 from svc_notebook.tokens import check_budget, warn_if_over

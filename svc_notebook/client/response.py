@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
-from svc_notebook.service.checks import HEAD_CHARS, printable
 from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
 from svc_notebook.service.faults import Fault, to_error
+from svc_notebook.service.params import HEAD_CHARS, printable
 from svc_notebook.wire.decode import (
     ChunkDecoder,
+    ServerSentEvent,
+    SseDecoder,
     decode_completion,
     decode_fault,
     not_documented,
 )
-from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
 
 from .deadlines import Deadlines, Left, timed_out
 from .retry import FailedTry

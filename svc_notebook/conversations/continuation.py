@@ -13,7 +13,7 @@ from unicodedata import category
 from msgspec.structs import replace
 
 from svc_notebook.completion import Completion
-from svc_notebook.display.markdown_parser import Fence, fences
+from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.errors import OverBudgetError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
@@ -22,8 +22,7 @@ from svc_notebook.service.request import CompletionRequest, Message, build_reque
 from svc_notebook.tokens import FLOOR_TOKENS, estimate_prompt_tokens, with_max_tokens
 
 from .history import History
-from .trimming import Fitted
-from .turn_request import NextTurn, TurnSettings, next_turn
+from .turn_request import Fitted, NextTurn, TurnSettings, next_turn
 
 GO_ON = (
     "Your last message stopped before its end. Go on exactly where it stopped, with "

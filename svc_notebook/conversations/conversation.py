@@ -21,8 +21,7 @@ from svc_notebook.errors import ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
-from svc_notebook.service.checks import check_text
-from svc_notebook.service.params import OtherParams, with_params
+from svc_notebook.service.params import OtherParams, check_text, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.rounds import Permit, ToolParams, take_permit

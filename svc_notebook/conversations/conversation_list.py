@@ -15,7 +15,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.records import from_row
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_text, must_be, shorten
+from svc_notebook.service.params import check_text, must_be, shorten
 
 _LISTED_PROMPT_CHARS = 120  # of the newest prompt
 

@@ -9,7 +9,7 @@ import msgspec
 
 from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import must_be
+from svc_notebook.service.params import must_be
 from svc_notebook.service.request import Message, ToolCall, assistant, to_messages, user
 
 from .export import JsonHistory, JsonTurn, JsonVersion, same_fields, to_json

@@ -15,7 +15,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.records import TurnMarks
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import ToolRow
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version, series_of

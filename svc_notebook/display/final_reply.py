@@ -15,7 +15,7 @@ from .html_styles import (
     quiet_html,
     verbatim_html,
 )
-from .markdown_to_html import reply_html
+from .markdown import reply_html
 from .sandboxed_frame import page_html
 from .tool_runs import Step, tool_runs_html, tool_runs_text
 

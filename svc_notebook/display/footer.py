@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Usage
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest
 
 from .escape import to_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .escape import to_terminal, to_text
 from .footer import UNFINISHED, live_html, marks_html, marks_text
 from .html_styles import BODY, card_html, grid_html, quiet_html
-from .markdown_to_html import reply_html
+from .markdown import reply_html
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

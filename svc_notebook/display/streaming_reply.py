@@ -7,8 +7,7 @@ from .escape import to_terminal, to_text
 from .final_reply import Final
 from .footer import WAITING, live_html
 from .html_styles import BODY, quiet_html, verbatim_html
-from .markdown_parser import Block, Blocks, link_addresses
-from .markdown_to_html import block_html, tail_html
+from .markdown import Block, Blocks, block_html, link_addresses, tail_html
 from .tool_runs import Step, tool_run_html, tool_runs_text
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average

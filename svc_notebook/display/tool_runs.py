@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 
 from .escape import to_terminal, to_text
 from .html_styles import FOLDED_TEXT, details_html, quiet_html

@@ -8,8 +8,7 @@ import pandas as pd
 from svc_notebook.errors import ParameterError
 
 from .columns import EXTRA, Column
-from .reply_columns import REPLIES
-from .reply_frames import to_frame
+from .reply_frames import REPLIES, to_frame
 
 
 def describe(

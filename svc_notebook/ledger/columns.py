@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 
 Scalar = str | int | float | bool | datetime | None
 Dtype = Literal[

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import near_names
+from svc_notebook.service.params import near_names
 
 from .connection import explained, open_file
 from .records import from_row, since_sql

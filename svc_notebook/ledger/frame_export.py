@@ -21,7 +21,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, SvcError, import_extra, warn
-from svc_notebook.service.checks import check_text
+from svc_notebook.service.params import check_text
 from svc_notebook.settings import to_path
 
 

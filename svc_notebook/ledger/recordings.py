@@ -21,8 +21,8 @@ import msgspec
 
 from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import CompletionBody
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 
 from .cache import find_recorded, hash_request, in_one_form

@@ -14,8 +14,8 @@ import msgspec
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin, OriginKind, Status
-from svc_notebook.service.checks import check_text, must_be
 from svc_notebook.service.chunk import Choice, CompletionBody
+from svc_notebook.service.params import check_text, must_be
 from svc_notebook.service.request import CompletionRequest, Message
 
 

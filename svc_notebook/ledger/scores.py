@@ -15,7 +15,7 @@ import pandas as pd
 
 from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import as_number, check_text, shorten
+from svc_notebook.service.params import as_number, check_text, shorten
 
 from .records import to_sortable
 from .store import Ledger

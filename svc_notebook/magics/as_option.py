@@ -11,7 +11,7 @@ from IPython.lib.pretty import pretty
 from svc_notebook.display.final_reply import Final
 from svc_notebook.display.reply_display import ReplyDisplay
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import refitted
 from svc_notebook.tools.extract import Form, asking_for, extract, to_form
 

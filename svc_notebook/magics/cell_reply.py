@@ -10,7 +10,7 @@ from svc_notebook.display.final_reply import Final
 from svc_notebook.display.reply_display import Mode, ReplyDisplay, follow
 from svc_notebook.errors import CutError, Interrupted, SvcError, UnknownModelError
 from svc_notebook.service.catalogue import Model
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import check_budget
 from svc_notebook.tools.rounds import MAX_ROUNDS, RoundLimits
 

@@ -14,7 +14,7 @@ from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.tokens import MaxTokens, with_max_tokens
 

@@ -14,8 +14,8 @@ from svc_notebook.display.reply_display import Mode, follow
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.consent import Consent, Decision, Proposal, to_consent

@@ -9,7 +9,7 @@ from svc_notebook.conversations.restore import (
     read_saved,
 )
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
 from .column_list import indexed_frame, listed

@@ -5,7 +5,7 @@ from itertools import groupby
 from textwrap import fill
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 
 from .options import BY_FLAG, OPTIONS, Option
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from svc_notebook.conversations.attachments import Item, to_item
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
 
 from .cell_context import NO_VALUE

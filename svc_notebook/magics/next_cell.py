@@ -10,10 +10,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from svc_notebook import Completion
 from svc_notebook.display.error_box import LINE_CHARS
 from svc_notebook.display.escape import visible
-from svc_notebook.display.markdown_parser import Fence, fences
+from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 
 from .cell_context import CellContext
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
-from svc_notebook.service.params import PARAMS, Param, read_extra
+from svc_notebook.service.params import PARAMS, Param, did_you_mean, read_extra
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, allowed_max_tokens
 

@@ -10,8 +10,7 @@ from functools import partial
 
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import near_names
-from svc_notebook.service.params import PARAM_NAMES
+from svc_notebook.service.params import PARAM_NAMES, near_names
 from svc_notebook.session import Session
 
 from .cell_context import CellContext

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.consent import Remembered
 

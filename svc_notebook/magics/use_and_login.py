@@ -22,8 +22,7 @@ from svc_notebook.credentials import (
     refuse_key_form,
     remember,
 )
-from svc_notebook.endpoint_file import FILE, read_endpoints
-from svc_notebook.endpoints import to_base_url
+from svc_notebook.endpoints import FILE, read_endpoints, to_base_url
 from svc_notebook.errors import (
     ConfigError,
     MissingKeyError,
@@ -31,7 +30,7 @@ from svc_notebook.errors import (
     SettingsError,
 )
 from svc_notebook.service.catalogue import MODELS
-from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
+from svc_notebook.service.params import did_you_mean, has_address_form, near_names
 from svc_notebook.session import Session
 from svc_notebook.settings import WAYS_WITHOUT_PROMPT, service_address
 

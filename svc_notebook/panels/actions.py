@@ -12,11 +12,10 @@ from svc_notebook.conversations.history import History, Turn
 from svc_notebook.errors import ParameterError, SvcError
 
 from . import conversations_dialog
-from .controller import Controller
+from .comm import BrowserMessage, read_message
+from .controller import BUSY, Controller
 from .live_reply import ANSWERED
-from .messages import BrowserMessage, read_message
-from .send_and_stop import BUSY
-from .state import PanelContext, Phase
+from .view import PanelContext, Phase
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})

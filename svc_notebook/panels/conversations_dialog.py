@@ -12,10 +12,10 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
 from svc_notebook.conversations.restore import n_turns, pick_saved, read_saved
 from svc_notebook.errors import LedgerError
-from svc_notebook.service.checks import must_be
+from svc_notebook.service.params import must_be
 
+from .comm import BrowserMessage
 from .controller import Controller
-from .messages import BrowserMessage
 
 NEW_NAME = "chat"  # of a conversation that the user did not name
 MAX_LISTED = 50  # conversations; a search finds the others

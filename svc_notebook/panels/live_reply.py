@@ -19,8 +19,7 @@ from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.footer import REASONING
-from svc_notebook.display.markdown_parser import Blocks
-from svc_notebook.display.markdown_to_html import block_html, tail_html
+from svc_notebook.display.markdown import Blocks, block_html, tail_html
 from svc_notebook.display.reply_display import POLL_S, Wait, follow
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
@@ -33,7 +32,7 @@ from svc_notebook.tools.consent import Consent, Decision, Proposal, to_arguments
 from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .messages import BrowserMessage
+from .comm import BrowserMessage
 from .turn_view import draw_call, draw_run
 
 GAP_S = 0.05  # at most one message in this time, on average

@@ -55,7 +55,7 @@ def panel(
     """
     # These load ipywidgets.
     from .conversations_dialog import NEW_NAME  # noqa: PLC0415
-    from .state import PanelContext  # noqa: PLC0415
+    from .view import PanelContext  # noqa: PLC0415
     from .widget import Panel  # noqa: PLC0415
 
     session = current()

@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
-from svc_notebook.service.checks import range_text
 from svc_notebook.service.params import (
     PARAMS,
     Param,
     check,
     check_extra,
+    range_text,
     unknown_param,
 )
 from svc_notebook.service.request import check_model

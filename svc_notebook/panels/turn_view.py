@@ -9,7 +9,7 @@ from svc_notebook.conversations.attachments import Item
 from svc_notebook.conversations.history import Turn, Version
 from svc_notebook.conversations.picks import ReplyColumn, decision, to_columns
 from svc_notebook.display.footer import titled_reasonings
-from svc_notebook.display.markdown_to_html import reply_html
+from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.tool_runs import (
     CALL_CHARS,
     CONSENT,
@@ -19,7 +19,7 @@ from svc_notebook.display.tool_runs import (
     run_parts,
     shortened_html,
 )
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.params import shorten
 from svc_notebook.tools.consent import to_arguments
 
 COMPARED = "Replies compared"  # in the place of the model

@@ -15,9 +15,8 @@ from .actions import allowed_now, allowed_on, perform
 from .comm import Comm
 from .controller import Controller
 from .settings_form import PanelSettings
-from .state import PanelContext
 from .static_transcript import watch_containers, widget_view
-from .view import PanelView
+from .view import PanelContext, PanelView
 
 _STATIC = Path(__file__).parent / "static"
 

@@ -14,7 +14,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 
-from .checks import printable, shorten
+from .params import printable, shorten
 
 SHOWN_CHARS = 700  # of the service's words, in a message
 FIELD_CHARS = 1000  # of a field of the error, which the ledger keeps

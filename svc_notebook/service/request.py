@@ -12,8 +12,7 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import BUDGET_TOKENS, DEFAULT_MODEL
-from .checks import check_text, has_address_form, shorten, shown
-from .params import check_all, check_extra
+from .params import check_all, check_extra, check_text, has_address_form, shorten, shown
 
 
 class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):

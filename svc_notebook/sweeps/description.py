@@ -9,8 +9,7 @@ from typing import Any
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.final_reply import Final
 from svc_notebook.exchange import Failure
-from svc_notebook.service.checks import shorten
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS, shorten
 from svc_notebook.tokens import Tokens
 
 from .estimate import Estimate, Forecast, Speed, forecast

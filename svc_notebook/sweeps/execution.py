@@ -40,9 +40,9 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.service.checks import check_int
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAUTHORIZED
+from svc_notebook.service.params import check_int
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
@@ -50,7 +50,6 @@ from .description import duration
 from .estimate import Speed, forecast
 from .grid import Trial
 from .manifest import keep_plan, stored_manifest
-from .order import PendingTrials, pending_of, pilot_of
 from .plan import OwnLimits, Plan
 from .progress import Bars, progress_of
 from .result import RunResult
@@ -68,11 +67,14 @@ from .scheduler import (
     Answered,
     Failed,
     Outcome,
+    PendingTrials,
     Refused,
     Scheduler,
     Stop,
     most_in_flight,
     n_tokens_of,
+    pending_of,
+    pilot_of,
 )
 
 if TYPE_CHECKING:

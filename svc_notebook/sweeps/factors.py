@@ -9,14 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import check_text, shorten
-from svc_notebook.service.params import PARAM_NAMES, PARAMS, check_extra
+from svc_notebook.service.params import (
+    PARAM_NAMES,
+    PARAMS,
+    check_extra,
+    check_text,
+    shorten,
+)
 from svc_notebook.service.request import to_messages
 from svc_notebook.tools.extract import Form, with_order
 from svc_notebook.tools.toolbox import to_offer
 
-from .prompt_templates import columns_in, size_and_end
-from .rows import is_missing, read_rows
+from .rows import columns_in, is_missing, read_rows, size_and_end
 
 EXTRA = "extra"
 TOOLS = "tools"

@@ -22,8 +22,7 @@ import msgspec
 
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError, SvcError
-from svc_notebook.service.checks import did_you_mean
-from svc_notebook.service.params import PARAMS
+from svc_notebook.service.params import PARAMS, did_you_mean
 from svc_notebook.service.request import (
     CompletionRequest,
     Message,
@@ -39,8 +38,7 @@ from svc_notebook.tokens import (
 from svc_notebook.wire.encode import encode
 
 from .factors import FACTORS, LABELS, TOOLS, Dimension, short, tool_names
-from .prompt_templates import columns_in, filled
-from .rows import ROW, Rows
+from .rows import ROW, Rows, columns_in, filled
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 

@@ -17,7 +17,7 @@ from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.records import KeptPlan, to_json
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.service.checks import check_int
+from svc_notebook.service.params import check_int
 
 from .factors import Dimension
 from .grid import Grid

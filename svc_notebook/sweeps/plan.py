@@ -14,7 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     check_int,
     did_you_mean,
     must_be,
@@ -34,8 +34,15 @@ from .factors import (
     zip_dimensions,
 )
 from .grid import Grid, Predicate, Trial, hashed_labels, matching, request_key_of
-from .prompt_templates import check_columns, columns_in
-from .rows import Rows, check_not_blank, check_rows, is_text, read_rows
+from .rows import (
+    Rows,
+    check_columns,
+    check_not_blank,
+    check_rows,
+    columns_in,
+    is_text,
+    read_rows,
+)
 from .sweep_tools import SweepTools
 
 LIMIT_NAMES = ("per_second", "per_minute", "in_flight")

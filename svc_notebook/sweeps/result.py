@@ -26,7 +26,7 @@ from svc_notebook.ledger.columns import (
     template_columns,
 )
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import (
+from svc_notebook.ledger.reply_frames import (
     REPLIES,
     ReplyRow,
     RowStatus,
@@ -34,7 +34,7 @@ from svc_notebook.ledger.reply_columns import (
     to_replies,
 )
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_flag
+from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
 
 from .description import Line, headline, reasons_of

@@ -19,7 +19,7 @@ from svc_notebook.ledger.prices import Prices, cost_of
 from svc_notebook.ledger.records import KeptPlan, Scope
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_text, did_you_mean, must_be
+from svc_notebook.service.params import check_text, did_you_mean, must_be
 from svc_notebook.session import Session, current
 
 from .manifest import grid_of, stored_manifest

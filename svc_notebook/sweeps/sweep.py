@@ -11,21 +11,22 @@ from uuid import uuid4
 from svc_notebook.analysis.typed_answers import answer_type, kept_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     check_flag,
     check_int,
     check_text,
     did_you_mean,
+    unknown_param,
+    with_params,
 )
-from svc_notebook.service.params import unknown_param, with_params
 from svc_notebook.session import Session, current
 from svc_notebook.tools.rounds import take_permit
 
 from .factors import FACTORS, TOOLS
 from .manifest import grid_of, read_manifest
-from .order import seed_of
 from .plan import Plan, build_grid, read_limits
 from .run import Run
+from .scheduler import seed_of
 from .sweep_tools import SweepTools, sweep_tools
 
 Arguments = ParamSpec("Arguments")

@@ -7,7 +7,7 @@ from typing import Any
 
 from svc_notebook.completion import Completion
 from svc_notebook.errors import CutError, ToolCallError
-from svc_notebook.service.checks import one_line
+from svc_notebook.service.params import one_line
 from svc_notebook.tokens import more_room
 
 MAX_DEPTH = 100

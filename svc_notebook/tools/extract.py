@@ -17,7 +17,7 @@ from svc_notebook.client.request_path import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.checks import check_int
+from svc_notebook.service.params import check_int
 from svc_notebook.service.request import (
     CompletionRequest,
     FunctionCall,

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from referencing import Registry
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import one_line
+from svc_notebook.service.params import one_line
 
 MAX_FAULTS = 8
 """Errors of one call that the model is told."""

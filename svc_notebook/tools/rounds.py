@@ -32,8 +32,7 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
-from svc_notebook.service.checks import check_int, check_number
-from svc_notebook.service.params import OtherParams
+from svc_notebook.service.params import OtherParams, check_int, check_number
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import one_line
+from svc_notebook.service.params import one_line
 
 from .signature import DocTexts, described, hints_of, settable_parameters, texts_of
 

@@ -9,7 +9,7 @@ from inspect import cleandoc
 from typing import Annotated, Any, get_args, get_origin
 
 from svc_notebook.errors import ToolSchemaError
-from svc_notebook.service.checks import one_line
+from svc_notebook.service.params import one_line
 
 
 def without_partials(function: Any) -> Any:  # noqa: ANN401 - any callable

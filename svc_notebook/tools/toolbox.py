@@ -16,7 +16,8 @@ from types import MethodType
 from typing import Any, NamedTuple, Protocol, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
+    check_definition,
     check_flag,
     check_int,
     check_number,
@@ -24,7 +25,6 @@ from svc_notebook.service.checks import (
     did_you_mean,
     one_line,
 )
-from svc_notebook.service.params import check_definition
 from svc_notebook.tokens import estimate_prompt_tokens
 
 from .signature import texts_of, without_partials, written_function

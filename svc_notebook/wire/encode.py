@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import check_text, shorten
+from svc_notebook.service.params import check_text, shorten
 from svc_notebook.service.request import CompletionRequest
 
 MAX_DEPTH = 64  # deeper than any schema of a tool, and far from the recursion limit

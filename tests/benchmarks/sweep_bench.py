@@ -32,10 +32,16 @@ from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.estimate import forecast
 from svc_notebook.sweeps.grid import Grid, Trial
-from svc_notebook.sweeps.order import PendingTrials, blocks, by_model
 from svc_notebook.sweeps.plan import Plan, build_grid
 from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.scheduler import Answered, Outcome, Scheduler
+from svc_notebook.sweeps.scheduler import (
+    Answered,
+    Outcome,
+    PendingTrials,
+    Scheduler,
+    blocks,
+    by_model,
+)
 from svc_notebook.sweeps.sweep import plan_run
 
 MODELS = [

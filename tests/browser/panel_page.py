@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from svc_notebook.display.markdown_to_html import to_html
+from svc_notebook.display.markdown import to_html
 from svc_notebook.panels.widget import script, style
 from tests.panels.protocol import of_kind
 

@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from svc_notebook.client.proxy import proxy_for
+from svc_notebook.client.connections import proxy_for
 from svc_notebook.errors import SettingsError
 
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

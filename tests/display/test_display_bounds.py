@@ -7,8 +7,12 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from svc_notebook.display.cell_output import Output
-from svc_notebook.display.markdown_parser import MAX_MATH_CHARS, PARSER
-from svc_notebook.display.markdown_to_html import MAX_MARKDOWN_CHARS, to_html
+from svc_notebook.display.markdown import (
+    MAX_MARKDOWN_CHARS,
+    MAX_MATH_CHARS,
+    PARSER,
+    to_html,
+)
 from svc_notebook.display.reply_display import Mode, ReplyDisplay
 from svc_notebook.display.streaming_reply import MAX_BYTES_PER_S
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.markdown_parser import Block, Blocks, Fence, fences
-from svc_notebook.display.markdown_to_html import to_html
+from svc_notebook.display.markdown import Block, Blocks, Fence, fences, to_html
 
 _LINES = (
     *("# h", "para one", "", "- a", "  more", "  - nested", "1. x", "10) z", "\t- t"),

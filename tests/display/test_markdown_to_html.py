@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.display.escape import to_terminal, to_text, visible
 from svc_notebook.display.final_reply import Final
-from svc_notebook.display.markdown_to_html import to_html
+from svc_notebook.display.markdown import to_html
 
 _AWAY = {"href", "rel", "target"}
 _ALLOWED: dict[str, set[str]] = {

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from svc_notebook.credentials import Key
-from svc_notebook.endpoint_file import read_endpoints
-from svc_notebook.endpoints import Endpoint
+from svc_notebook.endpoints import Endpoint, read_endpoints
 from svc_notebook.errors import SettingsError
 from svc_notebook.service.catalogue import MODELS, Limit, Model
 from svc_notebook.session import current

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import dtype_of, pick, template_columns
-from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.reply_frames import REPLIES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -19,8 +19,7 @@ from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.frame_export import export, read_parquet
-from svc_notebook.ledger.reply_columns import REPLIES
-from svc_notebook.ledger.reply_frames import replies_frame
+from svc_notebook.ledger.reply_frames import REPLIES, replies_frame
 from svc_notebook.ledger.usage import usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request

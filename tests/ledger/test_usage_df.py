@@ -12,7 +12,7 @@ from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.column_meanings import describe
 from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.prices import Price, Prices
-from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.reply_frames import REPLIES
 from svc_notebook.ledger.token_calibration import TokenRules
 from svc_notebook.ledger.usage import USAGE, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody

@@ -11,7 +11,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.api import frame_columns
 from svc_notebook.cli import build_parser
-from svc_notebook.endpoint_file import ENDPOINT_KEYS, MODEL_KEYS
+from svc_notebook.endpoints import ENDPOINT_KEYS, MODEL_KEYS
 from svc_notebook.magics.config_traits import SvcTraits
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS

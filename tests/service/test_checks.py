@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import (
+from svc_notebook.service.params import (
     check_flag,
     check_int,
     check_number,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.sweeps.order import blocks, by_model, seed_of
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.scheduler import blocks, by_model, seed_of
 
 
 @pytest.mark.slow

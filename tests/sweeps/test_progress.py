@@ -17,7 +17,6 @@ from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.cell_output import Screen, find_screen
 from svc_notebook.errors import BadRequestError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.order import PendingTrials
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.progress import Bars, ModelProgress, progress_of
 from svc_notebook.sweeps.scheduler import (
@@ -26,6 +25,7 @@ from svc_notebook.sweeps.scheduler import (
     Failed,
     ModelQueue,
     Outcome,
+    PendingTrials,
 )
 
 SMALL = "svc-v2-8b-instruct"

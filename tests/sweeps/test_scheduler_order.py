@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.order import PendingTrials
-from svc_notebook.sweeps.scheduler import Answered, Failed, Outcome, Refused, Scheduler
+from svc_notebook.sweeps.scheduler import (
+    Answered,
+    Failed,
+    Outcome,
+    PendingTrials,
+    Refused,
+    Scheduler,
+)
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 

@@ -20,8 +20,13 @@ from svc_notebook.service.chunk import (
 )
 from svc_notebook.service.faults import Fault
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.wire.decode import ChunkDecoder, decode_completion, decode_fault
-from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
+from svc_notebook.wire.decode import (
+    ChunkDecoder,
+    ServerSentEvent,
+    SseDecoder,
+    decode_completion,
+    decode_fault,
+)
 
 DOCUMENT = Path(__file__).parents[1] / "document"
 

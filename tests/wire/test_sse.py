@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import DocumentError
-from svc_notebook.wire.sse import ServerSentEvent, SseDecoder
+from svc_notebook.wire.decode import ServerSentEvent, SseDecoder
 
 EXAMPLES = {
     "one": (b"data: a\n\n", [ServerSentEvent("a")]),

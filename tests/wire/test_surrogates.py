@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.service.chunk import Chunk
-from svc_notebook.wire.decode import ChunkDecoder, mend
-from svc_notebook.wire.sse import ServerSentEvent
+from svc_notebook.wire.decode import ChunkDecoder, ServerSentEvent, mend
 
 
 def texts_of(chunk: object) -> dict[int, str]:
