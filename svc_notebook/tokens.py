@@ -21,7 +21,8 @@ from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS, check, must_be
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 
-_Z = 1.7  # standard deviations: about 9 of 10 cases are within
+Z_90 = 1.645
+"""9 of 10 values of a normal distribution are within so many standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,11 +95,11 @@ class Tokens:
         mean = min(self.mean, float(max_tokens))
         share = (max_tokens - mean) / self._width(self.over)
         variance = self.variance * share**2
-        under = hypot(self.under, _Z * sqrt(self.variance - variance))
+        under = hypot(self.under, Z_90 * sqrt(self.variance - variance))
         return Tokens(mean, under, self.over * share, variance)
 
     def _width(self, of_tokenizer: float) -> float:
-        return hypot(of_tokenizer, _Z * sqrt(self.variance))
+        return hypot(of_tokenizer, Z_90 * sqrt(self.variance))
 
 
 _DIGITS = 6  # enough to undo the rounding of floats

@@ -14,10 +14,9 @@ import msgspec
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import near_names
 
-from .connection import explained, open_file
+from .connection import explained, open_file, transaction
 from .records import from_row, since_sql
 from .store import SHORT_BUSY_S, counted, exists, size_in_words
-from .tables import transaction
 
 _COMPARED = 1000  # newest names that a wrong one is compared with
 

@@ -17,9 +17,9 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
 
+from .connection import transaction
 from .records import to_sortable
 from .store import Ledger
-from .tables import transaction
 from .writer import INSERT_SCORE
 
 PREFIX = "score_"

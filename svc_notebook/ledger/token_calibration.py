@@ -9,6 +9,7 @@ import numpy as np
 from svc_notebook.exchange import Exchange
 from svc_notebook.tokens import (
     FIXED,
+    Z_90,
     Counts,
     Rule,
     by_chunks,
@@ -30,7 +31,6 @@ _DRIFT = 0.05  # the next texts are not quite like those that were seen
 _LEAST_NOISE = 0.02
 _TRUST = 0.01  # weight of the fixed rule, for scripts with few examples
 _LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
-_Z = 1.65  # 9 of 10 normal errors are within so many standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
     tokens = np.array([n_tokens for _, n_tokens in pairs], dtype=float)
     weights = _weights(counts, tokens)
     errors = np.abs(tokens / np.maximum(counts @ weights, 1.0) - 1.0)
-    noise = max(float(np.quantile(errors, 0.9)) / _Z, _LEAST_NOISE)
+    noise = max(float(np.quantile(errors, 0.9)) / Z_90, _LEAST_NOISE)
     seen = (counts * weights).sum(axis=0)
     known = seen / (seen + _SEEN_TOKENS)
-    bias = weights * (_DRIFT + _Z * noise / np.sqrt(n_rows)) * known
+    bias = weights * (_DRIFT + Z_90 * noise / np.sqrt(n_rows)) * known
     under = bias + (1.0 - known) * np.maximum(weights - FIXED.lows, 0.0)
     over = bias + (1.0 - known) * np.maximum(FIXED.highs - weights, 0.0)
     rule = Rule(

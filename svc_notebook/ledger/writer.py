@@ -24,9 +24,9 @@ from .connection import (
     explain,
     is_busy,
     set_busy,
+    transaction,
 )
 from .records import INSERT_MARKS, KEYS, KeptPlan
-from .tables import transaction
 from .tool_calls import INSERT_TOOL_RUN
 
 BUSY_S = 30.0

@@ -14,7 +14,7 @@ from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIM
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
-from svc_notebook.tokens import Tokens
+from svc_notebook.tokens import Z_90, Tokens
 
 from .grid import Grid
 
@@ -108,9 +108,6 @@ LEAST_SEEN = 3
 """With so many replies of each model, estimates are made from these replies."""
 
 
-_Z = 1.645  # 9 of 10 normal values are within so many standard deviations
-
-
 class Seen(NamedTuple):
     """What one reply took."""
 
@@ -177,7 +174,7 @@ def total_of(seen: Sequence[float], n: int) -> Tokens:
 
 def _t_quantile(n_free: int) -> float:
     """Return Student's t for an interval of 9 in 10 (Abramowitz and Stegun 26.7.5)."""
-    z = _Z
+    z = Z_90
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

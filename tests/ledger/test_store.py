@@ -15,9 +15,8 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.connection import open_file
+from svc_notebook.ledger.connection import check_is_ours, migrate, open_file
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
-from svc_notebook.ledger.tables import check_is_ours, migrate
 from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]

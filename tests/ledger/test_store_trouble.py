@@ -12,14 +12,14 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connection import open_file
-from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tables import (
+from svc_notebook.ledger.connection import (
     CHECKED_BYTES,
     check_is_ours,
     current_version,
     migrate,
+    open_file,
 )
+from svc_notebook.ledger.store import Ledger
 
 MakeExchange = Callable[..., Exchange]
 

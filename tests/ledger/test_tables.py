@@ -9,7 +9,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger import tables
+from svc_notebook.ledger import connection as ledger_file
 from svc_notebook.ledger.store import Ledger
 
 MakeExchange = Callable[..., Exchange]
@@ -68,21 +68,21 @@ def test_a_stop_while_tables_change_loses_nothing(
 ) -> None:
     """Stopped after any statement, a file is as it was, and is then read whole."""
     exchanges = [make(0), make(1, body=None, status="cancelled")]
-    changes = tables.CHANGES
+    changes = ledger_file.CHANGES
     is_done, n_stops = False, 0
     while not is_done:
         path = tmp_path / f"{n_stops}.sqlite"
-        monkeypatch.setattr(tables, "CHANGES", changes)
+        monkeypatch.setattr(ledger_file, "CHANGES", changes)
         with Ledger(path) as ledger:
             for exchange in exchanges:
                 ledger.add(exchange)
-        monkeypatch.setattr(tables, "CHANGES", (*changes, _NEXT))
+        monkeypatch.setattr(ledger_file, "CHANGES", (*changes, _NEXT))
         with closing(
             sqlite3.connect(path, isolation_level=None, factory=_Stops)
         ) as connection:
             connection.n_left = n_stops
             try:
-                tables.migrate(connection)
+                ledger_file.migrate(connection)
                 is_done = True
             except KeyboardInterrupt:
                 n_stops += 1
@@ -101,7 +101,7 @@ def test_a_ledger_of_the_next_version_is_refused_today(
     """A file that was changed for a newer version is not read by an older one."""
     path = tmp_path / "ledger.sqlite"
     with monkeypatch.context() as patched:
-        patched.setattr(tables, "CHANGES", (*tables.CHANGES, _NEXT))
+        patched.setattr(ledger_file, "CHANGES", (*ledger_file.CHANGES, _NEXT))
         with Ledger(path) as ledger:
             ledger.check()
 

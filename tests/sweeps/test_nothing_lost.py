@@ -17,8 +17,8 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
+from svc_notebook.ledger.connection import current_version
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.tables import current_version
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.sweep import plan_run

@@ -102,7 +102,7 @@ def test_an_estimate_shows_its_number_and_its_interval() -> None:
     """In a cell an estimate is one line; as text it is the interval."""
     tokens = svc.estimate_tokens("The quick brown fox jumps over the lazy dog. " * 6)
 
-    assert (repr(tokens), str(tokens)) == ("<Tokens ~62 (49 to 75)>", "49 to 75")
+    assert (repr(tokens), str(tokens)) == ("<Tokens ~62 (50 to 75)>", "50 to 75")
     assert svc.estimate_tokens("") == Tokens()
 
 
