@@ -52,7 +52,8 @@ PYTHON = {
     "Conversations and the panel": "conversation panel Conversation",
     "Clients": "Client AsyncClient AsyncCompletionStream",
     "Sweeps, scores and comparisons": """
-        sweep run Run score read_answers summary_df contrast_df how_many compare plot
+        sweep run Run score read_answers summary_df contrast Contrast contrast_df
+        how_many compare plot
         scores.exact scores.contains scores.regex scores.json_valid scores.json_schema
         scores.length""",
     "Ledger and files": """

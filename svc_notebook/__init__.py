@@ -14,8 +14,9 @@ Questions      complete, stream, extract; Completion, CompletionStream, Message
 Conversations  conversation, panel, conversations_df; Conversation
 Tools          tool, Toolbox, tool_calls_df
 Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
-Results        replies_df, usage_df, summary_df, contrast_df, how_many, compare, plot,
-               score, scores, read_answers, describe, estimate_tokens; Tokens
+Results        replies_df, usage_df, summary_df, contrast, contrast_df, how_many,
+               compare, plot, score, scores, read_answers, describe, estimate_tokens;
+               Contrast, Tokens
 The ledger     last, reply, export, read_parquet, export_answers
 Clients        Client, AsyncClient, AsyncCompletionStream
 Errors         SvcError is the base of all; the others are in `svc.errors`

@@ -1,8 +1,10 @@
 import typing
 
 from . import errors
+from .analysis.contrast import Contrast
 from .analysis.frame_functions import (
     compare,
+    contrast,
     contrast_df,
     export,
     how_many,
@@ -50,6 +52,7 @@ __all__ = [
     "Client",
     "Completion",
     "CompletionStream",
+    "Contrast",
     "Conversation",
     "Emulator",
     "Message",
@@ -59,6 +62,7 @@ __all__ = [
     "Toolbox",
     "compare",
     "complete",
+    "contrast",
     "contrast_df",
     "conversation",
     "conversations_df",

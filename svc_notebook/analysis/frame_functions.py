@@ -16,8 +16,9 @@ scores = scorers  # public: svc.scores
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
-    from .contrast import Needed
+    from .contrast import Contrast
     from .plot import Plot
+    from .sample_size import Needed
 
 
 @runtime_checkable
@@ -157,9 +158,9 @@ def summary_df(
     return frame(df, by, on)
 
 
-def contrast_df(
+def contrast(
     df: "pd.DataFrame", factor: str, on: str | None = None, *, against: object = None
-) -> "pd.DataFrame":
+) -> "Contrast":
     """Compare the values of a factor in pairs, over the prompts that have both.
 
     Args:
@@ -167,6 +168,26 @@ def contrast_df(
         factor: What is compared, such as `model`; other factors are kept equal.
         on: A score or another column of numbers; the only score if None.
         against: Compare with this value only; all pairs if None.
+
+    Returns:
+        A sentence for each pair, with its caveats, to be read at the end of a cell;
+        `df` has the numbers, as `contrast_df` returns them, and `says` the sentences.
+
+    Raises:
+        ParameterError: The factor has one value, or `on` is not a score.
+
+    Example:
+        >>> compared = svc.contrast(replies, "model", "right")
+    """
+    from svc_notebook.analysis.contrast import contrast as compared  # noqa: PLC0415
+
+    return compared(df, factor, on, against=against)
+
+
+def contrast_df(
+    df: "pd.DataFrame", factor: str, on: str | None = None, *, against: object = None
+) -> "pd.DataFrame":
+    """Return the numbers of `svc.contrast` with the same arguments: its `df`.
 
     Returns:
         One row for each pair: means, `difference` with `low`, `high` and `p`, which are
@@ -211,7 +232,7 @@ def how_many(
     Example:
         >>> needed = svc.how_many(0.05, pilot=run, factor="model", on="right")
     """
-    from svc_notebook.analysis.contrast import how_many as plan  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.sample_size import how_many as plan  # noqa: PLC0415
 
     frame = pilot.replies_df() if isinstance(pilot, Replies) else pilot
     return plan(difference, frame, factor, on)

@@ -37,6 +37,7 @@ from .resume import RunStatus, next_steps, settled_of
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
+    from svc_notebook.analysis.contrast import Contrast
     from svc_notebook.analysis.plot import Plot
 
 
@@ -474,6 +475,18 @@ class Run:
 
         return summary_df(self.replies_df(), by, on)
 
+    def contrast(
+        self,
+        factor: str,
+        on: str | None = None,
+        *,
+        against: object = None,
+    ) -> "Contrast":
+        """Compare the values of a factor: `svc.contrast` of `replies_df()`."""
+        from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
+
+        return contrast(self.replies_df(), factor, on, against=against)
+
     def contrast_df(
         self,
         factor: str,
@@ -481,7 +494,7 @@ class Run:
         *,
         against: object = None,
     ) -> "pd.DataFrame":
-        """Compare the values of a factor: `svc.contrast_df` of `replies_df()`."""
+        """Return the numbers of `contrast`, with the same arguments."""
         from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
         return contrast_df(self.replies_df(), factor, on, against=against)

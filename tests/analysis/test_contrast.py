@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.analysis.contrast import contrast_df, how_many
-from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.analysis.contrast import contrast, contrast_df
+from svc_notebook.errors import ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
 
 
@@ -319,58 +319,6 @@ def test_several_scores_need_a_name() -> None:
         contrast_df(frame, "model")
 
 
-def test_a_pilot_says_how_many_prompts() -> None:
-    """A smaller difference needs more prompts, four times as many for half of it."""
-    pilot = _right({SMALL: 14, LARGE: 16}, n_prompts=20)
-
-    large, small = (how_many(each, pilot, None, None) for each in (0.2, 0.1))
-
-    assert small.n_prompts == pytest.approx(4 * large.n_prompts, rel=0.1)
-    assert small.n_requests == 2 * small.n_prompts
-    assert repr(small).startswith("To find a difference of 10 points in right between")
-
-
-@pytest.mark.slow
-def test_repeats_save_prompts_where_replies_vary() -> None:
-    """With repeats in the pilot each number of repeats has its number of prompts."""
-    rng = np.random.default_rng(1)
-    pilot = pd.concat(
-        [
-            _right({SMALL: 0, LARGE: 0}, 20, repeat=repeat).assign(
-                score_right=rng.random(40) < 0.7
-            )
-            for repeat in range(3)
-        ]
-    )
-
-    options = how_many(0.05, pilot, "model", "right").options
-
-    assert list(options) == [1, 2, 3, 5, 10]
-    assert options[10] < options[1] / 4
-
-
-@pytest.mark.slow
-def test_planning_needs_scipy_and_a_sound_pilot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Differences must be possible; without SciPy the command is named."""
-    pilot = _right({SMALL: 1, LARGE: 2}, n_prompts=4)
-
-    with pytest.raises(ParameterError, match="difference must be a number > 0"):
-        how_many(0, pilot, None, None)
-    with pytest.raises(ParameterError, match=r"0\.05 for 5 points"):
-        how_many(5, pilot, None, None)
-    with pytest.raises(ParameterError, match="factor is needed"):
-        how_many(0.1, pilot[pilot["model"] == SMALL], None, None)
-    with pytest.raises(ParameterError, match="needs at least 3"):
-        how_many(0.1, pilot[pilot["row"] < 2], None, None)
-    with pytest.raises(ParameterError, match="different differences"):
-        how_many(0.1, pilot.assign(score_right=3.0), None, None)
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
-    with pytest.raises(ConfigError, match="Sample sizes need SciPy"):
-        how_many(0.1, pilot, None, None)
-
-
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
@@ -411,3 +359,15 @@ def test_runs_with_templates_of_their_own_have_no_pairs() -> None:
 
     with pytest.raises(ParameterError, match="each text counts as a prompt"):
         contrast_df(frame, "model", "right")
+
+
+def test_a_contrast_is_read_as_its_sentences() -> None:
+    """It shows what it says, and its frame is that of `contrast_df`."""
+    frame = _right({SMALL: 71, LARGE: 88})
+
+    compared = contrast(frame, "model", on="right")
+
+    assert repr(compared) == compared.says[0] == compared.df["says"][0]
+    assert (compared.factors, compared.scores) == (["model"], ["score_right"])
+    assert compared.unit == ["row"]
+    pd.testing.assert_frame_equal(compared.df, contrast_df(frame, "model", "right"))

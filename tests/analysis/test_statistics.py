@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from svc_notebook.analysis.differences import paired, prompts_needed, shares
 from svc_notebook.analysis.statistics import (
     Prompts,
     agreement,
     means,
-    paired,
-    prompts_needed,
     rates,
-    shares,
     t_quantile,
     wilson,
 )

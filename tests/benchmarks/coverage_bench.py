@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from svc_notebook.analysis.differences import paired, shares
 from svc_notebook.analysis.statistics import (
     Floats,
     Prompts,
     means,
-    paired,
     rates,
-    shares,
 )
 
 N_RUNS = 4000

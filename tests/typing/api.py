@@ -109,6 +109,8 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     summary: pd.DataFrame = svc.summary_df(frame, by=["model"], on="right")
     pairs: pd.DataFrame = run.contrast_df("model", on="right", against="a")
     pairs = pd.concat([pairs, svc.contrast_df(frame, "temperature"), run.summary_df()])
+    compared: svc.Contrast = svc.contrast(frame, "model", "right")
+    pairs = pd.concat([pairs, compared.df, run.contrast("model", on="right").df])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts}"
 
