@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.client.aimd import FIRST, MOST, PAUSE_S, Concurrency
+from svc_notebook.client.aimd import FIRST, PAUSE_S, Concurrency
 
 MANY = 10**9
 
@@ -194,25 +194,6 @@ def test_the_level_does_not_rise_without_need() -> None:
     assert server.state.found is None
 
 
-def test_a_pause_between_two_rounds_says_nothing() -> None:
-    """An hour without requests does not count as slow replies."""
-    server = Server(slots=40)
-    server.ask(10.0)
-    before = server.state.level
-    server.rest(3600.0)
-
-    server.ask(server.now_s + 1.0)
-
-    assert server.state.level >= before * 0.6
-
-
-def test_a_request_alone_is_not_refused_for_its_number() -> None:
-    """A refusal with one request in flight leaves the level as it is."""
-    state = Concurrency().began(0.0).refused(0.1, sent_s=0.0)
-
-    assert state.level == FIRST
-
-
 def test_what_was_let_out_together_is_refused_once() -> None:
     """Of eight requests six are refused: that lowers the level one time."""
     state = Concurrency()
@@ -224,13 +205,6 @@ def test_what_was_let_out_together_is_refused_once() -> None:
     assert state.level == 6
     assert state.n_in_flight == 2
     assert state.pause_until_s == 1.1 + PAUSE_S
-
-
-def test_what_was_found_before_is_the_beginning() -> None:
-    """A level of another kernel is used at once, within the bounds."""
-    assert Concurrency.at(64).level == 64
-    assert Concurrency.at(10 * MOST).level == MOST
-    assert Concurrency.at(64).found == 64
 
 
 @pytest.mark.slow
@@ -261,12 +235,3 @@ def test_the_level_keeps_its_bounds(most: int, steps: list[tuple[str, float]]) -
         assert 1 <= state.level <= most
         assert state.n_in_flight >= 0
         assert what in {"answered", "refused"} or state.level == before
-
-
-@pytest.mark.slow
-@given(st.integers(2, 200), st.floats(0.01, 10))
-def test_a_refusal_lowers_the_level(level: int, now_s: float) -> None:
-    """With several requests in flight, fewer are allowed after it."""
-    state = Concurrency.at(level).began(now_s).began(now_s)
-
-    assert state.refused(now_s, sent_s=now_s).level < level

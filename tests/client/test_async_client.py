@@ -17,7 +17,7 @@ from svc_notebook.client.rate_windows import Room
 from svc_notebook.client.response import HttpAnswer
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
+from svc_notebook.errors import ServerFaultError, SvcError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.settings import Settings
 
@@ -70,20 +70,6 @@ def test_one_client_on_several_loops(emulator: Emulator) -> None:
     gc.collect()  # an unclosed connection would warn here, and warnings are errors
 
     assert all(texts)
-
-
-@pytest.mark.slow
-def test_many_at_once(emulator: Emulator) -> None:
-    """Sixty requests at once are answered, each with its own reply."""
-
-    async def ask() -> list[str]:
-        async with client_of(emulator) as client:
-            completions = await asyncio.gather(
-                *(client.complete(f"Say {at}.", user=str(at)) for at in range(60))
-            )
-            return [each.request.params["user"] for each in completions if each.text]
-
-    assert asyncio.run(ask()) == [str(at) for at in range(60)]
 
 
 def test_dropped_stream_is_closed(serve: Serve) -> None:
@@ -154,23 +140,6 @@ def test_completion_before_the_end(emulator: Emulator) -> None:
         _ = stream.completion
 
 
-def test_a_refused_model_stays_closed(serve: Serve, virtual: Any) -> None:  # noqa: ANN401 - a fixture
-    """After the last try other requests still wait as long as the service asked."""
-    server = serve([b"HTTP/1.1 429 X\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n"])
-    client = AsyncClient(
-        base_url=server.base_url,
-        api_key="k",
-        limits=RateLimits(clock=virtual.clock),
-        runtime=virtual.runtime,
-    )
-
-    with pytest.raises(RateLimitError) as caught:
-        asyncio.run(client.complete("Hi", model=MODEL))
-
-    assert caught.value.n_attempts == 3
-    assert client.due(MODEL).wait_s == pytest.approx(9.0, abs=0.5)
-
-
 @pytest.mark.slow
 def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa: ANN401
     """Thirty failing calls make at most ninety requests."""
@@ -226,24 +195,6 @@ def test_a_stream_shows_how_far_it_is() -> None:
         "running",
         "stopped",
     ]
-
-
-def test_two_tasks_read_one_stream(emulator: Emulator) -> None:
-    """Tasks that share a stream share its text, and both come to its end."""
-
-    async def ask() -> tuple[int, int]:
-        async with client_of(emulator) as client, client.stream("Hello") as stream:
-
-            async def read() -> int:
-                return sum([len(piece) async for piece in stream])
-
-            async with asyncio.timeout(120):
-                shown = await asyncio.gather(read(), read())
-            return sum(shown), len(stream.completion.text)
-
-    n_shown, n_chars = asyncio.run(ask())
-
-    assert n_shown == n_chars > 0
 
 
 def test_a_stream_stays_on_its_loop(serve: Serve) -> None:

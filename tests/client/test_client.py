@@ -20,7 +20,6 @@ from svc_notebook.client.sync_client import Client
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     MissingKeyError,
-    OverBudgetError,
     ParameterError,
     SettingsError,
     SvcError,
@@ -46,16 +45,6 @@ def client(emulator: Emulator) -> Client:
     )
 
 
-def test_complete_gives_a_completion(client: Client) -> None:
-    """`complete` returns text, finish reason and the usage that was reported."""
-    completion = client.complete("Say hello.", max_tokens=5)
-
-    usage = completion.usage
-    assert completion.text
-    assert (completion.finish_reason, completion.is_cut) == ("length", True)
-    assert (completion.usage_source, usage.completion_tokens) == ("reported", 5)
-
-
 def test_a_prompt_with_the_key_is_not_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,41 +59,6 @@ def test_a_prompt_with_the_key_is_not_looked_up(
 
     assert looked_up == []
     assert key not in str(refused.value)
-
-
-def test_stream_and_complete_agree(emulator: Emulator, client: Client) -> None:
-    """A stream's text is the text of the same reply in one piece."""
-    stream = client.stream("Say hello.", temperature=0)
-    text = "".join(stream)
-
-    completion = client.complete("Say hello.", temperature=0)
-
-    assert text == stream.completion.text == completion.text
-    assert stream.completion.usage_source == "estimated"
-    assert [asked.n_attempts for asked in _exchanges(stream, completion)] == [1, 1]
-    assert len(emulator.requests) == 2
-
-
-def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
-    """A footer says `~`; where the mouse rests, it says parts and interval."""
-    stream = client.stream("Say hello in many words.", temperature=0, max_tokens=9)
-    list(stream)
-
-    [exchange] = _exchanges(stream)
-    prompt, reply = exchange.est_prompt_tokens, exchange.est_completion_tokens
-    low, high = exchange.est_low_tokens, exchange.est_high_tokens
-    assert low is not None
-    assert high is not None
-    assert low <= prompt + reply <= high
-    assert reply <= 9
-    shown = stream.completion.final().bundle()
-    assert f" · {prompt} → ~{reply} tokens · " in shown["text/plain"]
-    hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
-    assert f' title="{hint}"' in shown["text/html"]
-
-
-def _exchanges(*held: Any) -> list[Exchange]:  # noqa: ANN401 - stream or completion
-    return [getattr(each, "completion", each).exchange for each in held]
 
 
 def test_only_what_was_asked_is_sent(serve: Serve, client_of: ClientOf) -> None:
@@ -169,20 +123,6 @@ def test_every_exchange_is_told_once(
     assert (exchange.est_low_tokens, exchange.est_high_tokens) == (2, 9)
     assert exchange.started_at.utcoffset() == timedelta(0)
     assert exchange.ended_at >= exchange.started_at
-
-
-def test_nothing_is_told_when_nothing_was_sent(client_of: ClientOf, kept: Kept) -> None:
-    """What is found wrong before sending is no exchange."""
-    client = client_of("http://127.0.0.1:1/v1")
-
-    with pytest.raises(ParameterError):
-        client.complete("Hello", temperature=3)
-    with pytest.raises(ParameterError):
-        client.stream("Hello", extra={"x": float("nan")})
-    with pytest.raises(OverBudgetError, match="8192"):
-        client.complete("word " * 40_000)
-
-    assert kept.exchanges == []
 
 
 def test_missing_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,22 +288,6 @@ def test_cancel_closes_the_connection(
     assert stream.poll(0) == []
 
 
-def test_a_stream_says_how_far_it_is(serve: Serve, client_of: ClientOf) -> None:
-    """A stream shows its state and the characters so far, and neither text nor key."""
-    server = serve([HEAD, SOME, "silence"])
-    stream = client_of(server.base_url).stream("Hi")
-    next(iter(stream))
-
-    shown = [repr(stream)]
-    stream.cancel()
-    shown.append(repr(stream))
-
-    assert shown == [
-        "<CompletionStream: running, 4 characters so far>",
-        "<CompletionStream: stopped, 4 characters so far>",
-    ]
-
-
 def test_a_dropped_stream_is_stopped(serve: Serve, client_of: ClientOf) -> None:
     """A stream that was dropped does not go on in the background."""
     server = serve([HEAD, SOME, "silence"])
@@ -397,19 +321,6 @@ def test_interrupt_closes_the_connection(
     assert [exchange.status for exchange in kept.exchanges] == ["cancelled"]
 
 
-def test_emulator_sees_a_reader_leave(client: Client) -> None:
-    """Leaving a `with` block stops a stream in its middle."""
-    with Emulator(tokens_per_s=50.0, first_token_s=0) as emulator:
-        client = Client(
-            Settings(base_url=emulator.base_url, model=MODEL), api_key=emulator.api_key
-        )
-        with client.stream("Hello", max_tokens=1000) as stream:
-            first = next(iter(stream))
-
-        assert stream.completion.text.startswith(first)
-        assert stream.completion.is_partial
-
-
 def test_interrupted_wait_for_a_limit_frees_its_place(
     emulator: Emulator, kept: Kept
 ) -> None:
@@ -434,22 +345,6 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
     now[0] = 1.09
     assert [limiter.try_pass(limiter.reserve()).wait_s for _ in range(5)] == [0.0] * 5
     assert emulator.requests == ()
-
-
-def test_changing_temperature_and_top_p_is_warned_of(
-    serve: Serve, client_of: ClientOf
-) -> None:
-    """Temperature and top_p together are sent as asked for, with a warning."""
-    server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
-
-    with (
-        pytest.warns(UserWarning, match="changing only one of them") as caught,
-        pytest.raises(SvcError),
-    ):
-        client_of(server.base_url).complete("Hi", temperature=1, top_p=0.5)
-
-    assert caught[0].filename == __file__
-    assert b'"temperature":1,"top_p":0.5' in server.requests[0]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from svc_notebook.client.event_loop import Portal, open_portal, portal
+from svc_notebook.client.event_loop import Portal, portal
 from svc_notebook.errors import SvcError
 
 
@@ -89,8 +89,3 @@ def test_the_portal_does_not_wait_for_itself() -> None:
 
     with pytest.raises(SvcError, match="AsyncClient"):
         portal().run(inside())
-
-
-def test_one_portal_a_process() -> None:
-    """The portal is the same for all who ask."""
-    assert portal() is portal() is open_portal()

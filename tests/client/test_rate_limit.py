@@ -219,36 +219,6 @@ def test_limits_are_shared_by_key_and_address(now: Now) -> None:
     assert shared_limits("https://b/v1", key, clock=now) is not first
 
 
-def test_those_that_waited_behind_a_refusal_do_not_burst(now: Now) -> None:
-    """Where nothing was accepted, waiting requests go one by one when it opens."""
-    limiter = limiter_of(None, now)
-    waiting = [limiter.reserve() for _ in range(4)]
-    now.s = 0.1
-    limiter.refused(asked(limiter, 1)[0], retry_after_s=1.0)
-    gone = []
-    for now.s in (2.0, 3.1, 4.2, 5.3):
-        out = [slot for slot in waiting if limiter.try_pass(slot).wait_s <= 0]
-        for slot in out:
-            limiter.sent(slot)
-            waiting.remove(slot)
-        gone.append(len(out))
-
-    assert gone == [1, 1, 1, 1]
-
-
-def test_looking_at_a_careful_limiter_takes_no_place(now: Now) -> None:
-    """Asking how long a request would wait does not make the next one wait longer."""
-    limiter = limiter_of(None, now)
-    limiter.refused(asked(limiter, 1)[0], retry_after_s=0.0)
-    now.s = 1.1
-    limiter.due()
-    limiter.reserve()
-
-    got = [round(limiter.due().wait_s, 2) for _ in range(3)]
-
-    assert got == [1.08, 1.08, 1.08]
-
-
 def test_the_room_left_counts_those_that_wait(now: Now) -> None:
     """Who waits for a window has a place in it; no limit, no room to tell."""
     limited = RateLimiter("small", Limit(per_second=5, per_minute=50), clock=now)
@@ -299,16 +269,6 @@ def test_a_place_that_is_given_up_goes_to_the_next(now: Now) -> None:
     limiter.give_back(waiting[1])
 
     assert limiter.try_pass(waiting[2]).wait_s == 0.0
-
-
-def test_a_number_of_the_user_is_not_held_up(now: Now) -> None:
-    """A caller that limits its requests in flight itself passes the level."""
-    limiter = limiter_of(None, now)
-
-    slots = asked(limiter, 50)
-
-    assert all(slot.is_out for slot in slots)
-    assert limiter.try_pass(limiter.reserve()).is_for_place
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -412,19 +372,6 @@ def test_what_was_found_is_kept_for_an_hour(now: Now, tmp_path: Path) -> None:
     assert late.in_flight == 8
 
 
-def test_what_was_found_is_kept_while_it_is_found(now: Now, tmp_path: Path) -> None:
-    """Nobody has to say so, and another model knows nothing of it."""
-    path = tmp_path / "limits.sqlite"
-    limiter = RateLimiter("m", None, clock=now, others=quota_of(path, now))
-    for _ in range(3):
-        now.s += 1.0
-        answer(limiter, passed(limiter, limiter.in_flight or 0), now)
-
-    assert limiter.found is not None
-    assert quota_of(path, now).found() == limiter.found
-    assert quota_of(path, now, "other").found() is None
-
-
 @pytest.mark.parametrize("row", ["'x', 1, 1", "-1, 1, 1", "NULL, 1.5, 1"])
 def test_a_row_that_cannot_be_is_not_used(now: Now, tmp_path: Path, row: str) -> None:
     """What somebody wrote into the file does not decide how requests go."""
@@ -436,15 +383,6 @@ def test_a_row_that_cannot_be_is_not_used(now: Now, tmp_path: Path, row: str) ->
         file.execute(f"REPLACE INTO found VALUES (?, 0, {row})", (marked,))  # noqa: S608 - of this test
 
     assert quota.found() is None
-
-
-def test_a_look_leaves_no_file(now: Now, tmp_path: Path) -> None:
-    """Nothing is written before something was found."""
-    path = tmp_path / "limits.sqlite"
-
-    RateLimiter("m", None, clock=now, others=quota_of(path, now))
-
-    assert not path.exists()
 
 
 class Service:

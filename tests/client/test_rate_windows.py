@@ -1,7 +1,6 @@
 """The sliding windows, alone and shared by kernels, against a service that counts."""
 
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 from svc_notebook.client.rate_limit import shared_limits
 from svc_notebook.client.rate_windows import (
-    Room,
     SharedQuota,
     Slot,
     Waiting,
@@ -115,17 +113,6 @@ def test_no_window_overflows_and_no_time_is_lost(
     assert times[-1] - times[0] <= optimum_s * 1.03
 
 
-def test_uneven_delays_fit_in_the_margin(now: Now) -> None:
-    """Requests that take up to 70 ms longer than others still meet no 429."""
-    windows = Windows(Limit(per_second=20, per_minute=150), clock=now)
-    times = let_all_out(windows, [windows.reserve() for _ in range(150)], now)
-    chance = random.Random(1)  # noqa: S311 - delays, not secrets
-
-    arrived = sorted(at + chance.uniform(0.0, 0.07) for at in times)
-
-    assert most_in(1.0, arrived) <= 20
-
-
 def test_late_requests_hold_up_those_behind(now: Now) -> None:
     """A request that goes out late counts from when it went."""
     windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
@@ -154,32 +141,6 @@ def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) 
     assert windows.try_pass(second).wait_s == 0.0
 
 
-def test_a_slot_that_is_given_back_is_free_again(now: Now) -> None:
-    """What was not sent takes up no place."""
-    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
-    windows.give_back(windows.reserve())
-
-    slot = windows.reserve()
-    windows.give_back(Slot(0.0))
-
-    assert windows.try_pass(slot).wait_s == 0.0
-
-
-def test_the_reason_names_the_limit(now: Now) -> None:
-    """A wait says which of the two windows it is for."""
-    windows = Windows(Limit(per_second=2, per_minute=3), clock=now)
-    slots = [windows.reserve() for _ in range(4)]
-
-    got = [windows.try_pass(slot) for slot in slots]
-
-    assert [(round(due.wait_s, 2), due.reason) for due in got] == [
-        (0.0, ""),
-        (0.0, ""),
-        (1.08, "per-second limit"),
-        (60.08, "per-minute limit"),
-    ]
-
-
 @pytest.mark.slow
 def test_threads_never_share_a_slot(now: Now) -> None:
     """Sixteen threads at once get as many slots as they may, and no more."""
@@ -192,32 +153,6 @@ def test_threads_never_share_a_slot(now: Now) -> None:
         passed = list(pool.map(ask, range(400)))
 
     assert sum(passed) == 20
-
-
-def test_old_slots_are_forgotten(now: Now) -> None:
-    """After a minute a model may be asked as if for the first time."""
-    windows = Windows(Limit(per_second=5, per_minute=5), clock=now)
-    for _ in range(5):
-        slot = windows.reserve()
-        windows.try_pass(slot)
-        windows.sent(slot)
-    now.s += 60.09
-
-    assert windows.try_pass(windows.reserve()).wait_s == 0.0
-
-
-def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
-    """What one kernel sent, the other counts, and waits for by name."""
-    one, two = kernels(path, now)
-    for _ in range(3):
-        let_out(one)
-
-    got = [let_out(two) for _ in range(3)]
-    now.s += 1.09
-
-    assert [round(due.wait_s, 2) for due in got] == [0.0, 0.0, 1.08]
-    assert got[-1].reason == "per-second limit"
-    assert let_out(two) == Waiting(0.0)
 
 
 @pytest.mark.slow
@@ -381,19 +316,6 @@ def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
     assert got[8:20] == [None] * 12
 
 
-def test_what_is_known_is_not_asked_for_again(path: Path, now: Now) -> None:
-    """While the others' count says wait, a kernel's own waiters leave the file be."""
-    one, two = kernels(path, now)
-    for _ in range(5):
-        let_out(one)
-    first = let_out(two)
-    path.unlink()
-    now.s += 0.5
-
-    assert round(first.wait_s - let_out(two).wait_s, 2) == 0.5
-    assert not path.exists()
-
-
 HOLD = """
 import sqlite3, sys, time
 file = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -489,16 +411,3 @@ def test_three_kernels_at_once_meet_no_refusal() -> None:
 
     assert said == ["0\n"] * 3
     assert len(emulator.requests) == 15
-
-
-def test_the_room_left_counts_every_kernel(path: Path, now: Now) -> None:
-    """What one kernel sent is missing from the room of another, until it is old."""
-    one, other = kernels(path, now)
-    for _ in range(3):
-        one.try_pass(one.reserve())
-    at_once = other.room()
-    now.s += 2.0
-    later = other.room()
-    now.s += 60.0
-
-    assert (at_once, later, other.room()) == (Room(2, 47), Room(5, 47), Room(5, 50))

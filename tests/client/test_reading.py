@@ -103,15 +103,6 @@ def test_json_in_one_piece(is_streamed: bool, kind: str) -> None:
         assert (texts, found.error) == ({0: "ก"}, None)
 
 
-def test_a_stream_that_was_not_requested() -> None:
-    """A stream that answers a request for one piece is read by its content type."""
-    found = reading(is_streamed=False, content_type="text/event-stream; charset=x")
-
-    texts = shown(found, [event("a", "stop")])
-
-    assert (texts, found.error) == ({0: "a"}, None)
-
-
 ENDS = {
     "two finishes": (event("a", "stop") + event(None, "length"), "length"),
     "text in the finish": (event("a") + event("b", "stop"), "stop"),

@@ -45,15 +45,6 @@ def test_reuse_sends_nothing_the_second_time(session: Any) -> None:  # noqa: ANN
     assert kept == [False, True]
 
 
-def test_without_reuse_it_is_asked_again(session: Any) -> None:  # noqa: ANN401 - a pair
-    """Who does not ask for re-use gets a new answer."""
-    opened, emulator = session
-    texts = [opened.client.complete("Count.").text for _ in range(2)]
-
-    assert texts == ["One.", "Two."]
-    assert len(emulator.requests) == 2
-
-
 def test_a_stream_is_answered_too(session: Any) -> None:  # noqa: ANN401 - a pair
     """A streamed request gets the recorded text and ends."""
     opened, emulator = session

@@ -129,23 +129,6 @@ def test_the_shell_command_sends_the_same(
     assert (b"data: [DONE]" in done.stdout) is first.exchange.is_streamed
 
 
-def test_only_what_was_given_is_written() -> None:
-    """Each option that was sent has a line; what the service decides has none."""
-    code = svc.complete("Hello", temperature=0.2).as_python()
-
-    assert code == (
-        "import svc_notebook as svc\n\n"
-        f"# sent to {current().settings.base_url!r}; your settings say where it goes "
-        "now\n"
-        "reply = svc.complete(\n"
-        "    'Hello',\n"
-        "    model='svc-v2-8b-instruct',\n"
-        "    temperature=0.2,\n"
-        ")\n"
-        "print(reply)\n"
-    )
-
-
 def test_the_key_is_in_neither(emulator: Emulator) -> None:
     """The command names the variable; Python takes the key as every request does."""
     reply = svc.complete("Hello")

@@ -119,14 +119,6 @@ def test_indented_code_begins_its_own_line() -> None:
     )
 
 
-def test_a_new_code_block_begins_on_a_line() -> None:
-    """A fence within a line would not be a fence."""
-    assert join_text("Look:", "```python\nx = 1\n```") == "Look:\n```python\nx = 1\n```"
-    assert join_text("Look:\n", "```\nx = 1\n```") == "Look:\n```\nx = 1\n```"
-    assert join_text("```pyt", "hon\nx = 1") == "```python\nx = 1"
-    assert join_text("```pyt", "```python\nx = 1") == "```python\nx = 1"
-
-
 WORDS = st.lists(st.from_regex(r"[a-zก-ฮ]{3,9}", fullmatch=True), unique=True)
 
 
@@ -171,13 +163,3 @@ def test_nothing_but_a_repetition_is_dropped(old: str, new: str) -> None:
     assert join_text(old, new).startswith(old)
     assert new.endswith(added.removeprefix("\n"))
     assert join_text(old, f"{new}") == join_text(old, new)
-
-
-def test_the_rest_shows_as_soon_as_it_is_new() -> None:
-    """Only what the old text has too is held back."""
-    seam = OverlapRemover("The quick bro")
-
-    shown = [seam.feed(each) for each in ("bro", "wn ", "fox", " jumps")]
-
-    assert shown == ["", "wn ", "fox", " jumps"]
-    assert re.fullmatch("wn fox jumps", "".join(shown))

@@ -1,7 +1,6 @@
 """A conversation against the emulator: asked again, continued, undone, read."""
 
 import copy
-import json
 import logging
 import pickle
 from collections.abc import Callable, Iterator
@@ -198,18 +197,6 @@ def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -
     assert plan.turns == ()
 
 
-def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
-    """A system message is not a turn, so undo keeps the newest one."""
-    plan.ask("First")
-    plan.system = "Be brief"
-
-    plan.undo()
-
-    assert (plan.system, plan.turns) == ("Be brief", ())
-    plan.redo()
-    assert (plan.system, len(plan.turns)) == ("Be brief", 1)
-
-
 def test_a_listener_is_called_after_every_change(plan: svc.Conversation) -> None:
     """Answers, changes, the system message and undo, until listening is stopped."""
     n_turns: list[int] = []
@@ -251,14 +238,6 @@ def test_threads_can_ask_at_the_same_time(plan: svc.Conversation) -> None:
 
     asked = sorted(turn.prompt.content or "" for turn in plan.turns)
     assert asked == ["Ask 0", "Ask 1", "Ask 2", "Ask 3"]
-
-
-def test_a_failure_changes_nothing(plan: svc.Conversation) -> None:
-    """A refused request adds neither a turn nor a step to undo."""
-    with pytest.raises(svc.errors.BadRequestError):
-        plan.ask("Fail")
-
-    assert (plan.turns, plan.can_undo) == ((), False)
 
 
 def test_restored_with_continued_and_chosen_replies(plan: svc.Conversation) -> None:
@@ -313,13 +292,6 @@ def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
     assert every["is_chosen"].tolist() == [True, False, False, False, True, True]
 
 
-def test_only_an_answer_is_cut(plan: svc.Conversation) -> None:
-    """The user's row of a cut reply is not cut."""
-    plan.ask("Tell me a long story", max_tokens=1)
-
-    assert plan.to_df()["is_cut"].tolist() == [False, True]
-
-
 def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
     """No turns give the dtypes that many give."""
     empty = plan.to_df()
@@ -350,23 +322,6 @@ def test_as_markdown_it_reads_from_top_to_bottom(plan: svc.Conversation) -> None
     assert "one, tw" in text
 
 
-def test_as_json_it_is_whole(plan: svc.Conversation) -> None:
-    """Versions, choices and marks are all there."""
-    plan.ask("First", n=2)
-    plan.pick(1, 2)
-
-    found = json.loads(plan.to_json())
-
-    [turn] = found["turns"]
-    [version] = turn["versions"]
-    assert (found["conversation"], turn["number"]) == ("plan", 1)
-    assert version["picked_choice"] == 2
-    assert version["choices"] == [
-        choice.content for choice in plan.turns[0].version.choices
-    ]
-    assert version["messages"][1]["content"] == version["choices"][1]
-
-
 def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     """What a user typed is escaped, and the footer is below the reply."""
     plan.ask("Count <b>")
@@ -376,16 +331,6 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "Count &lt;b&gt;" in bundle["text/html"]
     assert "cut" in bundle["text/plain"]
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
-
-
-def test_parameters_are_advised_on_at_the_users_line(plan: svc.Conversation) -> None:
-    """`ask` and `stream` warn of temperature with top_p, as `svc.complete` does."""
-    with pytest.warns(UserWarning, match="changing only one of them") as asked:
-        plan.ask("Hi", temperature=1, top_p=0.5)
-    with pytest.warns(UserWarning, match="changing only one of them") as streamed:
-        plan.stream("Hi", temperature=1, top_p=0.5).cancel()
-
-    assert [each.filename for each in (*asked, *streamed)] == [__file__] * 2
 
 
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
@@ -431,23 +376,6 @@ def test_turns_that_fit_by_the_best_estimate_are_sent(
     assert emulator.requests[-1].json["max_tokens"] >= room
 
 
-def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:
-    """A completion of a whole conversation has no notes."""
-    plan.ask("First")
-
-    assert plan.ask("Second").notes == ()
-
-
-def test_a_streamed_reply_is_a_turn(plan: svc.Conversation) -> None:
-    """Where it has been read to its end, it has been added, once."""
-    stream = plan.stream("First")
-    text = "".join(stream)
-
-    assert [turn.version.text for turn in plan.turns] == [text]
-    assert stream.completion.text == text
-    assert len(plan.turns[0].versions) == 1
-
-
 def test_a_stream_that_breaks_off_is_kept_and_marked(plan: svc.Conversation) -> None:
     """What came stays in the history; the error is raised."""
     with pytest.raises(svc.SvcError):
@@ -478,18 +406,6 @@ def test_a_dropped_stream_is_a_turn(plan: svc.Conversation, emulator: Emulator) 
     assert (turn.version.text, turn.version.is_partial) == ("a", True)
     assert contents(emulator) == ["Linger", "a", "Next"]
     assert plan.turns[0].versions == turn.versions
-
-
-def test_a_closed_stream_is_a_turn_once(plan: svc.Conversation) -> None:
-    """A second `close` adds nothing."""
-    stream = plan.stream("Linger")
-    next(iter(stream))
-
-    stream.close()
-    stream.close()
-
-    assert [len(turn.versions) for turn in plan.turns] == [1]
-    assert stream.completion.text == "a"
 
 
 def test_a_stream_that_nobody_reads_is_a_turn(plan: svc.Conversation) -> None:

@@ -46,45 +46,12 @@ def test_merged_turns_are_in_the_order_of_asking() -> None:
     assert got.merged(there) == got
 
 
-def test_a_new_turn_comes_last() -> None:
-    """Turns are in the order in which they were asked."""
-    assert [turn.turn_id for turn in three_turns().turns] == ["a", "b", "c"]
-
-
-def test_asking_again_keeps_the_place_and_the_old_version() -> None:
-    """A turn asked again keeps its place; its answer is a version more."""
-    history = three_turns().with_answer("b", answer("b2", "b!"))
-
-    turn = history.turns[1]
-    assert [turn.turn_id for turn in history.turns] == ["a", "b", "c"]
-    assert turn.messages == (user("b!"), assistant("b2"))
-    assert [version.exchange_id for version in turn.versions] == ["b1", "b2"]
-    assert [turn.is_stale for turn in history.turns] == [False, False, True]
-
-
-def test_a_turn_builds_on_what_came_before_it() -> None:
-    """A turn asked again sees the turns before it, a new one sees all."""
-    history = three_turns()
-
-    assert [turn.turn_id for turn in history.before("b")] == ["a"]
-    assert [turn.turn_id for turn in history.before("new")] == ["a", "b", "c"]
-
-
 def test_choosing_an_older_version_makes_later_turns_stale() -> None:
     """The version chosen feeds later turns, which were answered without it."""
     history = three_turns().with_answer("b", answer("b2", "b")).with_chosen(2, 1)
 
     assert history.turns[1].version == answer("b1", "b")
     assert history.turns[2].is_stale
-
-
-def test_turns_can_be_pinned_and_hidden() -> None:
-    """Pinning and hiding touch one turn and can be undone."""
-    history = three_turns().toggled(1, pin=True).toggled(2, hide=True)
-
-    assert [turn.is_pinned for turn in history.turns] == [True, False, False]
-    assert [turn.is_hidden for turn in history.turns] == [False, True, False]
-    assert history.toggled(1, pin=True).toggled(2, hide=True) == three_turns()
 
 
 def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Version:
@@ -166,34 +133,12 @@ STEPS = st.lists(
 )
 
 
-def check_sendable(history: History) -> None:
-    """Check the order of roles, and that each call has its result."""
-    for turn in history.turns:
-        first, *rest, last = turn.messages
-        assert first.role == "user"
-        assert (last.role, last.tool_calls) == ("assistant", ())
-        calls = [call.id for each in rest for call in each.tool_calls]
-        results = [each.tool_call_id for each in rest if each.role == "tool"]
-        assert calls == results
-
-
 def texts_of(turn: Turn) -> list[set[str]]:
     """Return the texts of each version of a turn."""
     return [
         {each.content or "" for each in (v.prompt, *v.replies, *v.choices)}
         for v in turn.versions
     ]
-
-
-@pytest.mark.slow
-@given(STEPS)
-def test_whatever_happens_it_can_be_sent(steps: list[tuple[Any, ...]]) -> None:
-    """After any steps each turn is a prompt, whole tool rounds and a reply."""
-    history, names = History(), Names()
-
-    for step in steps:
-        history = changed(history, step, names)
-        check_sendable(history)
 
 
 @pytest.mark.slow
@@ -276,15 +221,6 @@ def test_every_choice_can_be_picked_later() -> None:
     assert back.turns[0].version.is_picked
 
 
-def test_deleting_makes_later_turns_stale() -> None:
-    """A turn that was answered with another before it says so when that is gone."""
-    history = History().with_answer("a", version("a")).with_answer("b", version("b"))
-
-    [left] = history.without("a").turns
-
-    assert (left.turn_id, left.is_stale) == ("b", True)
-
-
 LIST = "`%svc history plan` lists them with their versions."
 
 
@@ -348,8 +284,3 @@ def test_a_conversation_without_turns_has_nothing_to_list() -> None:
     said = _said(History(name="plan"), "turn", 1)
 
     assert said == "The conversation 'plan' has no turns yet."
-
-
-def test_the_only_choice_can_be_picked() -> None:
-    """A reply that came alone is choice 1 of 1: nothing changes."""
-    assert HISTORY.with_picked(1, 1) == HISTORY

@@ -64,16 +64,6 @@ def test_a_question_goes_with_the_given_turns(
     assert len(plan.turns) == sum(each["role"] == "user" for each in given) + 1
 
 
-def test_messages_may_be_messages() -> None:
-    """`Message` objects are as good as mappings; `system=` may be given beside them."""
-    given = [svc.Message(**each) for each in SHOTS[1:]]
-
-    plan = svc.conversation("plan", messages=given, system="Be brief.")
-
-    assert plan.system == "Be brief."
-    assert [turn.prompt.content for turn in plan.turns] == ["hot", "ใหญ่"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["frame", "jsonl", "parquet", "json", "text path"])
 def test_what_was_exported_is_taken(

@@ -98,17 +98,6 @@ def test_a_stopped_turn_is_restored_with_its_results(plan: svc.Conversation) -> 
     assert [run.name for run in turn.version.tool_runs] == ["first", "second"]
 
 
-def test_a_stopped_turn_can_be_asked_again(plan: svc.Conversation) -> None:
-    """The whole answer takes its place."""
-    with pytest.raises(Interrupted):
-        plan.ask("Use both", tools=[first, second])
-
-    answer = plan.ask_again(1, "Say hello")
-
-    assert plan.turns[0].version.text == answer.text
-    assert not plan.turns[0].marks[1:]
-
-
 def test_endless_rounds_leave_their_results(
     plan: svc.Conversation, emulator: Emulator
 ) -> None:

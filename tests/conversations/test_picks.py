@@ -191,18 +191,6 @@ def test_a_picked_choice_is_a_score_of_that_choice() -> None:
     assert svc.replies_df()["score_picked"].fillna(-1).tolist() == [1, 0, 0, -1, -1, -1]
 
 
-def test_places_count_a_comparison_once() -> None:
-    """Earlier and later answers have places of their own."""
-    plan = compare()
-    places = [plan.turns[0].places]
-    plan.ask_again(1)
-    places.append(plan.turns[0].places)
-    plan.prefer(1, 2)
-    places.append(plan.turns[0].places)
-
-    assert places == [(0,), (0, 2), (1, 2)]
-
-
 def test_the_transcript_and_exports_name_every_reply() -> None:
     """With its label, and which was picked; JSON is read back whole."""
     plan = compare()

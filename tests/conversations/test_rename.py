@@ -137,29 +137,6 @@ def test_a_tool_call_on_its_way_follows() -> None:
         assert [run.name for run in turn.version.tool_runs] == ["leave"]
 
 
-def test_undo_keeps_the_new_name() -> None:
-    """A name is not a change of the turns."""
-    with kernel():
-        plan = svc.conversation("plan")
-        plan.ask("one")
-        plan.rename("trip")
-        plan.undo()
-        assert (plan.name, plan.history.name) == ("trip", "trip")
-        plan.redo()
-        assert (len(plan.turns), plan.history.name) == (1, "trip")
-
-
-@pytest.mark.slow
-def test_a_rest_is_asked_under_the_new_name() -> None:
-    """The reply was cut before the conversation was renamed."""
-    with kernel():
-        plan = svc.conversation("plan")
-        plan.ask("Count")
-        plan.rename("trip").go_on()
-
-    assert prompts("trip") == ["Count"]
-
-
 @pytest.mark.slow
 def test_a_ledger_that_cannot_be_written_keeps_the_name(tmp_path: Path) -> None:
     """Nothing is renamed by half."""

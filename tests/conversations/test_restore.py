@@ -60,22 +60,6 @@ def test_the_newest_turns_are_restored_and_older_ones_can_be_added() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("two_kernels")
-def test_what_the_ledger_has_is_listed() -> None:
-    """A line a series: its number, the kernel, how many turns, the first prompt."""
-    with kernel() as plan:
-        plan.ask("four")
-        lines = [str(each).split(", ", 1) for each in plan.saved()]
-
-    assert [rest for _, rest in lines] == [
-        "another kernel, 2 turns: one",
-        "another kernel, 1 turn: three",
-        "this kernel, 1 turn: four",
-    ]
-    assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]
-
-
-@pytest.mark.slow
 def test_numbers_are_by_the_begin_and_stay() -> None:
     """What another kernel asks or fails to ask meanwhile changes no number."""
     with kernel() as first:
@@ -176,20 +160,6 @@ def test_a_reply_that_ends_after_a_restore_is_a_turn() -> None:
         plan.record(step, late)
 
         assert prompts(plan) == ["one", "two", "late"]
-
-
-@pytest.mark.usefixtures("two_kernels")
-def test_the_first_use_warns_of_older_turns() -> None:
-    """The warning names the command, once in a kernel."""
-    with isolated(), warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        svc.conversation("plan")
-        svc.conversation("plan").ask("four")
-        svc.conversation("other")
-
-    [said] = [str(each.message) for each in warned]
-    assert "3 older turns of plan" in said
-    assert "%svc restore" in said
 
 
 @pytest.mark.usefixtures("two_kernels")

@@ -19,41 +19,11 @@ def _shown(pieces: list[str], columns: int = 40) -> str:
     return "".join(lines.feed(piece) for piece in pieces) + lines.close()
 
 
-def test_every_line_is_marked() -> None:
-    """A text of three lines, one of them empty, is shown with three marks."""
-    got = _shown(["one\n\nthree"])
-
-    assert got == "  emulator │ one\n  emulator │\n  emulator │ three\n"
-
-
 def test_breaks_between_words() -> None:
     """A line that is too long is broken where a word ends."""
     got = _shown(["a line that is longer than the room"], columns=34)
 
     assert got == ("  emulator │ a line that is\n  emulator │ longer than the room\n")
-
-
-def test_what_goes_on_stands_as_far_in_as_its_line() -> None:
-    """The indent of a line is that of all its parts, and not of the next line."""
-    got = _shown(["    a line that is long\nand another that is too"], columns=34)
-
-    assert got.splitlines() == [
-        "  emulator │     a line that is",
-        "  emulator │     long",
-        "  emulator │ and another that is",
-        "  emulator │ too",
-    ]
-
-
-def test_breaks_a_word_that_fits_on_no_line() -> None:
-    """A word wider than the terminal is broken where the line is full."""
-    got = _shown(["a" * 45], columns=34)
-
-    assert got.splitlines() == [
-        "  emulator │ " + "a" * 20,
-        "  emulator │ " + "a" * 20,
-        "  emulator │ " + "a" * 5,
-    ]
 
 
 def test_a_line_does_not_part_a_thai_vowel_from_its_letter() -> None:
@@ -65,37 +35,11 @@ def test_a_line_does_not_part_a_thai_vowel_from_its_letter() -> None:
     assert not any(line[0] in "ะาำ" or line[-1] == "เ" for line in lines)
 
 
-def test_shows_a_word_as_soon_as_it_has_ended() -> None:
-    """A short word waits for its end; the blank behind it lets it out."""
-    lines = MarkedLines("emulator", columns=40)
-
-    got = [lines.feed(piece) for piece in ("Hel", "lo ", "wor")]
-
-    assert got == ["", "  emulator │ Hello", ""]
-
-
 def test_shows_a_script_without_blanks_at_once() -> None:
     """Thai text does not wait for a blank."""
     got = MarkedLines("emulator", columns=40).feed("สวัสดี")
 
     assert got == "  emulator │ สวัสดี"
-
-
-def test_colours_the_mark_and_not_the_text() -> None:
-    """With colours the mark is coloured and the text is not."""
-    lines = MarkedLines("service", columns=60, is_coloured=True)
-
-    got = lines.feed("text ") + lines.close()
-
-    assert got == "  \x1b[36mservice │\x1b[0m text\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "columns"), [("abc", 3), ("กำลัง", 4), ("漢字", 4), ("é", 1), ("", 0)]
-)
-def test_width_counts_columns(text: str, columns: int) -> None:
-    """Marks on letters take no column, wide letters two."""
-    assert width(text) == columns
 
 
 @given(PROSE, st.integers(24, 60))

@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.final_reply import Final
-from svc_notebook.display.html_styles import BODY
 from svc_notebook.display.sandboxed_frame import page_html
 from svc_notebook.display.tool_runs import (
-    call_line,
-    tool_run_html,
     tool_runs_html,
     tool_runs_text,
 )
@@ -57,21 +54,6 @@ def test_html_brings_its_own_styles() -> None:
     assert (bare, "display:grid" in html) == ([], True)
 
 
-def test_a_reply_without_footer_is_its_text() -> None:
-    """No empty line is drawn where there is nothing to say."""
-    assert Final(texts=("One",)).bundle() == {
-        "text/html": f"{BODY}<p>One</p>\n</div>",
-        "text/plain": "One",
-    }
-
-
-def test_no_reply_is_its_footer() -> None:
-    """A reply without text still says what happened."""
-    got = Final(texts=(), footer="0 tokens", marks=("interrupted",)).bundle()
-
-    assert got["text/plain"] == "[interrupted] 0 tokens"
-
-
 def run(**changes: object) -> ToolRun:
     """Return an answered call."""
     fields = {
@@ -98,37 +80,6 @@ def test_what_a_tool_printed_is_folded_and_escaped() -> None:
     assert ">100 %\n&lt;img" in shown
     assert "<script" not in shown
     assert "x" * 4_000 not in shown
-
-
-def test_a_line_says_call_result_and_seconds() -> None:
-    """A terminal shows no more than that."""
-    lines = tool_runs_text(
-        (
-            run(),
-            run(error="no", result="Error: no", arguments="{}"),
-            run(is_approved=False, result="Error: x", error="x", seconds_s=0.0),
-            run(result="", is_approved=True),
-        )
-    )
-
-    assert lines.split("\n") == [
-        'weather({"city": "Rome"}) → rain · 0.2\N{NO-BREAK SPACE}s',
-        "weather() ✕ Error: no · 0.2\N{NO-BREAK SPACE}s",
-        'weather({"city": "Rome"}) ✕ denied · Error: x',
-        'weather({"city": "Rome"}) → approved · (an empty text) · 0.2\xa0s',
-    ]
-
-
-def test_long_calls_and_results_are_cut_on_the_line() -> None:
-    """The whole is behind it, as far as a reader looks."""
-    long = run(arguments='{"a": "' + "x" * 9000 + '"}', result="y" * 9000)
-
-    html = tool_run_html(long)
-
-    assert len(tool_runs_text((long,))) < 160
-    assert call_line("f", "x" * 100).endswith("...)")
-    assert "[... of 9000 characters]" in html
-    assert len(html) < 10_000
 
 
 def test_what_a_model_or_a_tool_wrote_is_inert() -> None:

@@ -38,13 +38,6 @@ def test_outputs_are_updated_by_their_id(published: CapturingDisplayPublisher) -
     ]
 
 
-def test_outputs_without_id_have_none(published: CapturingDisplayPublisher) -> None:
-    """A final output can never be updated by chance."""
-    Output().publish({"text/plain": "a"}, None)
-
-    assert [out["transient"] for out in published.outputs] == [None]
-
-
 @pytest.mark.parametrize("act", ["clear", "erase"])
 def test_clearing_takes_outputs_away(
     published: CapturingDisplayPublisher, act: str
@@ -56,13 +49,6 @@ def test_clearing_takes_outputs_away(
     getattr(screen, act)()
 
     assert published.outputs == []
-
-
-def test_text_is_written_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed text goes to standard output and adds no line end."""
-    Output().write("a")
-
-    assert capsys.readouterr().out == "a"
 
 
 class _Stream:

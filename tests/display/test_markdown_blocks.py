@@ -156,15 +156,6 @@ def test_long_lists_are_cut_before_an_item() -> None:
     assert (got, blocks.tail.markdown) == (["1. first\n2. second\n"], "3. thi")
 
 
-def test_long_paragraphs_are_cut_after_a_sentence() -> None:
-    """A paragraph too long is cut where a sentence ends, else between words."""
-    blocks = Blocks(max_tail_bytes=30)
-
-    got = _fed(blocks, ["The first sentence ends. A second"])
-
-    assert (got, blocks.tail.markdown) == (["The first sentence ends. "], "A second")
-
-
 def test_quotes_stay_quotes_when_cut() -> None:
     """The rest of a long quotation is a quotation."""
     blocks = Blocks(max_tail_bytes=30)
@@ -175,15 +166,6 @@ def test_quotes_stay_quotes_when_cut() -> None:
         ["> The first sentence ends. "],
         "> A second",
     )
-
-
-def test_an_unfinished_block_stays_whole_by_default() -> None:
-    """Without a limit, 24 kB without any break stay together."""
-    blocks = Blocks()
-
-    got = _fed(blocks, ["ก" * 50] * 160)
-
-    assert (got, blocks.tail.source) == ([], "ก" * 8000)
 
 
 def test_verbatim_blocks_are_lines() -> None:
@@ -218,8 +200,3 @@ def test_a_block_without_end_says_so() -> None:
         Fence(language="py", code="x = 1\n", is_closed=False),
     )
     assert fences("```py") == (Fence(language="py", code="", is_closed=False),)
-
-
-def test_text_alone_has_none() -> None:
-    """Without a fence there is no block."""
-    assert fences("Nothing `here`.\r\n\r\n    indented\r\n") == ()

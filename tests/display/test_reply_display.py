@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.final_reply import Final
 from svc_notebook.display.footer import UNFINISHED, WAITING
 from svc_notebook.display.html_styles import BODY, quiet_html
@@ -50,18 +49,6 @@ def _stream(
     for at in range(0, len(text), n_chars):
         recorder.now_s += 1.0
         display.add(text[at : at + n_chars])
-
-
-def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
-    """The first piece is one display, HTML only, without waiting for a flush."""
-    display = _open(recorder, Mode.LIVE)
-
-    display.add("On")
-
-    [shown] = recorder.cell()
-    assert recorder.kinds() == ["publish"]
-    assert list(shown) == ["text/html"]
-    assert "<p>On</p>" in shown["text/html"]
 
 
 @pytest.mark.parametrize("n_texts", [1, 2])
@@ -125,17 +112,6 @@ def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
     assert "<p>One</p>" in recorder.cell()[0]["text/html"]
 
 
-def test_live_sends_nothing_when_nothing_is_new(recorder: Recorder) -> None:
-    """A flush without news costs no message."""
-    display = _open(recorder, Mode.LIVE)
-    display.add("One")
-    recorder.now_s = 1.0
-
-    display.flush()
-
-    assert recorder.kinds() == ["publish"]
-
-
 def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
     """Where they are many, they keep their output, and the rest goes on below."""
     display = _open(recorder, Mode.LIVE)
@@ -149,17 +125,6 @@ def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
     assert above["text/plain"] == f"{_LONG}\n\n"
     assert "Two" not in above["text/html"]
     assert "<p>Two</p>" in below["text/html"]
-
-
-def test_further_blocks_join_the_output_above(recorder: Recorder) -> None:
-    """The output above takes blocks until it is full."""
-    display = _open(recorder, Mode.LIVE)
-    for _ in range(3):
-        recorder.now_s += 1.0
-        display.add(f"{_LONG}\n\n")
-
-    plain = [bundle.get("text/plain") for bundle in recorder.cell()]
-    assert plain == [f"{_LONG}\n\n" * 3, None]
 
 
 def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
@@ -288,15 +253,6 @@ def test_a_40_kb_reply_takes_ten_outputs(recorder: Recorder, is_verbatim: bool) 
     assert 5 <= len(recorder.cell()) <= 10
 
 
-def test_live_clears_nothing_when_nothing_grew(recorder: Recorder) -> None:
-    """A reply that came whole is one display, which can be updated later."""
-    display = _open(recorder, Mode.LIVE)
-
-    display.finish(_FINAL)
-
-    assert recorder.acts == [("publish", _FINAL.bundle(), "d-1")]
-
-
 def test_live_takes_everything_away_if_nothing_stays(recorder: Recorder) -> None:
     """Settled without a reply, the cell is empty."""
     display = _open(recorder, Mode.LIVE)
@@ -324,30 +280,6 @@ def test_notes_stand_below_the_text_until_more_comes(recorder: Recorder) -> None
     assert is_shown == [(True, False), (False, True), (False, False)]
 
 
-@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.PLAIN])
-def test_no_wait_of_no_seconds_is_shown(recorder: Recorder, mode: Mode) -> None:
-    """What is left of a second ends the countdown instead of staying as 0 s."""
-    display = _open(recorder, mode)
-    for wait_s in (2.0, 0.4, 0.0):
-        recorder.now_s += 1.0
-        display.wait(Waiting(wait_s=wait_s, reason="too many requests"))
-
-    seen = str(recorder.acts)
-    last = str(recorder.acts[-1])
-    assert "waiting 2 s: too many requests" in seen
-    assert "waiting 0 s" not in seen
-    assert (mode is Mode.LIVE) == ("waiting 2 s" not in last)
-
-
-def test_among_other_output_notes_show_too(recorder: Recorder) -> None:
-    """A note stands below the text in the one display."""
-    display = _open(recorder, Mode.LIVE, own_output=False)
-
-    display.status("waiting 2 s")
-
-    assert "waiting 2 s" in recorder.cell()[0]["text/html"]
-
-
 def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
     """Without an output of its own, the reply keeps to one display made at once."""
     display = _open(recorder, Mode.LIVE, own_output=False)
@@ -361,38 +293,6 @@ def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
         ["publish", "update", "update", "update"],
         [_FINAL.bundle()],
     )
-
-
-def test_updates_of_a_short_text_are_frequent(recorder: Recorder) -> None:
-    """A text of 3 kB is sent seven times a second; a flush says when it is time."""
-    display = _open(recorder, Mode.LIVE, own_output=False)
-    recorder.now_s = 1.0
-    display.add("word" * 750)
-    display.add("more")
-    n_before = len(recorder.acts)
-    left_s = display.flush() or 0.0
-    recorder.now_s += left_s
-
-    has_left = display.flush()
-
-    assert 1 / 8 < left_s < 1 / 7
-    assert (n_before, len(recorder.acts), has_left) == (2, 3, None)
-
-
-def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
-    """A text of 22 kB is sent once a second."""
-    display = _open(recorder, Mode.LIVE, own_output=False)
-    recorder.now_s = 1.0
-    display.add("word" * 5_300)
-    display.add("more")
-    recorder.now_s = 1.9
-    display.flush()
-    n_before = len(recorder.acts)
-    recorder.now_s = 2.1
-
-    display.flush()
-
-    assert (n_before, len(recorder.acts)) == (2, 3)
 
 
 def test_settled_shows_one_display(recorder: Recorder) -> None:
@@ -416,16 +316,6 @@ def test_plain_prints_text_as_it_comes(recorder: Recorder) -> None:
     display.finish(_FINAL)
 
     assert recorder.printed() == "One.\n\nTwo.\n[cut] 3 tokens\n"
-
-
-def test_plain_prints_the_choices_that_did_not_grow(recorder: Recorder) -> None:
-    """Of several choices, those not printed yet follow at the end."""
-    display = _open(recorder, Mode.PLAIN)
-    display.add("One")
-
-    display.finish(Final(texts=("One", "Two")))
-
-    assert recorder.printed() == "One\n\n[2 of 2]\nTwo\n"
 
 
 def test_plain_prints_nothing_a_terminal_obeys(recorder: Recorder) -> None:
@@ -467,12 +357,6 @@ def test_nothing_follows_the_end(recorder: Recorder, mode: Mode) -> None:
     assert recorder.acts == before
 
 
-def test_an_unknown_mode_is_refused() -> None:
-    """A mode is one of three words."""
-    with pytest.raises(ValueError, match="loud"):
-        ReplyDisplay.open("loud")
-
-
 @pytest.mark.slow
 def test_import_leaves_the_notebook_alone() -> None:
     """Importing the module loads neither IPython nor widgets."""
@@ -489,8 +373,6 @@ def test_import_leaves_the_notebook_alone() -> None:
 
 
 RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")
-LINE = 'weather({"city": "Rome"}) → rain'
-FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
 
 
 def _with_call(
@@ -533,33 +415,3 @@ def test_a_live_cell_shows_text_call_and_text(
         1,
     ]
     assert "running" not in shown
-
-
-def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:
-    """Between the texts; the final form adds its closing line alone."""
-    display = _with_call(recorder, Mode.PLAIN)
-    display.finish(FINAL)
-
-    assert recorder.printed() == f"Before.\nrunning\n{LINE}\n\n\nAfter.\nm\n"
-
-
-def test_settled_draws_text_and_calls_once(recorder: Recorder) -> None:
-    """Nothing until the end; then the tool_runs is in the one output."""
-    display = _with_call(recorder, Mode.SETTLED)
-    assert recorder.acts == []
-
-    display.finish(FINAL)
-
-    assert recorder.cell() == [FINAL.bundle()]
-
-
-def test_a_status_line_that_cannot_wait_shows_at_once(recorder: Recorder) -> None:
-    """While a tool runs nobody flushes, so it is shown before."""
-    display = ReplyDisplay.open(
-        Mode.LIVE, output=recorder.output(), clock=recorder.clock, display_id="d"
-    )
-    display.add("One")
-
-    display.status("running", is_now=True)
-
-    assert "running" in str(recorder.cell()[-1])

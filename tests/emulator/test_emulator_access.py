@@ -80,21 +80,3 @@ def test_windows_slide(quota: Quota, clock: SetClock) -> None:
         clock.at_s += 0.1
 
     assert taken[:12] == [None] * 5 + ["per second"] * 5 + [None] * 2
-
-
-def test_refused_requests_use_nothing_up(quota: Quota, clock: SetClock) -> None:
-    """Asking again and again does not push the limit away."""
-    for _ in range(100):
-        quota.take("svc-v2-8b-instruct")
-    clock.at_s += 1.0
-
-    assert quota.take("svc-v2-8b-instruct") is None
-
-
-def test_models_do_not_share_limits(quota: Quota) -> None:
-    """A full model leaves the others free; unlisted ones have no limit."""
-    for _ in range(6):
-        quota.take("svc-v2-8b-instruct")
-
-    assert quota.take("svc-v2-70b-instruct") is None
-    assert {quota.take("svc-instruct") for _ in range(500)} == {None}

@@ -85,13 +85,6 @@ def test_attributes_do_not_show_the_keys() -> None:
     assert "secret" not in repr(vars(emulator))
 
 
-def test_limits_can_be_for_a_model_of_ones_own() -> None:
-    """Models that are not in the document may have limits; 0 admits nothing."""
-    emulator = Emulator(models=["mine"], limits={"mine": (0, 0)})
-
-    assert repr(emulator) == "<Emulator: not running>"
-
-
 @pytest.mark.parametrize("has_list", [False, True])
 def test_models_are_listed_only_if_asked_for(has_list: bool) -> None:
     """The document shows no list of models; other servers have one."""

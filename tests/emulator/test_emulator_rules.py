@@ -8,13 +8,10 @@ import pytest
 
 from svc_notebook.emulator.http_values import RuleError
 from svc_notebook.emulator.rules import (
-    Call,
     ChatRequest,
     Message,
-    Tool,
     read_chat_request,
     read_messages,
-    split_tokens,
 )
 
 Fields = Callable[..., dict[str, Any]]
@@ -27,7 +24,6 @@ FLOATS = [
     ("repetition_penalty", 1, 2),
 ]
 INTEGERS = [("max_tokens", 1, 8192), ("n", 1, 128)]
-NO_NUMBERS = [True, "1", [1], {}, "NaN"]
 
 
 def _read(fields: dict[str, Any]) -> ChatRequest:
@@ -112,21 +108,6 @@ def test_an_integer_outside_its_range_is_refused(
 
     whose = " (a limit of this emulator)" if name == "n" else ""
     assert messages == {f"'{name}' has to be from {low} to {high}{whose}."}
-
-
-@pytest.mark.parametrize("name", [name for name, *_ in FLOATS + INTEGERS])
-@pytest.mark.parametrize("value", NO_NUMBERS)
-def test_what_is_no_number_is_refused(fields: Fields, name: str, value: object) -> None:
-    """Booleans, texts and collections are not numbers."""
-    assert _refusal(fields(**{name: value})).startswith(f"'{name}' has to be a")
-
-
-@pytest.mark.parametrize("name", ["max_tokens", "n"])
-def test_an_integer_has_no_point(fields: Fields, name: str) -> None:
-    """1.5 and even 2.0 are no integers."""
-    messages = {_refusal(fields(**{name: value})) for value in (1.5, 2.0)}
-
-    assert messages == {f"'{name}' has to be an integer."}
 
 
 @pytest.mark.parametrize(
@@ -220,17 +201,6 @@ def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
     )
 
 
-def test_the_default_of_150_counts_against_the_budget(fields: Fields) -> None:
-    """A prompt that leaves less than 150 tokens is refused where none are named."""
-    question = "a " * 8100
-
-    assert _refusal(fields(question)) == (
-        "The prompt takes 8108 tokens and 'max_tokens' asks for the default of 150; "
-        "together they may be at most 8192."
-    )
-    assert _read(fields(question, max_tokens=50)).max_tokens == 50
-
-
 def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
     """Offers and the calls in the history take tokens too."""
     tool = {"type": "function", "function": {"name": "look_up"}}
@@ -252,27 +222,6 @@ def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
     chats = [_read(body) for body in bodies]
 
     assert [chat.n_prompt_tokens for chat in chats] == [8, 39, 24]
-
-
-def test_reads_the_tools_on_offer(fields: Fields) -> None:
-    """A definition is read with its schema; without one it takes nothing."""
-    schema = {"type": "object", "properties": {"q": {"type": "string"}}}
-    chat = _read(
-        fields(
-            tools=[
-                {
-                    "type": "function",
-                    "function": {"name": "a", "description": "d", "parameters": schema},
-                },
-                {"type": "function", "function": {"name": "b"}},
-            ]
-        )
-    )
-
-    assert chat.tools == (
-        Tool(name="a", description="d", parameters=schema),
-        Tool(name="b", description="", parameters={"type": "object", "properties": {}}),
-    )
 
 
 @pytest.mark.parametrize(
@@ -321,24 +270,6 @@ def test_a_tool_name_is_used_once(fields: Fields) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "n_tokens"),
-    [
-        ("\n" * 30_000, 7500),
-        ("\r\n" * 30_000, 7500),
-        (" " * 100_000, 6251),
-        ("\t" * 1600, 100),
-        ("def f():\n    return 1", 9),
-        ("One.\n\n- two", 4),
-    ],
-)
-def test_whitespace_counts_in_proportion(text: str, n_tokens: int) -> None:
-    """Runs of blanks and line breaks are neither free nor a token each."""
-    tokens = split_tokens(text)
-
-    assert ("".join(tokens), len(tokens)) == (text, n_tokens)
-
-
 USER = {"role": "user", "content": "Go"}
 
 
@@ -359,23 +290,6 @@ def _calls(*call_ids: str, **more: object) -> dict[str, Any]:
 
 def _result(call_id: str | None) -> dict[str, Any]:
     return {"role": "tool", "content": "ok", "tool_call_id": call_id}
-
-
-def test_reads_every_role() -> None:
-    """A whole tool flow is read as it was sent."""
-    system = {"role": "system", "content": "Be kind."}
-
-    messages = read_messages(
-        [system, USER, _calls("1", content=None), _result("1"), USER]
-    )
-
-    assert messages == (
-        Message(role="system", content="Be kind."),
-        Message(role="user", content="Go"),
-        Message(role="assistant", tool_calls=(Call(id="1", name="f", arguments="{}"),)),
-        Message(role="tool", content="ok", tool_call_id="1"),
-        Message(role="user", content="Go"),
-    )
 
 
 @pytest.mark.parametrize(

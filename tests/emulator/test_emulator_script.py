@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from svc_notebook.emulator.emulated_service import Service
-from svc_notebook.emulator.http_values import End, Piece, Reply
+from svc_notebook.emulator.http_values import Reply
 from svc_notebook.emulator.script import Script, read_script
 from svc_notebook.errors import SettingsError
 
@@ -174,15 +174,6 @@ def test_a_text_is_streamed_when_asked(play: Callable[..., Reply]) -> None:
     assert events[-1]["finish_reason"] is None
 
 
-def test_a_whole_completion_is_filled_in(play: Callable[..., Reply]) -> None:
-    """What the entry leaves out is as the emulator would have sent it."""
-    body = _body(play({"text": "Yes."}, n=2))
-
-    assert (body["object"], body["model"]) == ("chat.completion", "svc-v2-8b-instruct")
-    assert body["usage"]["completion_tokens"] == 4
-    assert [c["message"]["content"] for c in body["choices"]] == ["Yes.", "Yes."]
-
-
 @pytest.mark.parametrize(
     ("usage", "sent"), [({"prompt_tokens": 1}, {"prompt_tokens": 1}), ({}, None)]
 )
@@ -293,43 +284,6 @@ def test_events_are_sent_as_they_are(play: Callable[..., Reply]) -> None:
         b'data: {"a":1}\n\n',
         b"data: [DONE]\n\n",
     ]
-
-
-def test_delays_are_part_of_the_reply(play: Callable[..., Reply]) -> None:
-    """Before the headers, and between pieces."""
-    reply = play({"body": ["a", "b", "c"], "before_s": 3, "gap_s": 2})
-
-    assert reply.before_s == 3.0
-    assert reply.body == (Piece(0.0, b"a"), Piece(2.0, b"b"), Piece(2.0, b"c"))
-
-
-@pytest.mark.parametrize(
-    ("entry", "n_pieces", "end"),
-    [
-        ({"cut_after": 1}, 1, End.CUT),
-        ({"cut_after": 0}, 0, End.CUT),
-        ({"cut_after": 2, "end": "reset"}, 2, End.RESET),
-        ({"end": "silent"}, 3, End.SILENT),
-        ({}, 3, End.WHOLE),
-        ({"status": None}, 3, End.CUT),
-        ({"status": None, "end": "silent"}, 3, End.SILENT),
-    ],
-)
-def test_a_reply_can_end_early(
-    play: Callable[..., Reply], entry: dict[str, Any], n_pieces: int, end: End
-) -> None:
-    """Cut, reset, left silent; without a status line closing is the only end."""
-    reply = play({"body": ["a", "b", "c"]} | entry)
-
-    assert (len(reply.body), reply.end) == (n_pieces, end)
-
-
-def test_raw_bytes_have_no_http_around_them(play: Callable[..., Reply]) -> None:
-    """They go to the socket as they are."""
-    reply = play({"raw": ["SSH-2.0", b"\r\n"]})
-
-    assert (reply.status, reply.end) == (None, End.CUT)
-    assert reply.body == (Piece(0.0, b"SSH-2.0"), Piece(0.0, b"\r\n"))
 
 
 def test_scripted_answers_count_against_no_limit(
@@ -448,12 +402,6 @@ def test_a_wrong_entry_is_found_when_the_script_is_read(
         Script([entry])
 
     assert words in str(caught.value)
-
-
-def test_the_number_of_a_wrong_entry_is_in_the_error() -> None:
-    """Entries are counted from 0, as in the list."""
-    with pytest.raises(SettingsError, match="Entry 2 of the script"):
-        Script([{}, {}, {"times": 0}])
 
 
 @pytest.mark.parametrize(

@@ -305,15 +305,6 @@ def test_a_client_that_leaves_is_noticed() -> None:
 
 
 @pytest.mark.slow
-def test_waiting_for_idle_ends_in_time() -> None:
-    """It says False while a request is running."""
-    with Emulator(script=[{"end": "silent"}]) as emulator, _client(emulator) as client:
-        with client.stream("POST", "/chat/completions", json=BODY):
-            assert not emulator.wait_idle(timeout_s=0.01)
-        assert emulator.wait_idle()
-
-
-@pytest.mark.slow
 def test_closing_cuts_streams_at_once() -> None:
     """A slow stream does not hold the close up; its client sees the cut."""
     emulator = Emulator(tokens_per_s=0.01, first_token_s=0).start()
@@ -388,18 +379,6 @@ def test_scripted_ends_reach_the_socket() -> None:
         "200",
     ]
     assert ended == ["cut", "cut", "cut", "cut", "whole"]
-
-
-@pytest.mark.slow
-def test_a_script_file_is_played(tmp_path: Path) -> None:
-    """A path stands for the entries in it."""
-    path = tmp_path / "script.json"
-    path.write_text('[{"text": "from a file"}]', encoding="utf-8")
-
-    with Emulator(script=path) as emulator, _client(emulator) as client:
-        body = client.post("/chat/completions", json=BODY).json()
-
-    assert body["choices"][0]["message"]["content"] == "from a file"
 
 
 @pytest.mark.parametrize(

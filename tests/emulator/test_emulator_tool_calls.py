@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.emulated_calls import calls_for, tool_results
+from svc_notebook.emulator.emulated_calls import calls_for
 from svc_notebook.emulator.emulated_service import Service
 from svc_notebook.emulator.http_values import Reply, RuleError
-from svc_notebook.emulator.rules import ChatRequest, count_tokens, read_chat_request
+from svc_notebook.emulator.rules import ChatRequest, read_chat_request
 
 Fields = Callable[..., dict[str, Any]]
 MakeChat = Callable[..., ChatRequest]
@@ -61,23 +61,6 @@ def test_named_tools_are_called(
     calls = calls_for(make_chat(question, tools=tools))
 
     assert [call.name for call in calls] == names
-
-
-def test_no_two_choices_share_the_id_of_a_call(
-    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
-) -> None:
-    """A result says by its id alone which choice it belongs to."""
-    asked = fields("get_time and get_weather", n=2)
-    asked["tools"] = [_tool("get_weather", WEATHER), _tool("get_time")]
-
-    body = json.loads(post(make_service(), asked).body[0].data)
-
-    ids = [
-        call["id"]
-        for choice in body["choices"]
-        for call in choice["message"]["tool_calls"]
-    ]
-    assert len(ids) == len(set(ids)) == 4
 
 
 def _fields(**properties: dict[str, Any]) -> dict[str, Any]:
@@ -166,18 +149,6 @@ def test_a_schema_that_refers_to_itself_is_filled_in(
     (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
     jsonschema.validate(json.loads(call.arguments), schema)
-
-
-def test_a_quoted_text_comes_first(make_chat: MakeChat) -> None:
-    """Text in quotation marks is meant as a value."""
-    chat = make_chat(
-        'Use get_weather for "Nakhon Si Thammarat"',
-        tools=[_tool("get_weather", WEATHER)],
-    )
-
-    assert [call.arguments for call in calls_for(chat)] == [
-        '{"city": "Nakhon Si Thammarat"}'
-    ]
 
 
 _WORDS = st.sampled_from(
@@ -288,34 +259,6 @@ def test_calls_take_no_more_than_max_tokens(
         assert _body(reply)["usage"]["completion_tokens"] <= max_tokens
     assert whole.startswith(arguments)
     assert reason == ("stop" if arguments == whole else "length")
-
-
-def test_every_long_result_is_told(
-    make_chat: MakeChat,
-) -> None:
-    """Results share the room of a reply; one does not keep the others out."""
-    ids = ["c1", "c2", "c3"]
-    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    chat = make_chat(
-        messages=[
-            {"role": "user", "content": "f"},
-            {"role": "assistant", "tool_calls": [call | {"id": each} for each in ids]},
-            *(
-                {
-                    "role": "tool",
-                    "tool_call_id": each,
-                    "content": f"<{each}>" + " x" * 900,
-                }
-                for each in ids
-            ),
-        ]
-    )
-
-    text = " ".join(shown for _, shown in tool_results(chat))
-
-    assert count_tokens(text) < chat.max_tokens
-    assert [each for each in ids if f"<{each}>" in text] == ids
-    assert text.count("…") == 3
 
 
 def _streamed(reply: Reply) -> list[Any]:

@@ -1,6 +1,5 @@
 """An independent client of the interface that the service follows works here."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -68,35 +67,6 @@ def test_reads_a_stream(client: Any) -> None:  # noqa: ANN401 - another's type
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_works_asynchronously(emulator: Emulator) -> None:
-    """Several requests at once, whole and streamed."""
-
-    async def ask() -> list[str]:
-        async with openai.AsyncOpenAI(
-            base_url=emulator.base_url, api_key=emulator.api_key, max_retries=0
-        ) as client:
-
-            async def streamed() -> str:
-                stream = await client.chat.completions.create(
-                    model=MODEL, messages=MESSAGES, stream=True
-                )
-                return "".join(
-                    [chunk.choices[0].delta.content or "" async for chunk in stream]
-                )
-
-            async def whole() -> str:
-                reply = await client.chat.completions.create(
-                    model=MODEL, messages=MESSAGES
-                )
-                return str(reply.choices[0].message.content)
-
-            return list(await asyncio.gather(streamed(), whole()))
-
-    streamed, whole = asyncio.run(ask())
-
-    assert streamed == whole
-
-
 def test_goes_through_a_tool_flow(client: Any) -> None:  # noqa: ANN401 - another's type
     """Its own messages are sent back unchanged, and the results are answered."""
     messages = [{"role": "user", "content": "Use get_weather for Phuket."}]
@@ -118,21 +88,6 @@ def test_goes_through_a_tool_flow(client: Any) -> None:  # noqa: ANN401 - anothe
         {"city": "Phuket"},
     )
     assert "31 degrees" in answer.choices[0].message.content
-
-
-def test_joins_streamed_tool_calls(client: Any) -> None:  # noqa: ANN401 - another's type
-    """Its own accumulation of deltas finds the whole call."""
-    messages = [{"role": "user", "content": "Use get_weather for Phuket."}]
-    with client.chat.completions.stream(
-        model=MODEL, messages=messages, tools=TOOLS
-    ) as stream:
-        message = stream.get_final_completion().choices[0].message
-
-    (call,) = message.tool_calls
-    assert (call.function.name, call.function.arguments) == (
-        "get_weather",
-        '{"city": "Phuket"}',
-    )
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,3 @@ def test_the_services_key_is_set_by_its_variable(
 
     with pytest.raises(SettingsError, match=r"key_env: .*SVC_API_KEY"):
         read_endpoints()
-
-
-def test_a_byte_order_mark_is_read(describe: Describe) -> None:
-    """Some editors write one at the start of a file."""
-    describe("\ufeff" + LAB)
-
-    assert "lab" in read_endpoints()

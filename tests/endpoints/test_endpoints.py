@@ -13,7 +13,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.endpoints import Endpoint, own_endpoint, read_models
 from svc_notebook.magics.use_and_login import use
-from svc_notebook.service.catalogue import MODELS, Limit, Model
+from svc_notebook.service.catalogue import MODELS, Limit
 from svc_notebook.session import current
 from tests.faults.server import RawServer
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
@@ -105,20 +105,6 @@ def test_a_list_of_models_is_offered_with_its_contexts(
     assert frame["context_tokens"].to_dict() == {MODEL: 32768}
     assert found == [MODEL]
     assert 32000 < completion.request.params["max_tokens"] < 32768
-
-
-def test_without_a_list_nothing_is_said(
-    start: Start, describe: Describe, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server that answers 404 has no listed models, and no error."""
-    server = start()
-    describe("")
-
-    svc.use(base_url=server.base_url, key=server.api_key)
-
-    assert current().models(wait_s=5) == ()
-    assert capsys.readouterr() == ("", "")
-    assert [each.status for each in server.requests] == [404]
 
 
 @pytest.mark.parametrize(
@@ -341,33 +327,6 @@ def test_an_address_alone_assumes_nothing_of_a_private_server() -> None:
     assert Endpoint().context_of("any") == 8192
 
 
-LISTS: list[tuple[object, tuple[Model, ...]]] = [
-    (
-        {"data": [{"id": "a", "max_model_len": 99}]},
-        (Model("a", context_tokens=99),),
-    ),
-    (
-        {"data": [{"id": "a", "meta": {"n_ctx_train": 512}}]},
-        (Model("a", context_tokens=512),),
-    ),
-    (
-        {"data": [{"id": "a", "max_model_len": 99}, {"id": "a"}, {"id": "b"}]},
-        (Model("a", context_tokens=99), Model("b")),
-    ),
-    ({"models": ["a", 5, None]}, (Model("a"),)),
-    ([{"id": "a", "context_length": "9"}], (Model("a"),)),
-    ({"data": [{"id": "http://x/v1"}, {"id": ""}, {}]}, ()),
-    ({"error": "none"}, ()),
-    (None, ()),
-]
-
-
-@pytest.mark.parametrize(("answer", "models"), LISTS)
-def test_lists_of_models_are_read(answer: object, models: tuple[Model, ...]) -> None:
-    """Contexts are found under the names that servers use; the rest is left out."""
-    assert read_models(answer) == models
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda each: st.lists(each) | st.dictionaries(st.text(), each),
@@ -381,21 +340,3 @@ def test_any_answer_is_read_without_an_error(answer: object, name: str) -> None:
     found = read_models({"data": [{name: answer}, answer], name: answer})
 
     assert all(each.id.strip() for each in found)
-
-
-@pytest.mark.slow
-def test_a_failing_cell_is_judged_by_the_models_context(
-    start: Start,
-    describe: Describe,
-    shell: Shell,  # noqa: F811 - the fixture
-) -> None:
-    """`%svc fix` takes a long cell where the model has room for it."""
-    server = start(contexts={MODEL: 32768}, needs_key=False)
-    describe(
-        f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n'
-        f'[lab.models."{MODEL}"]\ncontext = 32768\n'
-    )
-    svc.use(endpoint="lab")
-    shell.run("1 / 0  # " + "word " * 6000)
-
-    assert shell.run("%svc --dry-run fix").error is None

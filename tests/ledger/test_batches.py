@@ -1,7 +1,6 @@
 """Columns hold the same, however their rows are read."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -10,12 +9,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.columns import to_instant
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_frames import (
     exchange_batch,
     replies_frame,
-    to_array,
     trials_frame,
 )
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
@@ -145,41 +142,3 @@ def test_one_at_a_time_is_all_at_once(make: MakeExchange, seed: int) -> None:
     frame = replies_frame(exchanges, prices=PRICES)
 
     assert_frame_equal(pd.concat(alone, ignore_index=True), frame)
-
-
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [
-        ([3, 3, 3], "Int64"),
-        ([3, None, 3], "Int64"),
-        ([3, 4, 3], "Int64"),
-        ([2**70, 3, 2**70], "Int64"),
-        ([0.5, -0.0, None], "Float64"),
-        ([True, True], "boolean"),
-        ([True, None, False], "boolean"),
-        (["a", "a", "a"], "string"),
-        (["a", "b", "a"], "string"),
-        (["a\ud83d", "a\ud83d"], "string"),
-        ([None, "a\ud83d"], "string"),
-        ([None, None], "datetime64[us, UTC]"),
-        ([1, 10**18, None], "datetime64[us, UTC]"),
-        ([datetime(2026, 1, 1, tzinfo=UTC), None], "datetime64[us, UTC]"),
-    ],
-)
-def test_arrays_hold_what_they_can(values: list[Any], dtype: Any) -> None:  # noqa: ANN401 - one of several names
-    """Values that are all the same, or missing, or too large are no exception."""
-    array = to_array(values, dtype)
-
-    held = [
-        None if missing else x for x, missing in zip(array, array.isna(), strict=True)
-    ]
-    assert str(array.dtype) == dtype
-    assert held == [_held(value, dtype) for value in values]
-
-
-def _held(value: Any, dtype: str) -> Any:  # noqa: ANN401 - any value
-    if isinstance(value, str):
-        return value.replace("\ud83d", "?")
-    if isinstance(value, int) and dtype.startswith("datetime"):
-        return to_instant(value)
-    return None if value == 2**70 else value

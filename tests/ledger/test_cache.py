@@ -38,26 +38,6 @@ def test_finds_the_newest_answer(ledger: Ledger, make: MakeExchange) -> None:
     assert _found(ledger, _request()) == "x0001"
 
 
-def test_finds_answers_of_all_sessions(
-    ledger: Ledger, make: MakeExchange, path: Path
-) -> None:
-    """What another kernel asked is found too, and what was added since."""
-    with Ledger(path, session_id="there") as other:
-        other.add(make(1, request=_request())).result()
-
-        assert _found(ledger, _request()) == "x0001"
-        other.add(make(2, request=_request())).result()
-        assert _found(ledger, _request()) == "x0002"
-
-
-def test_finds_among_many(ledger: Ledger, make: MakeExchange) -> None:
-    """More exchanges than a page holds are looked through."""
-    for number in range(PAGE_ROWS + 2):
-        ledger.add(make(number, request=_request(f"p{number}")))
-
-    assert _found(ledger, _request(f"p{PAGE_ROWS + 1}")) == f"x{PAGE_ROWS + 1:04}"
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import dtype_of, pick, template_columns
-from svc_notebook.ledger.reply_frames import REPLIES
+from svc_notebook.ledger.columns import dtype_of, template_columns
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -45,16 +43,3 @@ def test_template_columns_never_share_a_name(
     names = [column.name for column in columns]
     assert len({*names, *taken}) == len(names) + len(taken)
     assert len(columns) == len({name for each in found for name in each})
-
-
-def test_picks_in_the_order_of_the_names() -> None:
-    """Columns come in the order in which they are named."""
-    picked = pick(REPLIES, ["text", "model"])
-
-    assert [column.name for column in picked] == ["text", "model"]
-
-
-def test_refuses_a_name_that_is_near_none() -> None:
-    """A name like no other is refused with the list of names."""
-    with pytest.raises(ParameterError, match="The columns are model, temp"):
-        pick(REPLIES, ["?"])

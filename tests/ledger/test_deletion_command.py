@@ -13,7 +13,6 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger import deletion
 from svc_notebook.ledger.store import (
     Ledger,
-    bytes_in_words,
     path_in_words,
     size_in_words,
 )
@@ -53,15 +52,6 @@ def test_says_how_large_it_is(path: Path, make: MakeExchange) -> None:
     said = size_in_words(str(path))
     assert said.startswith("4 exchanges of 2 sessions, ")
     assert said.endswith(" kB, from 2026-01-01 to 2026-01-03")
-
-
-@pytest.mark.parametrize(
-    ("n_bytes", "words"),
-    [(0, "0 bytes"), (1500, "2 kB"), (25 * 10**6, "25 MB"), (3 * 10**9, "3.0 GB")],
-)
-def test_says_bytes_in_words(n_bytes: int, words: str) -> None:
-    """Sizes are said in the unit that fits."""
-    assert bytes_in_words(n_bytes) == words
 
 
 def test_a_deletion_that_fails_deletes_nothing(path: Path, make: MakeExchange) -> None:
@@ -107,13 +97,6 @@ def test_forgets_what_is_old(path: Path, make: MakeExchange) -> None:
 
     with Ledger(path) as ledger:
         assert [each.exchange_id for each in ledger.read(scope="all")] == ["x1", "x2"]
-
-
-def test_forgetting_nothing_makes_no_file(path: Path) -> None:
-    """Where nothing was kept there is nothing to forget."""
-    assert deletion.forget(str(path)) == "nothing was kept"
-    assert deletion.forget(":memory:") == "nothing was kept"
-    assert not path.parent.exists()
 
 
 def test_refuses_a_day_that_is_none(path: Path, make: MakeExchange) -> None:
@@ -176,17 +159,6 @@ def test_the_preview_counts_what_would_be_deleted(
     assert "holds 3 exchanges" in said
     assert main(["ledger", "forget", "--before", "yesterday"]) == 1
     assert "before must be" in capsys.readouterr().err
-
-
-def test_says_one_as_one(path: Path, make: MakeExchange) -> None:
-    """One exchange of one session and one day is told so."""
-    with Ledger(path) as ledger:
-        ledger.add(make(0))
-
-    said = size_in_words(str(path))
-    assert said.startswith("1 exchange of 1 session, ")
-    assert said.endswith(", on 2026-01-01")
-    assert deletion.forget(str(path)) == f"1 exchange deleted from {path}"
 
 
 def test_nothing_to_forget_needs_no_confirming(path: Path) -> None:

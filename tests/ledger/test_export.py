@@ -17,10 +17,8 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.frame_export import export, read_parquet
-from svc_notebook.ledger.reply_frames import REPLIES, replies_frame
-from svc_notebook.ledger.usage import usage_frame
+from svc_notebook.ledger.reply_frames import replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 
@@ -80,15 +78,6 @@ def test_parquet_comes_back_identical(
     assert_frame_equal(got, frame)
 
 
-@pytest.mark.slow
-def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
-    """A frame of sums comes back too."""
-    columns = pick(REPLIES, ["model", "origin"])
-    frame = usage_frame([make(0), make(1, body=None)], columns).frame
-
-    assert_frame_equal(read_parquet(export(frame, tmp_path / "u.parquet")), frame)
-
-
 def test_reads_what_pandas_wrote(make: MakeExchange, tmp_path: Path) -> None:
     """A file that pandas wrote by itself gets the stated dtypes."""
     frame = _frame(make)
@@ -140,13 +129,6 @@ def test_names_of_columns_are_neutralised_too(
     frame = replies_frame([make(origin=Origin(columns={"=x": 1}))])
 
     assert "'=x" in _rows(export(frame, tmp_path / "r.csv"))[0]
-
-
-def test_numbers_of_a_csv_are_left_alone(tmp_path: Path) -> None:
-    """A negative number is a number."""
-    frame = pd.DataFrame({"a": pd.array([-5, None], dtype="Int64"), "b": [-0.5, 1.0]})
-
-    assert _rows(export(frame, tmp_path / "r.csv"))[1:] == [["-5", "-0.5"], ["", "1.0"]]
 
 
 @pytest.mark.slow
@@ -294,16 +276,6 @@ def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_texts_come_back_with_their_own_dtype(tmp_path: Path) -> None:
-    """Columns of rows that are `str` are read as `str`, and `string` as `string`."""
-    frame = pd.DataFrame({"label": ["a", None], "text": ["b", None]})
-    frame["other"] = frame["label"].astype("string")
-
-    got = read_parquet(export(frame, tmp_path / "t.parquet"))
-
-    assert_frame_equal(got, frame)
-
-
 def test_a_name_without_a_kind_is_refused(tmp_path: Path) -> None:
     """A file name must say what to write."""
     with pytest.raises(ParameterError, match=r"\.parquet, \.csv, \.jsonl, \.xlsx"):
@@ -339,13 +311,6 @@ def test_what_is_no_frame_is_refused(tmp_path: Path, frame: Any) -> None:  # noq
         export(frame, tmp_path / "a.csv")
 
 
-@pytest.mark.parametrize("path", [None, 5, "~nobody-at-all/a.csv", "a\0.csv"])
-def test_what_is_no_place_is_refused(path: Any) -> None:  # noqa: ANN401 - anything
-    """A place that cannot be is refused as ours."""
-    with pytest.raises(ParameterError, match=r"not name a format|cannot be written"):
-        export(pd.DataFrame({"a": [1]}), path)
-
-
 SOURCE = {
     "month": pd.period_range("2024-01", periods=2, freq="M"),
     "span": pd.interval_range(0, 2),
@@ -357,30 +322,6 @@ SOURCE = {
     "raw": [b"\xff", b"a"],
 }
 """Columns a source may have, and a spreadsheet has nothing for."""
-
-
-@pytest.mark.parametrize(
-    ("name", "texts"),
-    [
-        ("month", ["2024-01", "2024-02"]),
-        ("span", ["(0, 1]", "(1, 2]"]),
-        ("tags", ['["a","ก"]', '{"b":null}']),
-        ("share", ["1/3", 2]),
-        ("weights", ["[1,2]", "[3]"]),
-        ("born", ["1800-01-02", datetime(2000, 1, 2)]),  # noqa: DTZ001 - no zones there
-        ("most", ["inf", 1.5]),
-        ("raw", ["b'\\xff'", "b'a'"]),
-    ],
-)
-def test_what_no_cell_holds_is_text(
-    tmp_path: Path, name: str, texts: list[object]
-) -> None:
-    """A workbook shows a value of a source as text where it has no kind for it."""
-    frame = pd.DataFrame({name: SOURCE[name]})
-
-    sheet = _cells(export(frame, tmp_path / "s.xlsx"))
-
-    assert [row[0].value for row in sheet.iter_rows(min_row=2)] == texts
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])

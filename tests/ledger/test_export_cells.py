@@ -91,12 +91,6 @@ def test_no_sign_after_blanks_is_left_alone(
     assert _in_csv(tmp_path_factory.mktemp("csv"), [text]) == ["'" + text]
 
 
-@pytest.mark.parametrize("text", ["a" * MAX_UNITS, "👩" * (MAX_UNITS // 2)])
-def test_a_cell_holds_so_many_units(tmp_path: Path, text: str) -> None:
-    """A cell holds 32 767 UTF-16 units; a character beyond the first plane has two."""
-    assert _in_workbook(tmp_path, text) == text
-
-
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import svc_notebook as svc
@@ -295,15 +294,3 @@ def test_a_reader_that_holds_the_file_is_named(place: Path, forget: Forget) -> N
     assert status == 0
     assert "its -wal may hold their texts" in said
     assert "beta-one" not in prompts()
-
-
-def test_other_frames_are_the_same(place: Path, forget: Forget) -> None:
-    """Not a value of what stays is changed."""
-    before = svc.replies_df(scope="all")
-    kept = before[before["conversation"].fillna("") != "trip"].reset_index(drop=True)
-
-    forget("--conversation", "trip", "--yes")
-
-    after = svc.replies_df(scope="all")
-    assert place.exists()
-    pd.testing.assert_frame_equal(after, kept)

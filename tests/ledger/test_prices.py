@@ -37,11 +37,6 @@ completion = 2.5
 """
 
 
-def test_reads_a_mapping() -> None:
-    """A table given as a mapping is read."""
-    assert Prices.from_mapping(TABLE) == PRICES
-
-
 @pytest.mark.parametrize("as_of", [date(2026, 1, 31), datetime(2026, 1, 31, 9)])  # noqa: DTZ001 - as TOML gives it
 def test_takes_a_day_in_any_form(as_of: object) -> None:
     """The day may be a date, or an instant of that day."""
@@ -87,12 +82,6 @@ def test_refuses_a_table_that_is_not_one(changes: dict[str, Any], reason: str) -
         Prices.from_mapping({**TABLE, **changes})
 
     assert "as_of = 2026-01-31" in str(caught.value)
-
-
-def test_refuses_what_is_no_table() -> None:
-    """Something else altogether is refused as ours."""
-    with pytest.raises(SettingsError, match="Expected `object`"):
-        Prices.from_mapping(5)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +140,3 @@ def test_what_is_unknown_or_not_paid_has_no_cost(
     frame = replies_frame([make(**changes)], prices=PRICES)
 
     assert frame[["cost", "cost_source"]].isna().all(axis=None)
-
-
-def test_without_a_table_nothing_has_a_cost(make: MakeExchange) -> None:
-    """The package has no prices of its own."""
-    assert replies_frame([make()])["cost"].isna().all()
-
-
-def test_a_home_that_nobody_knows_is_refused() -> None:
-    """A table in the home of somebody who is not there is refused as ours."""
-    with pytest.raises(SettingsError, match="unknown home folder"):
-        Prices.from_file("~nobody-at-all/prices.toml")

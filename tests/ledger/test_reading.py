@@ -71,20 +71,6 @@ def test_without_texts_the_rest_is_the_same(ledger: Ledger, make: MakeExchange) 
     assert_frame_equal(rest, whole.drop(columns=[*TEXTS, "a"]))
 
 
-@pytest.mark.parametrize("by", ["model", "system", ["prompt"], "text"])
-def test_groups_by_texts_too(
-    ledger: Ledger, make: MakeExchange, by: str | list[str]
-) -> None:
-    """Grouping by a text reads the texts."""
-    asked = _fill(ledger, make)
-
-    frame = usage_df(ledger, by=by)
-
-    names = [by] if isinstance(by, str) else by
-    values = frame_of(asked)[names[0]].drop_duplicates().tolist()
-    assert frame[names[0]].tolist() == values
-
-
 def test_estimates_by_what_the_whole_ledger_reported(
     ledger: Ledger, make: MakeExchange
 ) -> None:

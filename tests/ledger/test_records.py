@@ -1,7 +1,7 @@
 """An exchange and its row."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.records import Outline, from_row, to_row, to_sortable
+from svc_notebook.ledger.records import Outline, from_row, to_row
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import (
     CompletionRequest,
@@ -94,22 +94,6 @@ def test_comes_back_equal(told: Exchange) -> None:
     assert repr(got) == repr(told)
 
 
-@pytest.mark.slow
-@given(instants, instants)
-def test_instants_sort_as_text(one: datetime, other: datetime) -> None:
-    """The text of an instant sorts as the instant does."""
-    assert (to_sortable(one) < to_sortable(other)) == (one < other)
-
-
-def test_instants_of_other_zones_are_utc() -> None:
-    """An instant of another zone is kept as UTC."""
-    bangkok = timezone(timedelta(hours=7))
-
-    got = to_sortable(datetime(2026, 1, 1, 7, tzinfo=bangkok))
-
-    assert got == "2026-01-01T00:00:00.000000Z"
-
-
 @pytest.mark.parametrize(
     ("value", "kept"),
     [
@@ -157,18 +141,6 @@ def test_a_text_of_a_row_is_in_the_record_once(make: MakeExchange) -> None:
     assert list(got.origin.columns) == list(columns)
 
 
-def test_keeps_a_reply_that_utf8_cannot_carry(make: MakeExchange) -> None:
-    """Half of a surrogate pair in a reply is mended, the rest of it is kept."""
-    body = CompletionBody(choices=(Choice(text="half \ud83d"),))
-    row = to_row(make(body=body), "s")
-
-    got = from_row(
-        row["record"].encode(), row["record_crc32"], exchange_id=b"x", place="here"
-    )
-
-    assert got.choices[0].text == "half ?"
-
-
 @pytest.mark.slow
 @given(exchanges)
 def test_an_outline_is_the_exchange_without_its_texts(told: Exchange) -> None:
@@ -207,8 +179,3 @@ def _renamed(value: msgspec.Struct, **names: str) -> dict[str, Any]:
 def _outline_of(body: CompletionBody) -> dict[str, Any]:
     choices = tuple(_renamed(choice, text="-") for choice in body.choices)
     return {**msgspec.to_builtins(body), "choices": choices}
-
-
-def test_is_readable_json(make: MakeExchange) -> None:
-    """The record is JSON by the names of the exchange's fields."""
-    assert to_row(make(), "s")["record"].startswith('{"exchange_id":"x0000","origin":')

@@ -186,13 +186,6 @@ def test_shows_why_a_request_failed(make: MakeExchange) -> None:
     assert "text" not in row
 
 
-def test_keeps_partial_text(make: MakeExchange) -> None:
-    """An interrupted exchange keeps the text that had come, and is not cut."""
-    row = _row(replies_frame([_cancelled(make)]))
-
-    assert (row["status"], row["text"], row["is_cut"]) == ("cancelled", "Hel", False)
-
-
 def test_tells_an_empty_reply_from_none(make: MakeExchange) -> None:
     """An empty reply is "", a reply with tool calls alone has no text."""
     call = ToolCall(id="t", function=FunctionCall(name="f", arguments="{}"))
@@ -300,20 +293,6 @@ def test_leaves_out_what_no_column_can_hold(
     assert row["text"] == "?"
 
 
-def test_describes_every_column() -> None:
-    """Each column of the schema has a dtype, and words for what it means."""
-    frame = describe(replies_frame([]))
-
-    assert dict(zip(frame["name"], frame["dtype"], strict=True)) == SCHEMA
-    assert (frame["meaning"].str.len() > 0).all()
-    units = dict(zip(frame["name"], frame["unit"], strict=True))
-    assert [units[name] for name in ("latency_s", "max_tokens", "started_at")] == [
-        "s",
-        "tokens",
-        "UTC",
-    ]
-
-
 def test_describes_columns_that_were_added(make: MakeExchange) -> None:
     """Scores, fields of answers, columns of rows and of users have a meaning too."""
     columns = {"row": 0, "text": "a", "label": "<b>x</b>"}
@@ -351,14 +330,6 @@ def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
     assert [name for name in frame if name in narrow] == list(narrow)
 
 
-def test_a_narrow_frame_of_one_row_has_what_is_there(make: MakeExchange) -> None:
-    """With one row nothing differs, so only empty columns are left out."""
-    narrow = chosen(replies_frame([make()]), "narrow")
-
-    assert {"model", "text", "status"} <= set(narrow)
-    assert "answer" not in narrow
-
-
 def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:
     """They come in the order of the names; an unknown one is refused."""
     frame = replies_frame([make()])
@@ -368,12 +339,3 @@ def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:
         chosen(frame, ["modle"])
     with pytest.raises(ParameterError, match="or 'narrow' for what differs"):
         chosen(frame, "wide")
-
-
-def test_later_columns_never_meet_those_of_the_rows(make: MakeExchange) -> None:
-    """A column named like a score or a field of an answer gets `var_` in front."""
-    columns = {"score_right": 1, "answer_city": "Rome", "answer": "x"}
-
-    frame = replies_frame([make(origin=Origin(columns=columns))])
-
-    assert list(frame)[:3] == ["var_score_right", "var_answer_city", "var_answer"]

@@ -140,14 +140,6 @@ def test_an_unknown_score_cannot_be_removed(
         score_replies(ledger, replies, {"rigth": None})
 
 
-def test_a_rule_is_a_function(ledger: Ledger, replies: pd.DataFrame) -> None:
-    """A value that cannot be called is refused."""
-    rule: Any = 1
-
-    with pytest.raises(ParameterError, match="right must be a function of a row"):
-        score_replies(ledger, replies, {"right": rule})
-
-
 def test_replies_of_another_ledger_are_scored_in_the_frame(
     tmp_path: Path, replies: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,20 +151,6 @@ def test_replies_of_another_ledger_are_scored_in_the_frame(
     assert n_kept == 0
     assert replies["score_right"].tolist() == [1, 0, 0, 0, pd.NA]
     assert "not in the current ledger" in capsys.readouterr().err
-
-
-def mixed(row: Any) -> bool | str:  # noqa: ANN401 - a row
-    """Return a score that is True for some replies and text for others."""
-    return True if row.text == "spam" else "no"
-
-
-def _insert_old_mixture(ledger: Ledger, name: str) -> None:
-    """Write a number and a text under one name, as was possible once."""
-    with ledger.opened() as connection:
-        for exchange_id, value in (("x0000", 1), ("x0001", "no"), ("x0002", 0.5)):
-            connection.execute(
-                "INSERT INTO scores VALUES (?, 0, ?, ?, '')", (exchange_id, name, value)
-            )
 
 
 @pytest.mark.parametrize(
@@ -203,17 +181,6 @@ def test_a_score_of_two_types_is_refused(
     assert said in str(caught.value)
     pd.testing.assert_frame_equal(replies, before)
     pd.testing.assert_frame_equal(replies_df(ledger), before)
-
-
-def test_the_keys_of_a_dict_have_types_of_their_own(
-    ledger: Ledger, replies: pd.DataFrame
-) -> None:
-    """A dict may have numbers and texts, but not under one key."""
-    score_replies(ledger, replies, {"z": lambda r: {"n": len(r.text), "t": r.text}})
-
-    assert replies_df(ledger)["score_z_n"].tolist() == [4, 3, 8, 0, pd.NA]
-    with pytest.raises(ParameterError, match="The score z_t is text in 3 of 4"):
-        score_replies(ledger, replies, {"z": lambda r: {"t": mixed(r)}})
 
 
 @pytest.mark.parametrize(
@@ -256,23 +223,6 @@ def test_a_run_has_one_type_of_a_score(ledger: Ledger, make: MakeExchange) -> No
     score_replies(ledger, frame.iloc[:3].copy(), {"z": lambda _: "no"})
     found = replies_df(ledger)["score_z"]
     assert (found.tolist(), str(found.dtype)) == (["no", "no", "no", "1"], "string")
-
-
-def test_an_old_mixture_is_read_as_text_and_can_be_removed(
-    ledger: Ledger, replies: pd.DataFrame
-) -> None:
-    """Every frame can be read; a function or None replaces the mixture."""
-    _insert_old_mixture(ledger, "z")
-
-    found = replies_df(ledger)
-    assert found["score_z"].tolist() == ["1", "no", "0.5", pd.NA, pd.NA]
-    assert str(found["score_z"].dtype) == "string"
-    score_replies(ledger, found, {"z": None})
-    assert _scores(found) == _scores(replies_df(ledger)) == []
-
-    _insert_old_mixture(ledger, "z")
-    score_replies(ledger, replies, {"z": None})  # a frame that is older than the score
-    assert _scores(replies_df(ledger)) == []
 
 
 @dataclass
@@ -321,19 +271,6 @@ def test_ready_made_scores(
     columns = {"text": "", "answer": None, "answer_ok": None, "label": "spam"}
 
     assert rule({**columns, "price": None, **row}) == expected
-
-
-def test_the_tab_key_offers_the_ready_made_scores() -> None:
-    """`svc.scores.<Tab>` lists functions that explain themselves, and nothing else."""
-    assert dir(scorers) == [
-        "contains",
-        "exact",
-        "json_schema",
-        "json_valid",
-        "length",
-        "regex",
-    ]
-    assert all(getattr(scorers, name).__doc__ for name in dir(scorers))
 
 
 @pytest.mark.slow

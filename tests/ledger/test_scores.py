@@ -110,11 +110,3 @@ def test_what_is_no_score_is_refused(
 
     assert said in str(caught.value)
     assert list(replies_df(ledger)) == list(replies)
-
-
-def test_only_a_frame_can_be_scored(ledger: Ledger) -> None:
-    """Anything else is refused with an example."""
-    wrong: Any = [1]
-
-    with pytest.raises(ParameterError, match="frame of replies_df"):
-        keep_scores(ledger, wrong)

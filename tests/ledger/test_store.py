@@ -7,40 +7,19 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connection import check_is_ours, migrate, open_file
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
-from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]
 
 WEST = timezone(timedelta(hours=-7))
-
-
-def test_gives_back_what_was_added(ledger: Ledger, make: MakeExchange) -> None:
-    """An exchange is read back equal to what was added."""
-    params = {"stop": ["a", "b"], "temperature": 1, "max_tokens": 9}
-    request = build_request("Hi\0 สวัสดี 👩‍🚀", model="m", params=params)
-    told = make(request=request, origin=Origin(kind="magic", columns={"a": 1}))
-
-    ledger.add(told)
-
-    assert list(ledger.read()) == [told]
-
-
-def test_is_on_disk_at_once(ledger: Ledger, path: Path, make: MakeExchange) -> None:
-    """What one ledger added, another ledger on the same file reads."""
-    ledger.add(make()).result()
-
-    with Ledger(path) as other:
-        assert list(other.read(scope="all")) == [make()]
 
 
 def test_keeps_an_exchange_once(ledger: Ledger, make: MakeExchange) -> None:
@@ -49,19 +28,6 @@ def test_keeps_an_exchange_once(ledger: Ledger, make: MakeExchange) -> None:
     ledger.add(make())
 
     assert ledger.count() == 1
-
-
-@pytest.mark.parametrize("filters", [{}, {"scope": "all"}, {"conversation": "plan"}])
-def test_reads_in_the_order_of_adding(
-    ledger: Ledger, make: MakeExchange, filters: dict[str, Any]
-) -> None:
-    """Exchanges are read as they were added, also if the clock was set back."""
-    for number in (3, 2, 1):
-        ledger.add(make(number, origin=Origin(conversation="plan")))
-
-    got = [each.exchange_id for each in ledger.read(**filters)]
-
-    assert got == ["x0003", "x0002", "x0001"]
 
 
 @pytest.mark.slow
@@ -99,54 +65,6 @@ def test_a_reader_that_stops_holds_up_nobody(
         other.add(make(9))
 
     assert ledger.count() == 4
-
-
-def test_tells_sessions_apart(ledger: Ledger, path: Path, make: MakeExchange) -> None:
-    """A session reads its own exchanges unless it asks for all."""
-    ledger.add(make(1)).result()
-    with Ledger(path, session_id="there") as other:
-        other.add(make(2))
-
-        assert [each.exchange_id for each in other.read()] == ["x0002"]
-        assert [each.exchange_id for each in other.read(scope="all")] == [
-            "x0001",
-            "x0002",
-        ]
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({"model": "m"}, ["x0001", "x0002"]),
-        ({"model": ["m", "svc-v2-8b-instruct"]}, ["x0000", "x0001", "x0002"]),
-        ({"model": []}, []),
-        ({"run": "r"}, ["x0002"]),
-        ({"request_key": "c"}, ["x0002"]),
-        ({"origin": "sweep", "model": "m"}, ["x0002"]),
-        ({"conversation": "plan"}, ["x0000"]),
-        ({"status": "cancelled"}, ["x0001"]),
-        ({"since": datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)}, ["x0001", "x0002"]),
-        ({"since": "2026-01-01T00:00:02+00:00"}, ["x0002"]),
-        ({"since": "2026-01-01T07:00:02+07:00"}, ["x0002"]),
-        ({"run": "' OR 1 --"}, []),
-    ],
-)
-def test_filters(
-    ledger: Ledger,
-    make: MakeExchange,
-    filters: dict[str, object],
-    expected: list[str],
-) -> None:
-    """Filters narrow what is read, and several narrow together."""
-    request = build_request("Hi", model="m")
-    ledger.add(make(0, origin=Origin(conversation="plan")))
-    ledger.add(make(1, request=request, status="cancelled"))
-    origin = Origin(kind="sweep", run="r", request_key="c")
-    ledger.add(make(2, request=request, origin=origin))
-
-    got = ledger.read(**filters)  # type: ignore[arg-type]  # names above
-
-    assert [each.exchange_id for each in got] == expected
 
 
 @pytest.mark.parametrize(
@@ -215,19 +133,6 @@ def test_leaves_the_mode_of_what_exists(ledger: Ledger, path: Path) -> None:
     assert modes == [0o755, 0o644]
 
 
-def test_memory_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: MakeExchange
-) -> None:
-    """A ledger in memory keeps exchanges until it is closed, and no file."""
-    monkeypatch.chdir(tmp_path)
-    with Ledger(":memory:") as ledger:
-        ledger.check()
-        ledger.add(make())
-
-        assert list(ledger.read()) == [make()]
-        assert list(tmp_path.iterdir()) == []
-
-
 def test_opens_again_after_close(ledger: Ledger, make: MakeExchange) -> None:
     """A late exchange after close is kept too."""
     ledger.add(make(1))
@@ -235,14 +140,6 @@ def test_opens_again_after_close(ledger: Ledger, make: MakeExchange) -> None:
     ledger.add(make(2))
 
     assert ledger.count() == 2
-
-
-def test_leaves_one_file_behind(ledger: Ledger, path: Path, make: MakeExchange) -> None:
-    """After close there is the ledger's file and no other."""
-    ledger.add(make())
-    ledger.close()
-
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_forgotten_ledger_is_closed(path: Path, make: MakeExchange) -> None:
@@ -253,17 +150,6 @@ def test_a_forgotten_ledger_is_closed(path: Path, make: MakeExchange) -> None:
     gc.collect()
 
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_takes_tildes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: MakeExchange
-) -> None:
-    """A path that begins with ~ lies in the user's home."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with Ledger("~/here/l.sqlite") as ledger:
-        ledger.add(make())
-
-    assert (tmp_path / "here" / "l.sqlite").exists()
 
 
 @pytest.mark.parametrize("name", ["a b", "a?mode=ro", "a%20b", "a#b", "ไทย"])

@@ -14,7 +14,6 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import connection, writer
-from svc_notebook.ledger.cache import LedgerCache, find_recorded
 from svc_notebook.ledger.reply_frames import replies_df, tool_calls_df
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
@@ -138,18 +137,6 @@ def test_it_is_said_once(session: Session, holder: Holder) -> None:
 
 
 @pytest.mark.slow
-def test_a_warning_that_is_an_error_loses_no_reply(
-    session: Session, holder: Holder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where warnings are errors it is said on stderr, and the reply is returned."""
-    text = session.client.complete("Hello").text
-    holder.release()
-
-    assert text
-    assert "Another program holds the ledger" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_the_first_verb_goes_on(
     emulator: Emulator, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -253,20 +240,6 @@ def test_what_is_not_written_yet_is_found_by_the_cache(
 
     assert again.text == first.text
     assert again.exchange.is_reused
-
-
-@pytest.mark.slow
-def test_what_was_written_is_re_used(
-    ledger: Ledger, path: Path, make: MakeExchange
-) -> None:
-    """An answer is found although its hash cannot be noted."""
-    ledger.add(make(1)).result()
-    holder = Holder(path)
-    cache = LedgerCache(ledger, make(1).endpoint)
-    found = find_recorded(cache, make(1).request, Origin())
-    holder.release()
-
-    assert found == make(1)
 
 
 @pytest.mark.slow

@@ -53,18 +53,6 @@ def test_each_exchange_is_in_the_moved_file_or_in_the_new_one(
     assert (_ids(moved), _ids(path)) == (["x0001", "x0002"], ["x0003"])
 
 
-def test_a_moved_file_is_whole_after_close(
-    ledger: Ledger, path: Path, make: MakeExchange
-) -> None:
-    """Closing writes everything into a file that was moved, and leaves no other."""
-    _add(ledger, make, 1, 2)
-    moved = path.rename(path.with_name("old.sqlite"))
-    ledger.close()
-
-    assert list(path.parent.iterdir()) == [moved]
-    assert _ids(moved) == ["x0001", "x0002"]
-
-
 def test_an_older_copy_in_its_place_is_used_as_it_is(
     ledger: Ledger, path: Path, make: MakeExchange
 ) -> None:

@@ -99,23 +99,6 @@ def test_refuses_again_and_again(tmp_path: Path, make: MakeExchange) -> None:
     assert "not a ledger" in str(problem)
 
 
-@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.98])
-def test_refuses_a_truncated_file(
-    tmp_path: Path, make: MakeExchange, kept: float
-) -> None:
-    """A ledger that lost its end is called damaged and not changed."""
-    path = tmp_path / "ledger.sqlite"
-    _filled(path, make)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * kept)])
-    before = path.read_bytes()
-
-    with pytest.raises(LedgerError, match=r"damaged|not a ledger"), Ledger(path) as cut:
-        list(cut.read(scope="all"))
-
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(("n_more", "is_found"), [(0, True), (1, False)])
 def test_reads_a_small_file_through(
     tmp_path: Path, make: MakeExchange, n_more: int, is_found: bool
@@ -320,24 +303,6 @@ def test_a_ledger_that_cannot_be_written_is_read(
     assert problem.startswith(f"The ledger {path} cannot be written. Make the file and")
     assert in_hand == "['x0000', 'x0001', 'new']"
     assert path.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_an_older_ledger_that_cannot_be_written_is_refused(
-    open_folder: Path, make: MakeExchange
-) -> None:
-    """A read-only ledger of an older format has to be copied first."""
-    path = open_folder / "folder" / "ledger.sqlite"
-    _filled(path, make, n_exchanges=1)
-    _run(path, "PRAGMA user_version = 0")
-    path.chmod(0o444)
-    path.parent.chmod(0o555)
-
-    said = _as_nobody(path, "read")
-
-    path.parent.chmod(0o755)
-    assert "older version" in said
-    assert "Copy it" in said
 
 
 @pytest.mark.slow

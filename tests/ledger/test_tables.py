@@ -93,17 +93,3 @@ def test_a_stop_while_tables_change_loses_nothing(
             assert notes == [(None,), (None,)]
 
     assert n_stops > len(_NEXT.split(";"))
-
-
-def test_a_ledger_of_the_next_version_is_refused_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that was changed for a newer version is not read by an older one."""
-    path = tmp_path / "ledger.sqlite"
-    with monkeypatch.context() as patched:
-        patched.setattr(ledger_file, "CHANGES", (*ledger_file.CHANGES, _NEXT))
-        with Ledger(path) as ledger:
-            ledger.check()
-
-    with pytest.raises(LedgerError, match="newer version"):
-        Ledger(path).check()

@@ -133,13 +133,6 @@ def test_tools_are_not_fitted_on(make: MakeExchange) -> None:
     assert fit([make(number, body=body) for number in range(MIN_ROWS)]) == FIXED
 
 
-def test_what_was_not_reported_is_not_fitted_on(make: MakeExchange) -> None:
-    """Requests without counted tokens are stepped over."""
-    body = CompletionBody(choices=(Choice(text="Hi"),))
-
-    assert fit([make(number, body=body) for number in range(MIN_ROWS)]) == FIXED
-
-
 def test_a_rule_is_fitted_once_for_each_model(make: MakeExchange) -> None:
     """Each model has its own rule, the emulator's apart, fitted when asked for."""
     asked: list[tuple[str, bool]] = []

@@ -8,7 +8,6 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.deletion import forget, which
 from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import ToolRow, tool_row_of
@@ -58,15 +57,6 @@ def test_calls_come_back_as_they_were_added(ledger: Ledger, make: MakeExchange) 
     assert ledger.tool_runs() == [first, second]
 
 
-def test_what_utf8_cannot_carry_is_kept_readable(
-    ledger: Ledger, make: MakeExchange
-) -> None:
-    """Half a surrogate pair in a model's arguments is no failure."""
-    add(ledger, make(), arguments='{"a": "\ud800"}')
-
-    assert ledger.tool_runs()[0].arguments == '{"a": "?"}'
-
-
 def test_the_frame_has_fixed_types_also_without_rows(
     ledger: Ledger, make: MakeExchange
 ) -> None:
@@ -94,33 +84,6 @@ def test_calls_are_filtered_like_replies(ledger: Ledger, make: MakeExchange) -> 
     assert ids(since="2026-01-01T00:00:30+00:00") == ["b"]
     with pytest.raises(ParameterError, match="scope"):
         ids(scope="mine")
-
-
-def test_another_sessions_calls_are_its_own(path: Path, make: MakeExchange) -> None:
-    """`session` is what was added here, `all` is everything."""
-    with Ledger(path, session_id="one") as one:
-        add(one, make(0), call_id="a")
-    with Ledger(path, session_id="two") as two:
-        add(two, make(1), call_id="b")
-        here = [row.call_id for row in two.tool_runs()]
-        everything = [row.call_id for row in two.tool_runs(scope="all")]
-
-    assert (here, everything) == (["b"], ["a", "b"])
-
-
-def test_forgetting_exchanges_forgets_their_calls(
-    path: Path, make: MakeExchange
-) -> None:
-    """Nothing of a call is left in the file."""
-    with Ledger(path, session_id="one") as ledger:
-        add(ledger, make(0), result="secret-words")
-        add(ledger, make(3600), call_id="b")
-    forget(str(path), which(before="2026-01-01T00:30:00+00:00"))
-
-    with Ledger(path, session_id="one") as ledger:
-        left = [row.call_id for row in ledger.tool_runs()]
-    assert left == ["b"]
-    assert b"secret-words" not in path.read_bytes()
 
 
 def test_a_ledger_that_cannot_be_read_says_so(tmp_path: Path) -> None:

@@ -9,15 +9,12 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.column_meanings import describe
 from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_frames import REPLIES
-from svc_notebook.ledger.token_calibration import TokenRules
 from svc_notebook.ledger.usage import USAGE, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
-from svc_notebook.tokens import FIXED, Rule
 
 MakeExchange = Callable[..., Exchange]
 
@@ -173,16 +170,6 @@ def test_leaves_emulated_and_reused_replies_out_and_says_so(
     ]
 
 
-def test_counts_emulated_replies_when_asked(make: MakeExchange) -> None:
-    """The emulator's tokens are counted when they are asked for."""
-    asked = [make(0, is_emulated=True), make(1, is_reused=True)]
-
-    both = _usage_df(asked, include_emulated=True, include_reused=True)
-
-    assert both["total_tokens"].tolist() == [24]
-    assert both["n_left_out"].tolist() == [0]
-
-
 def test_the_interval_of_a_sum_is_narrower_than_that_of_its_parts(
     make: MakeExchange,
 ) -> None:
@@ -197,20 +184,6 @@ def test_the_interval_of_a_sum_is_narrower_than_that_of_its_parts(
     ]
     assert many["estimated_prompt_tokens"][0] == round(9 * 6.95)
     assert widths[1] < 0.8 * 9 * widths[0]
-
-
-def test_estimates_by_the_models_own_rule(make: MakeExchange) -> None:
-    """Where tokens were reported for a model, its streams are estimated from them."""
-    weights = tuple(2 * each for each in FIXED.weights)
-    rule = Rule(weights=weights, lows=weights, highs=weights, n_rows=20)
-    estimates = TokenRules(lambda *_: [])
-    estimates.fitted["svc-v2-8b-instruct", False] = rule
-
-    frame = _usage_df([_streamed(make, 0)], estimates=estimates)
-
-    names = ["estimated_prompt_tokens", "estimated_completion_tokens"]
-    # "Say hello." has two words and a sign, "Hi" has one word
-    assert frame[names].iloc[0].tolist() == [14, 2]
 
 
 def test_a_cost_needs_a_table(make: MakeExchange) -> None:
@@ -257,25 +230,10 @@ def test_sums_over_all_without_groups(make: MakeExchange) -> None:
     assert _usage_df([], by=())["n_requests"].tolist() == [0]
 
 
-def test_groups_what_has_no_value_together(make: MakeExchange) -> None:
-    """Exchanges without a conversation are a group of their own, not dropped."""
-    frame = _usage_df([make(0), make(1)], by="conversation")
-
-    assert frame["n_requests"].tolist() == [2]
-
-
 def test_refuses_an_unknown_column_with_the_nearest(make: MakeExchange) -> None:
     """A name that is no column is refused with the nearest one."""
     with pytest.raises(ParameterError, match="Did you mean model"):
         _usage_df([make()], by="modle")
-
-
-def test_describes_every_column(make: MakeExchange) -> None:
-    """Each sum says what it is a sum of."""
-    frame = describe(_usage_df([make()]), (REPLIES, USAGE)).set_index("name")
-
-    assert frame.index.tolist() == list(SCHEMA)
-    assert frame["meaning"].to_dict()["completion_tokens"].startswith("sum")
 
 
 @pytest.mark.parametrize("by", ["cost", ["model", "prompt_tokens"]])
@@ -285,18 +243,3 @@ def test_refuses_to_group_by_what_it_sums(
     """A column that is summed up cannot also be grouped by."""
     with pytest.raises(ParameterError, match="is one of the sums"):
         _usage_df([make()], by=by)
-
-
-@pytest.mark.parametrize("by", [None, 5, [None]])
-def test_refuses_what_is_no_name_of_a_column(make: MakeExchange, by: Any) -> None:  # noqa: ANN401 - anything
-    """What is no text names no column."""
-    with pytest.raises(ParameterError, match="is not a column"):
-        _usage_df([make()], by=by)
-
-
-def test_a_column_named_twice_counts_once(make: MakeExchange) -> None:
-    """Naming a column twice is naming it."""
-    frame = _usage_df([make()], by=["model", "model"])
-
-    assert list(frame.columns[:2]) == ["model", "n_requests"]
-    assert frame["n_requests"].tolist() == [1]

@@ -10,7 +10,6 @@ from svc_notebook.configuration import use_emulator, use_model
 from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.session import current, isolated
 
-TABLE = 'as_of = 2026-01-31\ncurrency = "EUR"\n[models.m]\nprompt = 1\ncompletion = 2\n'
 FIVE: Any = 5
 
 
@@ -34,18 +33,6 @@ def test_a_ledger_given_in_python_is_used_from_now_on(tmp_path: Path) -> None:
     assert len(svc.replies_df()) == 1
     svc.use(ledger=":memory:")
     assert len(svc.replies_df(scope="all")) == 0
-
-
-def test_a_price_table_given_in_python_is_used(tmp_path: Path) -> None:
-    """Costs come from it, stamped with its name and date."""
-    table = tmp_path / "prices.toml"
-    table.write_text(TABLE)
-
-    svc.use(prices=table)
-
-    prices = current().context().prices
-    assert prices is not None
-    assert prices.stamp == "prices.toml, EUR, 2026-01-31"
 
 
 def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> None:
@@ -96,23 +83,6 @@ def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
     )
     answers = RecordingFile.from_file(tmp_path / "answers.jsonl")
     assert [each.emulator_note for each in answers] == notes.to_list()
-
-
-def test_only_what_the_emulator_writes_is_made_up() -> None:
-    """A reply of a script without a note is marked as the emulator's, no more."""
-    script: list[dict[str, Any]] = [
-        {"text": "My own words."},
-        {"tool_calls": [{"name": "look"}]},
-    ]
-    svc.use(endpoint=svc.Emulator(script=script, tokens_per_s=None, first_token_s=0))
-
-    replies = [svc.complete("Hi") for _ in range(3)]
-
-    assert [each.final().marks for each in replies] == [
-        ("emulator",),
-        ("emulator",),
-        ("emulator: made up",),
-    ]
 
 
 def test_the_emulator_before_is_closed() -> None:

@@ -15,22 +15,6 @@ from tests.magics.conftest import Shell
 ROOT = Path(svc_notebook.__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (errors.ServerFaultError(status=500), "The service failed (500)"),
-        (errors.ServerFaultError(status=200), "The service failed"),
-        (errors.AuthError(status=401), "The key was refused (401)"),
-        (errors.RateLimitError(status=429), "Too many requests (429)"),
-        (errors.NoConnectionError(), "No connection"),
-        (errors.ParameterError(), "Nothing was sent"),
-    ],
-)
-def test_an_error_is_headed_by_words(error: errors.SvcError, words: str) -> None:
-    """The headline says what happened, with the status of a refusal."""
-    assert headline(error) == words
-
-
 def test_every_error_has_a_headline() -> None:
     """No name of a class is shown in place of words."""
     kinds = [
@@ -70,16 +54,6 @@ def test_messages_are_for_people(words: str) -> None:
     }
 
     assert found == set()
-
-
-def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An expected failure is its title in bold and indented lines."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-    got = error_lines("Refused", ["Wait 12 s,\nthen ask again."], 70)
-
-    assert got == ["\x1b[1mRefused\x1b[0m", "  Wait 12 s,", "  then ask again."]
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

@@ -112,12 +112,6 @@ def test_what_cannot_be_put_in_is_refused(inner: str, said: str) -> None:
     assert "private words" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["{a}", "${a}", "f'{x}'", "{%", "{{", "{{}}", "{{ }}"])
-def test_other_braces_are_text(text: str) -> None:
-    """Only what is between two pairs of braces is a mark."""
-    assert interpolate(text, {}) == Filled(text)
-
-
 @pytest.mark.parametrize(
     "inner",
     [

@@ -30,13 +30,6 @@ def test_reads_every_kind_of_option() -> None:
     )
 
 
-def test_reads_negative_numbers() -> None:
-    """A number with a minus is a value and not an option."""
-    options = parse_options("--presence-penalty -1.5 --frequency-penalty=-2")
-
-    assert options.params == {"presence_penalty": -1.5, "frequency_penalty": -2}
-
-
 def test_collects_stops_and_decodes_them() -> None:
     r"""`--stop` may be repeated; \n means a line end."""
     options = parse_options(r"--stop '\n\n' --stop END --stop='a\\b'")
@@ -61,18 +54,6 @@ def test_collects_stops_and_decodes_them() -> None:
 def test_options_have_other_spellings(line: str, same: str) -> None:
     """The service's underscores, and a number without a blank, are read."""
     assert parse_options(line) == parse_options(same)
-
-
-@pytest.mark.parametrize("line", ["--help", "-h", "-t 1 --help", "--help explain"])
-def test_help_is_found_among_options(line: str) -> None:
-    """Nothing else of such a line counts."""
-    assert parse_options(line) == SvcOptions(text="help")
-
-
-@pytest.mark.parametrize("word", ["fit", "service"])
-def test_max_tokens_takes_words(word: str) -> None:
-    """`--max-tokens` takes `fit` and `service` besides numbers."""
-    assert parse_options(f"--max-tokens {word}").max_tokens == word
 
 
 def test_every_parameter_of_the_document_is_an_option() -> None:

@@ -126,27 +126,10 @@ def test_commands_of_other_tools_ask_back(
     assert emulator.requests == ()
 
 
-def test_a_word_for_a_number_is_not_guessed(shell: Shell, emulator: Emulator) -> None:
-    """`%svc insert coins` shows both spellings too."""
-    cell = shell.run("%svc insert coins")
-
-    assert "`%svc insert [NUMBER]`" in cell.shown
-    assert "`%svc ask insert coins`" in cell.shown
-    assert emulator.requests == ()
-
-
 def test_ask_needs_a_question() -> None:
     """`%svc ask` alone is refused with an example."""
     with pytest.raises(ParameterError, match="needs a question"):
         parse_command("ask")
-
-
-def test_every_command_has_its_words() -> None:
-    """Names are single words and differ."""
-    names = [command.name for command in COMMANDS]
-
-    assert [name for name in names if len(name.split()) != 1] == []
-    assert sorted(set(names)) == sorted(names)
 
 
 def frame(shell: Shell, line: str) -> pd.DataFrame:
@@ -170,15 +153,6 @@ def test_models_tell_the_room_left(shell: Shell) -> None:
     assert str(models["left_second"].dtype) == "Int64"
 
 
-def test_models_leave_out_what_differs_from_run_to_run(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nobody watches, the same notebook gives the same table."""
-    monkeypatch.setenv("SVC_DISPLAY", "settled")
-
-    assert "left_minute" not in frame(shell, "%svc models")
-
-
 def test_models_are_listed_before_a_service_is_chosen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,23 +160,6 @@ def test_models_are_listed_before_a_service_is_chosen(
     monkeypatch.delenv("SVC_API_KEY")
 
     assert frame(shell, "%svc models")["left_minute"].isna().all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["%svc models", "%svc usage emulated"])
-def test_listings_are_narrow_and_whole(shell: Shell, line: str) -> None:
-    """A sentence, then all columns within a terminal; what is unknown is blank."""
-    shell.run("%%svc\nHello")
-
-    listed = frame(shell, line)
-    lines = repr(listed).splitlines()
-
-    assert lines[0].endswith(".")
-    assert max(map(len, lines)) <= 80
-    assert "svc-v2-8b-instruct" in repr(listed)
-    for text in (repr(listed), listed._repr_html_()):  # type: ignore[operator]  # IPython's
-        assert "NA" not in text
-        assert "..." not in text
 
 
 @pytest.mark.slow
@@ -215,12 +172,6 @@ def test_a_listing_is_a_frame_with_every_column(shell: Shell) -> None:
     assert type(usage[["n_requests"]]) is pd.DataFrame
     assert "estimated_low_tokens" in usage
     assert repr(pickle.loads(pickle.dumps(usage))) == repr(usage)  # noqa: S301 - ours
-
-
-@pytest.mark.slow
-def test_an_empty_listing_is_its_sentence(shell: Shell) -> None:
-    """Before the first request no table is drawn."""
-    assert repr(frame(shell, "%svc usage")) == "This kernel sent 0 requests."
 
 
 def test_help_is_a_short_page(shell: Shell) -> None:

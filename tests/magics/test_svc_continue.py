@@ -1,10 +1,6 @@
 """`%svc continue`: the rest of a reply that was cut, interrupted or broken off."""
 
-import os
-import pickle
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,53 +135,6 @@ def test_the_ledger_links_the_parts(shell: Shell) -> None:
     linked = svc.replies_df()[["exchange_id", "continues"]]
     assert linked.iloc[1].tolist() == [rest.exchange_id, first.exchange_id]
     assert linked["continues"].isna().tolist() == [True, False]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before", ["%%svc\nCount", "%%svc -c plan\nCount"])
-def test_its_code_is_the_last_request(
-    shell: Shell, emulator: Emulator, before: str
-) -> None:
-    """The sum of two `max_tokens` would be refused; a comment says it is not all."""
-    shell.run(before)
-    shell.run("%svc continue")
-    sent = emulator.requests[-1].json
-    reply = pickle.loads(pickle.dumps(last().with_notes("kept")))  # noqa: S301 - our own
-    python, curl = reply.as_python(), reply.as_curl()
-
-    done = subprocess.run(  # noqa: S603 - what is tested
-        ["/bin/sh", "-c", curl],
-        capture_output=True,
-        env={"PATH": os.environ["PATH"], "SVC_API_KEY": emulator.api_key},
-        check=True,
-        timeout=120,
-    )
-    by_curl = emulator.requests[-1].json
-    with suppress(svc.errors.BadRequestError):  # what this script answers next
-        exec(python, {})  # noqa: S102 - what is tested
-
-    assert done.stdout
-    assert by_curl == emulator.requests[-1].json == sent
-    assert "# the text took two requests or more" in python
-    assert curl.startswith("# the text took two requests or more")
-
-
-@pytest.mark.parametrize(
-    ("line", "max_tokens"),
-    [("-c plan", None), ("--max-tokens 50", 50), ("-c plan --max-tokens=50", 50)],
-)
-def test_options_may_follow_the_word(
-    shell: Shell, emulator: Emulator, line: str, max_tokens: int | None
-) -> None:
-    """As with the other commands that ask; `?` shows the help of this one only."""
-    shell.run("%%svc -c plan\nCount")
-    rest = shell.run(f"%svc continue {line}")
-    helped = shell.run("%svc continue?").shown
-
-    assert rest.shown.startswith("o, thr\n")
-    assert emulator.requests[-1].json["max_tokens"] == max_tokens or max_tokens is None
-    assert helped.lstrip().startswith("%svc continue")
-    assert len(helped.splitlines()) < 4
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -30,15 +29,6 @@ def named_cells(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Named:
         return shell.run(code).shown
 
     return run
-
-
-def test_a_conversation_grows(shell: Shell, emulator: Emulator) -> None:
-    """Each ask sends what was said before."""
-    first = shell.run("%%svc -c plan -o one\nFirst")
-    shell.run("%%svc -c plan\nSecond")
-
-    assert "conversation plan" in first.shown
-    assert contents(emulator) == ["First", str(shell.names["one"]), "Second"]
 
 
 def test_python_sees_the_same_conversation(shell: Shell, emulator: Emulator) -> None:
@@ -238,16 +228,6 @@ def test_the_first_use_of_a_name_says_that_there_are_older_turns(shell: Shell) -
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
-def test_a_panel_says_that_there_are_older_turns() -> None:
-    """Its notice names the command that shows them."""
-    panel: Any = svc.panel("plan")
-
-    notice = panel.get_state()["view"]["notice"]
-    assert "The ledger has 2 older turns of plan" in notice
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("older_turns")
 def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
     shell: Shell,
 ) -> None:
@@ -282,18 +262,6 @@ def test_a_number_that_restore_does_not_list_is_refused(
     assert "not a number of the list that `%svc restore plan` shows" in " ".join(
         shown.split()
     )
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("older_turns")
-def test_a_restore_says_what_it_leaves_out(shell: Shell) -> None:
-    """Only the newest series is restored; the others are listed."""
-    with isolated():
-        shell.run("%%svc -c plan\nthree")
-    with isolated():
-        said = shell.run("%svc restore").shown
-
-    assert said.startswith("Restored: plan (1 turn). The ledger also has:\n  1  ")
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """`%svc fix` and `%svc explain`: what is sent about the user's last error, and when."""
 
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,20 +60,6 @@ def test_the_first_fix_shows_what_it_would_send(
 
 
 @pytest.mark.slow
-def test_a_preview_shows_wherever_the_line_is(shell: Shell, emulator: Emulator) -> None:
-    """Not only as the value of its cell; then once. The next execution sends."""
-    shell.run("1 / 0")
-
-    first = shell.run("%svc fix\nx = 1")
-    n_sent = len(emulator.requests)
-    shell.run("%svc fix\nx = 2")
-
-    assert first.shown.count("Dry run: nothing was sent") == 1
-    assert n_sent == 0
-    assert len(emulator.requests) == 1
-
-
-@pytest.mark.slow
 def test_one_execution_of_a_cell_does_not_show_and_send(
     shell: Shell, emulator: Emulator
 ) -> None:
@@ -85,22 +70,6 @@ def test_one_execution_of_a_cell_does_not_show_and_send(
 
     assert cell.shown.count("Dry run: nothing was sent") == 3
     assert emulator.requests == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["%svc --dry-run fix", "%svc --dry-run hi"])
-def test_a_preview_is_drawn_once(shell: Shell, line: str) -> None:
-    """As the value of its cell and in front of another; `-o` keeps it."""
-    shell.run("1 / 0")
-
-    alone = shell.run(line.replace("%svc", "%svc -o kept"))
-    before = shell.run(f"{line}\n42")
-
-    assert alone.shown.count("Dry run: nothing was sent") == 1
-    assert "Out[" not in alone.shown
-    assert shell.names["kept"] is alone.value
-    assert before.shown.count("Dry run: nothing was sent") == 1
-    assert "]: 42" in before.shown
 
 
 def test_a_grid_is_previewed_wherever_the_line_is(shell: Shell) -> None:
@@ -225,33 +194,6 @@ def test_an_error_without_frames(shell: Shell, cell: str, said: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_cell_of_a_function_comes_too(shell: Shell) -> None:
-    """The cell that was run, and the one where the error arose."""
-    shell.run("def half(x):\n    return x / 0")
-    number = shell.ipython.execution_count
-    shell.run("half(1)")
-
-    text = prompt(shell)
-
-    assert f"Cell In[{number}] (failed):\n```\nhalf(1)\n```" in text
-    assert f"Cell In[{number - 1}]:\n```\ndef half(x):" in text
-    assert f"Cell In[{number - 1}], line 2, in half" in text
-
-
-@pytest.mark.slow
-def test_a_chain_of_errors_stays(shell: Shell) -> None:
-    """What an error was raised from, and in which order."""
-    shell.run(
-        "try:\n    int('x')\nexcept ValueError as e:\n    raise KeyError('k') from e"
-    )
-
-    text = prompt(shell)
-
-    assert text.index("ValueError: invalid literal") < text.index("KeyError: 'k'")
-    assert "The above exception was the direct cause" in text
-
-
-@pytest.mark.slow
 def test_paths_and_keys_stay_here(
     shell: Shell,
     emulator: Emulator,
@@ -339,30 +281,6 @@ def test_an_interrupt_before_the_request_is_one_line(
     assert "Traceback" not in cell.shown
     assert len(cell.shown) < 100
     assert emulator.requests == ()
-
-
-@pytest.mark.slow
-def test_a_package_has_its_own_name(shell: Shell) -> None:
-    """A version is named for the package, where a module is called otherwise."""
-    shell.run("import yaml\nyaml.safe_load('[')")
-
-    assert f", PyYAML {version('PyYAML')}" in prompt(shell)
-
-
-@pytest.mark.slow
-def test_deep_recursion_is_cut(shell: Shell) -> None:
-    """Of very many frames a part is sent, with the end."""
-    shell.run(
-        "def a(n):\n    if not n: raise RecursionError('maximum recursion depth')\n"
-        "    return b(n - 1)\ndef b(n): return a(n)"
-    )
-    shell.run("a(100)")  # IPython takes 10 ms for each frame
-
-    text = prompt(shell)
-
-    assert "the middle is left out]" in text
-    assert "RecursionError: maximum recursion" in text
-    assert len(text) < 8000
 
 
 @pytest.mark.slow

@@ -70,22 +70,3 @@ def test_a_default_that_is_refused(
 
     assert said in caplog.text
     assert "sent: max_tokens" in shell.run("%svc --dry-run Hello").shown
-
-
-@pytest.mark.slow
-def test_the_rest_of_a_reply_has_them_too(shell: Shell, emulator: Emulator) -> None:
-    """Continuing sends the fields again, unless the line has others."""
-    shell.run("""%%svc --max-tokens 5 --extra '{"seed": 1}'\nHello""")
-    shell.run("%svc --max-tokens 5 continue")
-    shell.run("""%svc --extra '{"seed": 2}' continue""")
-
-    assert [each.json["seed"] for each in emulator.requests] == [1, 1, 2]
-
-
-@pytest.mark.slow
-def test_a_conversation_has_them(shell: Shell, emulator: Emulator) -> None:
-    """They belong to one request, not to the conversation."""
-    shell.run("""%%svc -c plan --extra '{"seed": 1}'\nHello""")
-    shell.run("%%svc -c plan\nAnd again")
-
-    assert [each.json.get("seed") for each in emulator.requests] == [1, None]

@@ -225,22 +225,6 @@ def test_the_model_can_be_chosen(shell: Shell, emulator: Emulator) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
-    """What is in use, the models and the usage are told, never a key."""
-    shell.run("%%svc --no-stream\nHello")
-
-    use = shell.run("%svc use").shown
-    models = shell.run("%svc models").shown
-    usage = shell.run("%svc usage emulated").shown
-
-    assert emulator.base_url in use
-    assert "SVC_API_KEY" in use
-    assert emulator.api_key not in use + models + usage
-    assert "svc-v2.5-30b-a3b-instruct" in models
-    assert "svc-v2-8b-instruct" in usage
-
-
-@pytest.mark.slow
 def test_an_emulator_for_this_kernel(shell: Shell) -> None:
     """`%svc use emulator` answers from one of its own, and marks the answers."""
     used = shell.run("%svc use emulator")

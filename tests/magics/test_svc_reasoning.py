@@ -90,15 +90,6 @@ def test_it_is_kept_and_not_sent_back(shell: Shell, emulator: Emulator) -> None:
     assert THOUGHT in kept.to_json()
 
 
-@pytest.mark.usefixtures("shell")
-def test_a_stream_gives_the_text_alone() -> None:
-    """Who iterates over a stream gets no thoughts; its completion has them."""
-    stream = svc.stream("Two and two?")
-
-    assert "".join(stream) == "Four."
-    assert stream.completion.reasoning == THOUGHT
-
-
 def test_thoughts_without_an_answer(shell: Shell) -> None:
     """All tokens went into thinking: the reply is cut and empty, and says how much."""
     shown = shell.run("%%svc\nhm").shown

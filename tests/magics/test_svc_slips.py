@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from pathlib import Path
 from typing import Any
 
@@ -198,17 +197,6 @@ def test_a_name_of_a_function_is_never_a_global(
     assert emulator.requests == ()
 
 
-def test_a_function_sees_the_notebooks_variables(
-    shell: Shell, emulator: Emulator
-) -> None:
-    """What a function does not define is the notebook's."""
-    shell.run("city = 'Trat'\ndef ask():\n    answer = %svc Where is {{city}}?")
-
-    shell.run("ask()")
-
-    assert sent(emulator)["messages"][0]["content"] == "Where is Trat?"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "slip",
@@ -235,21 +223,6 @@ def test_err_is_the_users_own_error(
     content = sent(emulator)["messages"][0]["content"]
     assert "ZeroDivisionError: division by zero" in content
     assert "svc_notebook" not in content
-
-
-@pytest.mark.slow
-def test_err_is_the_newest_of_the_users_errors(
-    shell: Shell, emulator: Emulator
-) -> None:
-    """A later error of the user takes the place of an earlier one."""
-    shell.run("1/0")
-    shell.run("%%svc --nope\nHello")
-    shell.run("{}['gone']")
-    shell.run("%%svc --nope\nHello")
-
-    shell.run("%%svc --with Err\nExplain")
-
-    assert "KeyError: 'gone'" in sent(emulator)["messages"][0]["content"]
 
 
 def test_context_counts_back(shell: Shell, emulator: Emulator) -> None:
@@ -333,15 +306,6 @@ def test_a_file_that_cannot_be_added_is_refused(
     assert isinstance(cell.error, svc.errors.ParameterError)
     assert said in cell.shown
     assert emulator.requests == ()
-
-
-def test_what_is_named_twice_is_sent_once(shell: Shell, emulator: Emulator) -> None:
-    """In one `--with` or in two."""
-    shell.names["x"] = "once"
-
-    shell.run("%%svc --with x,x --with x\nExplain")
-
-    assert sent(emulator)["messages"][0]["content"].count("once") == 1
 
 
 @pytest.mark.parametrize("line", ["--help", "-h", "-t 0.2 --help", "help"])
@@ -461,29 +425,3 @@ def test_strict_holds_for_several_answers(shell: Shell) -> None:
 
     assert isinstance(cell.error, CutError)
     assert "2 of the replies were cut" in cell.shown
-
-
-@pytest.mark.slow
-def test_several_in_one_piece_have_reported_usage(
-    shell: Shell, emulator: Emulator
-) -> None:
-    """--no-stream holds for several answers too."""
-    cell = shell.run("%%svc -t 0,1 --no-stream\nHello")
-
-    assert len(re.findall(r"\d → \d+ tokens", cell.shown)) == 2
-    assert [request.json.get("stream") for request in emulator.requests[-2:]] in (
-        [None] * 2,
-        [False] * 2,
-    )
-
-
-def test_a_box_is_as_narrow_as_the_terminal(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A refusal breaks its lines at blanks, where the terminal would anywhere."""
-    monkeypatch.setenv("COLUMNS", "40")
-
-    error = shell.run("%%svc -t 9\nHello").error
-
-    [box] = error._render_traceback_()  # type: ignore[union-attr]
-    assert max(map(len, box.splitlines())) <= 40

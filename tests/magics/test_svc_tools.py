@@ -68,15 +68,6 @@ def test_tools_are_run_and_the_trail_is_printed(tools: Shell) -> None:
     assert cell.shown.count("weather answered: rain.") == 1
 
 
-def test_a_toolbox_and_functions_are_offered_by_name(
-    tools: Shell, emulator: Emulator
-) -> None:
-    """What a variable holds is offered, each tool once."""
-    tools.run("%%svc --tools box,weather,send\nHello")
-
-    assert names_offered(emulator) == ["weather", "double", "send"]
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
@@ -94,16 +85,6 @@ def test_a_name_that_is_no_tool_is_refused(
     assert isinstance(cell.error, ParameterError)
     assert said in cell.shown
     assert emulator.requests == ()
-
-
-@pytest.mark.slow
-def test_two_tools_of_one_name_are_refused(tools: Shell) -> None:
-    """A call says no more than a name."""
-    tools.run("other = svc.tool(double, definition=weather.definition)")
-
-    cell = tools.run("%%svc --tools weather,other\nHello")
-
-    assert "Two tools are called" in cell.shown
 
 
 @pytest.mark.slow
@@ -144,16 +125,6 @@ def test_a_tool_of_every_cell_that_is_gone_is_named(tools: Shell) -> None:
     assert removed.error is None
 
 
-def test_the_help_says_what_applies_now(tools: Shell) -> None:
-    """Tools of every cell and the setting of consent stand beside their options."""
-    tools.run("%svc tools add weather")
-
-    page = tools.run("%svc help all").shown
-
-    assert "[now: weather]" in page
-    assert "[now: marked]" in page
-
-
 def test_what_cannot_be_removed_or_added_is_named(tools: Shell) -> None:
     """Both say what is offered; a question that begins so is not sent by guess."""
     assert "not offered in every cell" in tools.run("%svc tools remove send").shown
@@ -178,15 +149,6 @@ def test_the_notebooks_tools_are_listed(tools: Shell) -> None:
     ]
     assert frame["in_every_cell"].tolist() == [True, False, False, False, False]
     assert (frame["est_tokens"] > 20).all()
-
-
-def test_a_notebook_without_tools_lists_none(shell: Shell) -> None:
-    """No rows have the same types."""
-    frame = shell.run("%svc tools").value
-
-    assert isinstance(frame, pd.DataFrame)
-    assert len(frame) == 0
-    assert str(frame["asks_first"].dtype) == "boolean"
 
 
 def test_a_tools_definition_is_shown_as_it_is_sent(
@@ -276,15 +238,6 @@ def test_several_answers_run_no_tools(tools: Shell, emulator: Emulator) -> None:
     assert "Leave --tools out" in both.shown
     assert "Leave -n out, or add --tools none." in n.shown
     assert emulator.requests == ()
-
-
-def test_a_conversation_holds_the_calls(tools: Shell, emulator: Emulator) -> None:
-    """`-c` with tools: the next cell sends calls and results along."""
-    tools.run("%%svc -c trip --tools weather\nUse weather for Rome")
-    tools.run("%%svc -c trip\nThank you")
-
-    roles = [each["role"] for each in emulator.requests[-1].json["messages"]]
-    assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
 class TestScripted:

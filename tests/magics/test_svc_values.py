@@ -106,24 +106,6 @@ def test_without_a_name_the_value_is_the_cells(shell: Shell, serve: Serve) -> No
     assert shell.run("got.number").value == 7
 
 
-@pytest.mark.slow
-def test_corrections_are_counted(shell: Shell, serve: Serve) -> None:
-    """What does not fit goes back; each try is an exchange."""
-    emulator = serve(
-        {"text": "It is number 7."},
-        calling("Invoice", {"number": "seven"}),
-        calling("Invoice", GOOD),
-    )
-
-    cell = shell.run("%%svc --as Invoice -o x\nNumber 7.")
-
-    assert cell.error is None
-    assert "the last of 3 tries" in cell.shown
-    assert "It is number 7." not in cell.shown
-    assert len(emulator.requests) == 3
-    assert len(svc.tool_calls_df()) == 2
-
-
 def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
     """The name keeps what it had."""
     serve({"text": "No idea.", "times": None})
@@ -144,16 +126,6 @@ def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> N
 
     assert cell.error is None
     assert "<a Shy that cannot be written>" in cell.shown
-
-
-def test_other_values_of_the_cell_are_shown(shell: Shell, serve: Serve) -> None:
-    """Only the value of the magic is hidden, since it was shown."""
-    serve(calling("Place", {"name": "a"}))
-
-    shown = shell.run("x = %svc ask --as Place Which?\n{'other': 1}").shown
-
-    assert "{'other': 1}" in shown
-    assert shown.count("{'name': 'a'}") == 1
 
 
 def test_a_dry_run_shows_the_tool(shell: Shell, serve: Serve) -> None:

@@ -79,14 +79,6 @@ def test_offers_everything_behind_a_blank() -> None:
     assert texts(suggest(["%%svc -m "], KNOWN)) == [model.id for model in MODELS]
 
 
-def test_models_have_a_note() -> None:
-    """A model's note tells its size and limits, as far as they are documented."""
-    found = suggest(["%%svc -m svc-v2-8b"], KNOWN)
-
-    assert found is not None
-    assert found.items[0].note == "8B · 5/s 50/min"
-
-
 @pytest.mark.parametrize("line", ["%%svc -", "%svc ", "%svc help ", "%svc use "])
 def test_notes_are_whole_and_plain(line: str) -> None:
     """Each note is a short phrase that is not cut off."""

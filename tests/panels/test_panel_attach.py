@@ -217,20 +217,6 @@ def test_only_what_was_named_is_sent(
     assert prompts(emulator) == ["Mail @df to me@df.org"]
 
 
-def test_a_value_is_read_when_it_is_sent(
-    open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
-) -> None:
-    """Between the choice and Send it may change."""
-    page = open_page()
-    run(shell, "n = 1")
-    page.say("size", name="n")
-    run(shell, "n = 2")
-
-    page.do("send", text="Which?", attached=["n"])
-
-    assert prompts(emulator) == ["Which?\n\nn:\n```\n2\n```"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "name", "words"),
@@ -378,34 +364,6 @@ def test_an_edit_keeps_adds_and_removes(
     assert (turn["attached"], turn["n_versions"]) == ([], 4)
     page.say("choose", turn=turn["id"], version=2)
     assert len(page.view["turns"][0]["attached"]) == 2
-
-
-def test_a_continued_reply_keeps_it(
-    open_page: OpenPage, shell: InteractiveShell
-) -> None:
-    """The turn still shows what was attached after Continue."""
-    page = open_page()
-    del shell
-    [turn] = page.do("send", text="Count", attached=["df"])["turns"]
-
-    [after] = page.do("continue", turn=turn["id"])["turns"]
-
-    assert (after["prompt"], after["attached"]) == ("Count", turn["attached"])
-
-
-def test_a_failed_reply_says_what_the_page_gets_back(
-    open_page: OpenPage, shell: InteractiveShell
-) -> None:
-    """While it is asked for, the live turn has the names of what was attached."""
-    page = open_page()
-    del shell
-
-    view = page.do("send", text="Fail", attached=["df"])
-
-    live = next(filter(None, (each.get("live") for each in page.views)))
-    assert view["turns"] == []
-    assert "No way." in view["notice"]
-    assert [each["name"] for each in live["attached"]] == ["df"]
 
 
 def test_an_empty_message_is_refused(

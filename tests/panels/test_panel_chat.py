@@ -99,14 +99,6 @@ def test_a_prompt_is_answered(open_page: OpenPage, emulator: Emulator) -> None:
     assert emulator.requests[-1].json["max_tokens"] > 8000
 
 
-def test_messages_and_views_are_numbered(open_page: OpenPage) -> None:
-    """A page can put in order what reached it by different ways."""
-    page = open_page()
-    page.ask("Hello there")
-
-    assert page.numbers == list(range(1, len(page.numbers) + 1))
-
-
 def test_reasoning_is_folded_above_the_reply(open_page: OpenPage) -> None:
     """It is escaped, and no part of the text; while it comes, the panel says so."""
     page = open_page()
@@ -290,29 +282,6 @@ def test_an_empty_reply_says_so(open_page: OpenPage, prompt: str, why: str) -> N
     assert page.all("ended")[-1]["text"] == "Reply failed"
 
 
-def test_a_stop_before_any_text_says_so(open_page: OpenPage) -> None:
-    """There is no turn, and the notice is no error."""
-    page = open_page()
-    page.say("send", text="mute")
-    page.wait(lambda: page.view["state"] != "idle")
-
-    page.say("stop")
-    page.wait_idle()
-
-    assert page.view["turns"] == []
-    assert "Stopped before any text" in page.view["notice"]
-    assert not page.view["is_problem"]
-
-
-def test_another_model_is_named(open_page: OpenPage) -> None:
-    """The turn has a badge with the model that answered."""
-    page = open_page()
-
-    badges = page.ask("other")["badges"]
-
-    assert badges == ["answered by another-model", "emulator"]
-
-
 def test_an_empty_prompt_is_refused(open_page: OpenPage) -> None:
     """Nothing is sent for blanks."""
     page = open_page()
@@ -363,30 +332,6 @@ def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None
     names = ("One", "Other", "Python")
     assert prompts == sorted(f"{name} {n}" for name in names for n in range(4))
     assert other.view["turns"] == one.view["turns"]
-
-
-def test_turns_of_others_show_beside_the_live_reply(open_page: OpenPage) -> None:
-    """A turn that Python adds meanwhile is there, and the reply goes on."""
-    page = open_page()
-    page.say("send", text="slow")
-    page.wait(lambda: page.all("delta"))
-
-    svc.conversation("plan").ask("From Python")
-
-    assert [turn["prompt"] for turn in page.view["turns"]] == ["From Python"]
-    assert page.view["live"]["prompt"] == "slow"
-    page.do("stop")
-    assert [turn["prompt"] for turn in page.view["turns"]] == ["From Python", "slow"]
-
-
-def test_a_closed_panel_hears_of_nothing_more(open_page: OpenPage) -> None:
-    """After close the conversation goes on without it."""
-    page = open_page()
-    page.panel.close()
-
-    svc.conversation("plan").ask("From Python")
-
-    assert page.view["turns"] == []
 
 
 @pytest.mark.slow
@@ -451,19 +396,6 @@ def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
         open_page("a b")
     with pytest.raises(svc.errors.ParameterError, match="0 to 2"):
         open_page(temperature=5)
-
-
-def test_what_is_refused_is_a_problem_and_a_note_is_none(open_page: OpenPage) -> None:
-    """The view says which; a new reply begins without either."""
-    page = open_page()
-    failed = page.do("send", text="Fail")
-    assert (failed["is_problem"], "No way." in failed["notice"]) == (True, True)
-    page.say("set", name="temperature", value=9)
-    assert (page.view["is_problem"], "9" in page.view["notice"]) == (True, True)
-
-    page.ask("Hello")
-
-    assert (page.view["is_problem"], page.view["notice"]) == (False, "")
 
 
 def test_a_refusal_during_a_reply_goes_with_it(open_page: OpenPage) -> None:

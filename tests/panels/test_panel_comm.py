@@ -166,25 +166,6 @@ def test_bytes_grow_with_the_reply() -> None:
     assert n_bytes < 20 * len(reply)
 
 
-def test_a_continuation_begins_with_the_text_so_far() -> None:
-    """The text that a reply continues is drawn before the new pieces."""
-    renderer = ReplyRenderer("one, tw")
-    renderer.feed(0, "o")
-
-    [message] = renderer.take(0.0)
-
-    assert "one, two" in message["tail"]
-
-
-def test_choices_that_have_not_begun_are_empty() -> None:
-    """The view has a place for each choice up to the last that came."""
-    renderer = ReplyRenderer()
-    renderer.feed(2, "third")
-    renderer.take(0.0)
-
-    assert [bool(each["tail"]) for each in renderer.drawn] == [False, False, True]
-
-
 @pytest.mark.slow
 def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
     """What is sent for one after 200 turns is at most a tenth more than after 5."""

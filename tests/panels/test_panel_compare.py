@@ -12,7 +12,6 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.compare_mode import Comparing, to_group
 from svc_notebook.panels.settings_form import PanelSettings
-from svc_notebook.session import current
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 from tests.panels.test_panel_protocol import check
 
@@ -339,15 +338,6 @@ def test_what_cannot_be_compared_is_refused(
     assert page.view["compare"]["values"] == [A, B]
 
 
-def test_switched_off_and_on_it_compares_the_same(page: Page) -> None:
-    """Off, one reply is asked for; a cell that runs again changes nothing."""
-    page.say("compare", name="", value=None, on=False)
-    assert page.ask("Hello")["columns"] == []
-    page.say("compare", name="model", value=None, on=False)
-
-    assert page.view["compare"]["values"] == [A, B]
-
-
 @pytest.mark.slow
 def test_streaming_side_by_side_is_cheap(page: Page) -> None:
     """At most 20 bytes come for each byte of the replies."""
@@ -357,19 +347,3 @@ def test_streaming_side_by_side_is_cheap(page: Page) -> None:
     n_replies = sum(len(each["text"]) for each in turn["choices"])
     assert turn["choices"][0]["text"] == "".join(WORDS)
     assert n_bytes / n_replies < 20
-
-
-@pytest.mark.slow
-def test_what_is_said_has_a_type(page: Page, emulator: Emulator) -> None:
-    """A live comparison and one that has ended have the fields of the types."""
-    page.say("send", text="Please halt")
-    page.wait(lambda: page.all("delta"))
-    wait_for_both(emulator)
-    check("View", page.view)
-    page.say("stop")
-    page.wait_idle()
-
-    check("View", page.view)
-    for each in page.all("column"):
-        check("ColumnMessage", {**each, "t": "column"})
-    assert current().ledger.count() == 2

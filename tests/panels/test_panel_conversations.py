@@ -196,24 +196,6 @@ def test_a_file_has_what_python_writes(open_page: OpenPage, ending: str) -> None
     }
 
 
-def test_a_long_name_makes_a_short_name_of_a_file(open_page: OpenPage) -> None:
-    """File systems take 255 bytes; the conversation keeps its name."""
-    page = open_page("ชา" * 500)
-    page.say("export", name="json", id="page-1")
-
-    assert len(last(page, "file")["name"].encode()) < 255
-    assert page.view["name"] == "ชา" * 500
-
-
-def test_another_kind_of_file_is_refused(open_page: OpenPage) -> None:
-    """The message has the kinds that there are."""
-    page = open_page()
-    page.say("export", name="docx", id="page-1")
-
-    assert "one of md, json" in page.view["notice"]
-    assert not page.all("file")
-
-
 def test_the_list_is_not_saved_with_the_notebook(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

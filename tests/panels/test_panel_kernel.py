@@ -308,13 +308,3 @@ def test_a_panel_inside_a_widget_has_its_transcript_too(
     ran = kernel.run(f"import ipywidgets as w\n{show}")
 
     assert "svc-static" in str(ran.all("display_data")[-1]["data"])
-
-
-def test_other_values_with_children_are_left_alone(kernel: Kernel) -> None:
-    """What a cell ends with may be anything; only widgets are looked into."""
-    kernel.run("import svc_notebook as svc\np = svc.panel('boxed')")
-
-    ran = kernel.run("class Odd:\n    children = 3\nOdd()")
-
-    assert ran.status == "ok"
-    assert ran.all("stream") == ran.all("display_data") == []

@@ -8,10 +8,9 @@ from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
 from svc_notebook.panels.actions import FIELDS, GONE, allowed, allowed_on, refusal
 from svc_notebook.panels.comm import BrowserMessage, read_message
-from svc_notebook.panels.settings_form import OFFERED, PanelSettings, fields
+from svc_notebook.panels.settings_form import PanelSettings
 from svc_notebook.panels.turn_view import draw_turn
 from svc_notebook.panels.view import PanelState, Phase, draw_meter, to_view
-from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import (
     FunctionCall,
     Message,
@@ -74,12 +73,6 @@ ALWAYS = "regenerate edit delete pin hide"
 def test_what_a_turn_takes(given: dict[str, Any], expected: str) -> None:
     """Continue needs a cut text, pick several choices, versions more than one."""
     assert allowed_on(turn(**given), Phase.IDLE) == tuple(expected.split())
-
-
-@pytest.mark.parametrize("phase", [Phase.BUSY, Phase.WAITING, Phase.ASKING])
-def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
-    """Turns wait for the end of the reply."""
-    assert allowed_on(turn(is_cut=True, n_versions=2), phase) == ()
 
 
 @pytest.mark.parametrize(
@@ -258,15 +251,6 @@ def test_what_is_typed_becomes_a_parameter(
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [("fit", "fit"), ("", "fit"), ("Service", "service"), ("200", 200), (5, 5)],
-)
-def test_max_tokens_takes_words_too(value: object, expected: object) -> None:
-    """`fit` is what holds where nothing is typed."""
-    assert PanelSettings().setting("max_tokens", value).max_tokens == expected
-
-
-@pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
         ("temperature", "3", "0 to 2"),
@@ -285,42 +269,3 @@ def test_what_is_not_allowed_is_refused_as_everywhere(
     """The message is the table's own."""
     with pytest.raises(ParameterError, match=remedy):
         PanelSettings().setting(name, value)
-
-
-def test_a_setting_can_be_taken_back() -> None:
-    """Emptied, it is not sent any more."""
-    set_once = PanelSettings().setting("temperature", 1).setting("n", 2)
-
-    assert set_once.setting("temperature", "").params == {"n": 2}
-
-
-def test_a_model_that_is_not_listed_is_taken() -> None:
-    """Ids may grow; nothing typed is the session's."""
-    other = PanelSettings().setting("model", "svc-new")
-
-    assert other.values(model="svc-instruct", system=None)["model"] == "svc-new"
-    back = other.setting("model", "")
-    assert back.values(model="svc-instruct", system=None)["model"] == "svc-instruct"
-
-
-def test_stop_sequences_are_shown_as_typed() -> None:
-    """One a line, line ends escaped, so that they come back the same."""
-    settings = PanelSettings().setting("stop", "END\n\\n\na\\\\b")
-
-    shown = settings.values(model="m", system=None)["stop"]
-
-    assert shown == "END\n\\n\na\\\\b"
-    assert PanelSettings().setting("stop", shown) == settings
-
-
-def test_the_fields_carry_the_documents_ranges() -> None:
-    """Each offered parameter has the bounds and the default of the table."""
-    by_name = {each["name"]: each for each in fields(model="svc-instruct")}
-    table = {param.name: param for param in PARAMS}
-
-    bounds = {n: (by_name[n]["minimum"], by_name[n]["maximum"]) for n in OFFERED}
-
-    assert bounds == {n: (table[n].minimum, table[n].maximum) for n in OFFERED}
-    assert list(by_name) == ["model", "system", *OFFERED, "extra"]
-    assert by_name["max_tokens"]["default"] == "fit"
-    assert by_name["temperature"]["default"] == "0.7"

@@ -1,6 +1,5 @@
 """The views that a panel sends to its page: what is in them, and how much."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -52,14 +51,6 @@ def test_a_view_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     assert all("fields" not in view for view in page.views[:-1])
     assert page.views[-1]["is_whole"]
     assert [each["id"] for each in page.views[-1]["turns"]] == [*ids, fourth]
-
-
-def test_the_view_is_json(open_page: OpenPage) -> None:
-    """It travels and is saved as it is."""
-    page = open_page()
-    page.ask("Hello")
-
-    assert json.loads(json.dumps(page.view)) == page.view
 
 
 def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:

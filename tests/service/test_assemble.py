@@ -13,7 +13,6 @@ from svc_notebook.service.chunk import (
     Delta,
     Usage,
 )
-from svc_notebook.service.request import FunctionCall, ToolCall
 
 
 def made(*deltas: Delta) -> tuple[Choice, ...]:
@@ -60,22 +59,6 @@ def test_empty_and_none_are_told_apart() -> None:
     assert [choices[0].text for choices in got] == ["", "", None, None]
 
 
-def test_finished_when_every_choice_is() -> None:
-    """One open choice keeps the answer open; none at all is not finished."""
-    assembly = Assembly()
-    states = [assembly.is_finished]
-    for delta in (
-        Delta(text="a"),
-        Delta(index=1, text="b"),
-        Delta(finish_reason="stop"),
-        Delta(index=1, finish_reason="stop"),
-    ):
-        assembly.add(Chunk(deltas=(delta,)))
-        states.append(assembly.is_finished)
-
-    assert states == [False, False, False, False, True]
-
-
 def test_calls_by_index() -> None:
     """Interleaved pieces are joined by their index."""
     got = calls(
@@ -108,15 +91,6 @@ def test_one_index_with_new_ids_is_never_glued() -> None:
     )
 
     assert got == [("a", "f", "{1"), ("b", "g", "{2}")]
-
-
-def test_a_call_is_the_documents() -> None:
-    """A call that was put together is a call as in a whole reply."""
-    (choice,) = made(Delta(calls=(CallPiece(index=0, id="a", name="f"),)))
-
-    assert choice.tool_calls == (
-        ToolCall(id="a", function=FunctionCall(name="f", arguments="")),
-    )
 
 
 @pytest.mark.slow

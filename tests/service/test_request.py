@@ -74,12 +74,6 @@ def test_what_are_no_messages(value: Any) -> None:  # noqa: ANN401 - anything
     assert caught.value.param == "messages"
 
 
-@pytest.mark.parametrize("text", ["NUL \0", "a\u2028", "ที่ 👩‍👩‍👧", " {x} $y "])
-def test_text_is_kept_as_it_is(text: str) -> None:
-    """Any text with a UTF-8 form is kept unchanged."""
-    assert to_messages(text)[0].content == text
-
-
 @pytest.mark.parametrize("text", ["", "  \n", "\u2028"])
 def test_an_empty_prompt_is_refused(text: str) -> None:
     """A prompt without a letter would be paid for and asks nothing."""
@@ -114,13 +108,6 @@ def test_extra_hides_no_parameter(name: str) -> None:
     """A documented field is given by its own name, so that it is checked."""
     with pytest.raises(ParameterError, match=name):
         build_request("Hi", model="m", params={"extra": {name: 1}})
-
-
-def test_a_request_holds_only_what_was_asked() -> None:
-    """Parameters that were not given are not in the request."""
-    request = build_request("Hi", model="m", params={"n": None, "extra": {"seed": 1}})
-
-    assert (request.params, request.tools, request.extra) == ({}, (), {"seed": 1})
 
 
 def test_a_call_that_was_read_is_kept() -> None:

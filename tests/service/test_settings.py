@@ -54,19 +54,6 @@ def test_settings_of_an_empty_environment(tmp_path: Path) -> None:
     assert settings.timeouts == Timeouts()
 
 
-def test_a_setting_remembers_who_set_it() -> None:
-    """Settings are replaced, not changed, and the newest source is kept."""
-    before = Settings(model="a")
-
-    after = before.setting("argument", model="b")
-
-    assert (before.model, after.model, after.sources) == (
-        "a",
-        "b",
-        {"model": "argument"},
-    )
-
-
 @pytest.mark.parametrize("environ", [{"SVC_DISPLAY": "loud"}, {"SVC_BASE_URL": "host"}])
 def test_settings_that_cannot_be_used(environ: dict[str, str]) -> None:
     """A wrong value is refused, naming its variable."""

@@ -14,7 +14,6 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.stored_runs import stored_run
 from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
@@ -63,26 +62,6 @@ def test_a_sweep_reads_answers(session: Session) -> None:
     here = list(frame).index("text")
     names = ["text", "answer", "answer_ok", "answer_error", "finish_reason"]
     assert list(frame)[here : here + 5] == names
-
-
-@pytest.mark.slow
-def test_the_plan_has_the_columns_of_answers(session: Session) -> None:
-    """A plan, and a run of which nothing was sent, have the same columns and dtypes."""
-    run = _swept(session, Verdict)
-    before = run.plan_df()
-
-    frame = run.run().replies_df()
-
-    assert frame.dtypes.equals(before.dtypes)
-    assert before["answer_ok"].isna().all()
-
-
-def test_labels_change_no_request(session: Session) -> None:
-    """No tool is offered for what is read from the text."""
-    one, other = _swept(session, Mail), _swept(session)
-
-    assert one.grid[0].request == other.grid[0].request
-    assert one.grid[0].request_key == other.grid[0].request_key
 
 
 def test_a_type_with_fields_is_offered_as_a_tool(session: Session) -> None:
@@ -145,17 +124,6 @@ def test_a_named_run_keeps_its_type(
     assert again.replies_df()["answer"].tolist() == expected
     ledger = replies_df(session.ledger, scope="all", answers=with_kept_answers)
     assert sorted(map(str, ledger["answer"])) == sorted(map(str, expected))
-
-
-def test_a_run_of_the_ledger_has_its_answers(
-    emulator: Emulator, open_session: OpenSession
-) -> None:
-    """A run that is rebuilt from the ledger alone reads answers as it did before."""
-    _swept(open_session(emulator), Mail, name="mails").run()
-
-    again = stored_run(open_session(emulator), "mails")
-
-    assert again.replies_df()["answer"].tolist() == ["spam", "ham"]
 
 
 def test_a_named_run_asks_for_a_type_it_could_not_keep(

@@ -1,7 +1,6 @@
 """A run in words: its plan, its progress, its outcome and its errors."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any
@@ -18,7 +17,6 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.description import (
     SHOWN_REASONS,
     Line,
-    headline,
     plan_lines,
     reasons_of,
 )
@@ -89,14 +87,6 @@ def test_says_what_it_may_cost() -> None:
     assert "cost" not in dict(_planned(grid))
 
 
-def test_says_how_many_use_the_default() -> None:
-    """Where max_tokens is set for some only, the others are counted."""
-    varied = {"model": SMALL, "max_tokens": [None, 500]}
-    words = _notes(build_grid("p", varied=varied))
-
-    assert "max_tokens is not set for 1 of 2 requests" in words
-
-
 def test_says_what_may_not_fit() -> None:
     """Requests whose prompt and max_tokens exceed the budget are counted."""
     varied = {"model": SMALL, "max_tokens": [10, 8192]}
@@ -105,38 +95,6 @@ def test_says_what_may_not_fit() -> None:
     assert "1 may not fit" in words
     assert "8192" in words
     assert "is not set" not in words
-
-
-def test_shortens_what_is_long() -> None:
-    """Long texts and long lists are named by their beginning."""
-    prompts = ["long " * 50, *(str(number) for number in range(9))]
-    words = dict(_planned(build_grid(prompts, varied={"model": SMALL})))
-
-    assert words["prompt"] == (
-        "`long long long long long long long lo...`, `0`, `1`, `2`, `3`, `4` and 4 more"
-    )
-
-
-@pytest.mark.parametrize(
-    ("statuses", "expected"),
-    [
-        (["ok", "ok", "ok"], "3 requests: 3 ok."),
-        (["ok", "error", "not_run"], "3 requests: 1 ok, 1 failed, 1 not run."),
-        (["cancelled"] * 3, "3 requests: 0 ok, 3 interrupted."),
-    ],
-)
-def test_says_what_became_of_them(statuses: list[str], expected: str) -> None:
-    """After a run the first line counts its outcomes."""
-    grid = build_grid("p", varied={"model": SMALL}, repeats=3)
-
-    assert headline(grid, Counter(statuses), is_begun=True) == expected
-
-
-def test_one_is_one_request() -> None:
-    """One request is not called several."""
-    grid = build_grid("p", varied={"model": SMALL})
-
-    assert headline(grid, {}, is_begun=False) == "1 request planned, nothing sent yet."
 
 
 OpenSession = Callable[[Emulator], Session]
@@ -207,17 +165,6 @@ def test_a_plan_names_columns_that_are_there_twice(session: Session) -> None:
     run = plan_run(session, "T {{y}}", rows=rows)
 
     assert "1 (x, var_x, y), the second x as var_x" in str(run)
-
-
-def test_a_plan_is_as_wide_as_frames_are_printed(session: Session) -> None:
-    """Every line fits where pandas prints narrow frames, but has room for its words."""
-    run = plan_run(session, "Hi", model=[SMALL, LARGE], temperature=[0, 0.7])
-
-    with pd.option_context("display.width", 60):
-        lines = str(run).splitlines()
-
-    assert max(map(len, lines)) <= 60
-    assert any(line.startswith(" " * 15) for line in lines)
 
 
 def test_html_has_every_line_of_the_text(session: Session) -> None:
@@ -314,23 +261,3 @@ def test_a_cell_says_once_why_all_failed(
     later = run._repr_mimebundle_()["text/plain"]
     assert ("  failed  " in shown, "  failed  " in later) == (False, True)
     assert "2 failed" in shown
-
-
-def test_a_cell_that_said_what_was_cut_shows_what_failed(
-    open_session: OpenSession,
-    shell: InteractiveShell,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The note on cut replies is not shown twice; the reasons were not printed."""
-    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
-    with _scripted(refused) as emulator:
-        run = plan_run(open_session(emulator), ["a", "b"], max_tokens=1).run()
-
-    shown = run._repr_mimebundle_()["text/plain"]
-    assert shell.execution_count == 1
-    assert capsys.readouterr().err.startswith("1 of 1 replies was cut.")
-    assert "  failed      1 x BadRequestError (400): " in shown
-    assert "  cut  " not in shown
-
-
-MODEL = "svc-v1.5-instruct"

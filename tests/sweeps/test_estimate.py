@@ -128,17 +128,6 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     assert "until the last reply" in words
 
 
-@pytest.mark.slow
-def test_a_model_without_replies_keeps_the_estimate_of_the_plan(
-    session: Session,
-) -> None:
-    """Three replies of each model are the least."""
-    run = plan_run(session, "{{text}}", rows=ROWS, model=[MODEL, OTHER])
-
-    assert run.run(first=4).size.completion is None
-    assert run.run(first=6).size.completion is not None
-
-
 def test_what_was_seen_is_exact_once_all_is() -> None:
     """The totals of a complete run have no interval."""
     grid = build_grid("a", varied={"model": MODEL}, repeats=4)

@@ -1,8 +1,5 @@
 """Fields that the document does not show, as a dimension of a sweep."""
 
-import json
-from typing import Any
-
 import pandas as pd
 import pytest
 
@@ -70,17 +67,6 @@ def test_it_goes_with_other_arguments(session: Session) -> None:
     ]
     assert tied[["extra_seed", "temperature"]].to_numpy().tolist() == [[1, 0], [2, 1]]
     assert kept["extra_seed"].tolist() == [2]
-
-
-def test_a_manifest_has_it(session: Session) -> None:
-    """A manifest plans the same requests."""
-    run = plan_run(session, "Hi", extra={"seed": 1}, temperature=[0, 1])
-    manifest: dict[str, Any] = json.loads(json.dumps(run.manifest))
-
-    again = plan_run(session, manifest=manifest)
-
-    keys = run.plan_df()["request_key"].tolist()
-    assert again.plan_df()["request_key"].tolist() == keys
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.scores import keep_scores
 from svc_notebook.session import Session
 from svc_notebook.sweeps.sweep import plan_run
 
@@ -50,11 +49,6 @@ def test_tools_that_vary_are_a_column(session: Session) -> None:
     pd.testing.assert_series_equal(run.summary_df()["tools"], expected)
 
 
-def test_one_value_of_tools_is_no_column(session: Session) -> None:
-    """What does not vary tells nothing apart."""
-    assert "tools" not in plan_run(session, "a", tools=[tea]).plan_df()
-
-
 @pytest.mark.slow
 def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
     """They have their own dtypes and their names of `replies_df`."""
@@ -74,16 +68,6 @@ def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
         "var_row", ignore_index=True
     )
     pd.testing.assert_frame_equal(shown, expected)
-
-
-def test_usage_is_summed_up_by_what_a_prompt_was_filled_with(session: Session) -> None:
-    """The column of a template stands apart from one of the source named alike."""
-    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
-    run.run()
-
-    usage = run.usage_df(by="var_var_text", include_emulated=True)
-
-    assert sorted(usage["var_var_text"]) == ["a", "b", "c"]
 
 
 def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> None:
@@ -133,21 +117,6 @@ def test_a_key_is_in_no_score_and_no_name(session: Session) -> None:
     for how in ({"name": f"mine {key}"}, {"system": {key: "Hi", "b": None}}):
         with pytest.raises(ParameterError, match="or a label contains the API key"):
             plan_run(session, "a", model=MODEL, **how).run()
-
-
-def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
-    """Scores that were kept are read with the run, also after it is planned again."""
-    run = plan_run(session, "a", model=MODEL, name="r", max_tokens=[3, 4])
-    replies = run.run().replies_df()
-    replies["score_right"] = [True, False]
-
-    assert keep_scores(session.ledger, replies) == 2
-
-    again = plan_run(session, "a", model=MODEL, name="r", max_tokens=[3, 4, 5])
-    assert run.replies_df()["score_right"].tolist() == [1, 0]
-    expected = pd.Series([1, 0, None], dtype="Int64", name="score_right")
-    pd.testing.assert_series_equal(again.replies_df()["score_right"], expected)
-    assert "score_right" not in again.plan_df()
 
 
 @pytest.mark.slow

@@ -223,13 +223,6 @@ def test_tells_prompts_from_messages(prompt: object, expected: list[str]) -> Non
     assert [trial.request.prompt for trial in grid] == expected
 
 
-def test_sends_extra_fields_with_every_trial() -> None:
-    """Extra fields are part of every request."""
-    grid = build_grid("p", varied={"model": ["a", "b"], "extra": {"seed": 1}})
-
-    assert [trial.request.extra for trial in grid] == [{"seed": 1}] * 2
-
-
 @pytest.mark.parametrize(
     ("varied", "said"),
     [
@@ -265,17 +258,3 @@ def test_refuses_repeats_that_are_no_count(repeats: Any) -> None:  # noqa: ANN40
     """Repeats is an integer of at least 1."""
     with pytest.raises(ParameterError, match="must be an integer >= 1"):
         build_grid("p", varied={"model": MODEL}, repeats=repeats)
-
-
-def test_refuses_extra_that_json_cannot_carry() -> None:
-    """A field without a JSON form is found when planning."""
-    with pytest.raises(ParameterError, match="extra"):
-        build_grid("p", varied={"model": MODEL, "extra": {"seed": float("nan")}})
-
-
-def test_a_long_text_is_not_shown_whole() -> None:
-    """An error names a long value by its beginning."""
-    with pytest.raises(ParameterError) as caught:
-        build_grid(["p" * 5000, "q"], varied={"model": MODEL, "temperature": 3})
-
-    assert len(str(caught.value)) < 500

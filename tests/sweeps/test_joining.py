@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.sweep import plan_run
 
@@ -167,13 +166,3 @@ def test_no_rows_are_asked_nothing(
     assert "0 requests" in str(run.compare())
     assert run.manifest["n_cells"] == 0
     assert not run._repr_mimebundle_()["text/html"].startswith("Traceback")
-
-
-def test_without_rows_the_rest_is_checked_all_the_same(session: Session) -> None:
-    """A misspelt column or a parameter out of range is refused without rows, too."""
-    rows = _rows().iloc[:0]
-
-    with pytest.raises(ParameterError, match="Did you mean body"):
-        plan_run(session, "{{bdoy}}", rows=rows)
-    with pytest.raises(ParameterError, match="temperature=3"):
-        plan_run(session, "{{body}}", rows=rows, temperature=[0, 3])

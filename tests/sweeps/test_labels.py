@@ -124,20 +124,6 @@ def test_a_run_shows_labels_with_their_values(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_a_comparison_is_by_labels(session: Session) -> None:
-    """They are the rows if there are no others, or else the columns."""
-    alone = plan_run(
-        session, STYLES | {"terse": "a", "polite": "b"}, model=[SMALL, LARGE]
-    )
-    filled = plan_run(session, STYLES, rows=ROWS, model=SMALL)
-
-    assert alone.compare().row_names == ("prompt_label",)
-    assert alone.compare().column_names == ("model",)
-    assert filled.compare().row_names == ("var_text",)
-    assert filled.compare().column_names == ("prompt_label",)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompts", "labels"),
     [
@@ -175,13 +161,6 @@ def test_prompts_of_as_many_messages_are_numbered(session: Session) -> None:
     assert by_conditions.plan_df()["prompt_label"].tolist() == [
         label for label in numbered for _ in range(2)
     ]
-
-
-def test_prompts_that_read_differently_need_no_labels(session: Session) -> None:
-    """What the column `prompt` tells apart gets no other column."""
-    run = plan_run(session, [[ASKED], [{"role": "user", "content": "Hi"}], "Hello"])
-
-    assert "prompt_label" not in run.plan_df()
 
 
 @pytest.mark.parametrize(

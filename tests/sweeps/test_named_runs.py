@@ -273,13 +273,6 @@ def test_refuses_what_is_no_seed(session: Session, seed: Any) -> None:  # noqa: 
         plan_run(session, "p", seed=seed)
 
 
-def test_a_plan_without_a_name_opens_no_ledger(session: Session) -> None:
-    """Only a name is looked up."""
-    plan_run(session, "p")
-
-    assert not Path(session.settings.ledger).exists()
-
-
 @pytest.mark.parametrize(("answer", "n_sent"), [("y\n", 3), ("n\n", 0), ("\n", 0)])
 def test_asks_before_a_large_run(
     session: Session,
@@ -294,13 +287,6 @@ def test_asks_before_a_large_run(
     plan_run(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == n_sent
-
-
-def test_a_small_run_needs_no_consent(session: Session, emulator: Emulator) -> None:
-    """Up to confirm_above requests are sent without a question."""
-    plan_run(session, ["a", "b"], confirm_above=2).run()
-
-    assert len(emulator.requests) == 2
 
 
 def test_without_input_nothing_is_sent(

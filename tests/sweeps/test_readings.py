@@ -1,7 +1,7 @@
 """What can be read of a run: summary, comparison, manifest, prices."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any
 
@@ -15,8 +15,6 @@ from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
 from svc_notebook.sweeps.sweep import plan_run
 from tests.sweeps.world import priced_run
-
-OpenSession = Callable[[Emulator], Session]
 
 SMALL = "svc-v2-8b-instruct"
 LARGE = "svc-v2-70b-instruct"
@@ -70,23 +68,6 @@ def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_the_summary_groups_by_columns_of_the_source(session: Session) -> None:
-    """Columns of the rows can be grouped by; a mistyped one is named."""
-    run = _swept(session).run()
-
-    summary = run.summary_df(by=["label", "model"])
-
-    assert summary[["label", "model"]].to_dict("split")["data"] == [
-        ["x", SMALL],
-        ["x", LARGE],
-        ["y", SMALL],
-        ["y", LARGE],
-    ]
-    with pytest.raises(ParameterError, match="Did you mean label"):
-        run.summary_df(by="lable")
-
-
-@pytest.mark.slow
 def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
     """Before anything is asked, sums are missing and dtypes are what they will be."""
     before = _swept(session).summary_df()
@@ -113,23 +94,6 @@ def test_replies_stand_side_by_side(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_repeats_stand_under_one_head(session: Session) -> None:
-    """Equal replies of one field are counted instead of repeated."""
-    plain = str(_swept(session).run().compare()).splitlines()
-
-    at = plain.index("var_text: a")
-    assert plain[at : at + 7] == [
-        "var_text: a",
-        f"  model: {SMALL}",
-        "    2 times:",
-        "    <b>Hi</b>",
-        f"  model: {LARGE}",
-        "    2 times:",
-        "    <b>Hi</b>",
-    ]
-
-
-@pytest.mark.slow
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000
@@ -142,19 +106,6 @@ def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     assert "&lt;b&gt;Hi&lt;/b&gt;" in html
     assert "more characters" in html
     assert len(html) < 10_000
-
-
-@pytest.mark.slow
-def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
-    """Beyond so many rows and columns the rest is counted."""
-    prompts = [str(number) for number in range(60)]
-    run = plan_run(session, prompts, max_tokens=list(range(1, 15)))
-
-    text = str(run.compare())
-
-    assert "10 more rows are not shown" in text
-    assert "2 more columns are not shown" in text
-    assert "not sent yet" in text
 
 
 def test_refuses_unknown_names_in_a_comparison(session: Session) -> None:
@@ -266,13 +217,6 @@ def test_refuses_what_is_no_manifest(
         plan_run(session, **given)
 
 
-def test_what_varies_has_its_column_unset_is_missing(session: Session) -> None:
-    """A factor that is not sent in some trials is missing there."""
-    frame = plan_run(session, "p", temperature=[None, 0.5]).run().replies_df()
-
-    assert frame["temperature"].isna().tolist() == [True, False]
-
-
 def test_prices_give_an_interval_before_and_costs_after(session: Session) -> None:
     """With a price table the plan says between what, and the frame what it was."""
     table = {SMALL: Price(prompt=1_000_000.0, completion=2_000_000.0)}
@@ -299,18 +243,6 @@ def test_the_manifest_writes_what_json_has_not_as_text(session: Session) -> None
     assert json.loads(json.dumps(manifest))["rows"] == [
         {"text": "a", "at": "2026-01-31 00:00:00", "of": [1]}
     ]
-
-
-def test_a_comparison_takes_the_names_of_the_source(session: Session) -> None:
-    """A column that replies have too, such as `text`, is the source's there."""
-    run = plan_run(session, "Say {{text}}", rows=["a", "b"], temperature=[0, 1])
-
-    table = run.compare(rows="text", columns=["temperature"])
-
-    assert (table.row_names, [at for at, _ in table.rows]) == (
-        ("var_text",),
-        [("a",), ("b",)],
-    )
 
 
 @pytest.mark.slow

@@ -221,14 +221,6 @@ def test_a_text_is_not_taken_for_a_place(session: Session) -> None:
         _sweep(session, "word")
 
 
-def test_a_gap_in_a_column_of_the_prompt_is_refused(
-    folder: Path, session: Session
-) -> None:
-    """The row is named, as it is for a frame."""
-    with pytest.raises(ParameterError, match="'label' has no value in row 0"):
-        plan_run(session, "Say {{label}}", rows=folder, model=MODEL)
-
-
 @pytest.mark.slow
 def test_only_some_blocks_are_in_memory(tmp_path: Path, session: Session) -> None:
     """However many rows there are, a few blocks of them are kept, each read once."""
@@ -285,21 +277,6 @@ def test_texts_are_read_whatever_their_type_is(
     assert replies["var_text"].tolist() == ["0", "1", "2", "3"]
 
 
-def test_a_duration_has_the_text_that_it_has_in_a_frame(
-    tmp_path: Path, session: Session
-) -> None:
-    """Rows that move from memory into files stay the same requests."""
-    frame = pd.DataFrame({"text": ["a"], "took": pd.to_timedelta([61], unit="s")})
-    frame.to_parquet(tmp_path / "rows.parquet")
-
-    keys = [
-        [*plan_run(session, "{{took}}", rows=rows, model=MODEL).grid.trial_keys()]
-        for rows in (frame, tmp_path / "rows.parquet")
-    ]
-
-    assert keys[0] == keys[1]
-
-
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -339,9 +316,3 @@ def test_a_place_that_cannot_be_is_refused(session: Session, place: str) -> None
     """The system's errors for such names are not shown."""
     with pytest.raises(ParameterError, match="There is no Parquet file at"):
         _sweep(session, place)
-
-
-def test_a_long_text_is_not_taken_for_a_place(session: Session) -> None:
-    """It may be longer than a path can be."""
-    with pytest.raises(ParameterError, match="rows is str"):
-        _sweep(session, "a" * 5000)

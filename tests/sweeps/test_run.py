@@ -85,27 +85,6 @@ def test_plans_without_asking(session: Session, emulator: Emulator) -> None:
     assert not Path(session.settings.ledger).exists()
 
 
-def test_says_how_it_was_planned(session: Session) -> None:
-    """A run has the seed, origin, prices and use of the cache that its plan has."""
-    run = plan_run(session, "p", name="r", reuse=True)
-    same = plan_run(session, "p", name="r", reuse=False)
-
-    assert run.seed == same.seed
-    assert (run.origin, run.prices) == ("sweep", None)
-    assert (run.is_reusing, same.is_reusing) == (True, False)
-
-
-def test_repeats_are_other_samples(session: Session) -> None:
-    """Each repeat is a separate request."""
-    run = plan_run(session, "p", repeats=3, temperature=1.5)
-
-    frame = run.run().replies_df()
-
-    assert frame["repeat"].tolist() == [0, 1, 2]
-    assert frame["request_key"].nunique() == 1
-    assert frame["text"].nunique() == 3
-
-
 def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) -> None:
     """A complete run is never sent again."""
     run = plan_run(session, ["a", "b"])

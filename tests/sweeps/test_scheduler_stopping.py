@@ -88,17 +88,6 @@ def test_a_dead_model_is_given_up() -> None:
     assert str(dead.given_up) == "gone"
 
 
-def test_a_dead_service_ends_the_run() -> None:
-    """When every model was given up, the run ends with the error."""
-
-    async def answer(_world: World, _trial: Trial) -> Outcome:
-        return Failed(error=ServerFaultError("gone"), is_of_service=True)
-
-    stopped = World().run(conditions_of(100, ["a", "b"]), answer)
-
-    assert str(stopped) == "gone"
-
-
 def test_failures_of_trials_give_no_model_up() -> None:
     """A model whose trials are refused one by one is asked to the end."""
 
@@ -110,22 +99,3 @@ def test_failures_of_trials_give_no_model_up() -> None:
 
     assert stopped is None
     assert len(world.log) == 50
-
-
-def test_a_stop_from_outside_keeps_what_is_in_flight() -> None:
-    """Stopped, it sends nothing more; requests in flight are completed."""
-    ended = []
-
-    async def answer(world: World, trial: Trial) -> Outcome:
-        assert world.scheduler is not None
-        if len(world.log) == 4:
-            world.scheduler.stop()
-        await world.sleep(5.0)
-        ended.append(trial.request.prompt)
-        return Answered()
-
-    world = World()
-    stopped = world.run(conditions_of(20), answer, in_flight=4)
-
-    assert stopped is None
-    assert ended == ["0", "1", "2", "3"]

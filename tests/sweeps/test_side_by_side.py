@@ -84,17 +84,6 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_settled_draws_once(session: Session) -> None:
-    """Settled, there is one output, at the end."""
-    seen = _Seen()
-
-    run_side_by_side(_plan(session), mode=Mode.SETTLED, output=seen.output)
-
-    assert [name for _, name in seen.published] == [None]
-    assert seen.updated == []
-
-
-@pytest.mark.slow
 def test_a_terminal_gets_text(session: Session) -> None:
     """In a terminal the replies are printed one below the other."""
     seen = _Seen()

@@ -16,7 +16,6 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.deletion import forget, preview, which
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_frames import replies_df
-from svc_notebook.ledger.usage import usage_df
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session
 from svc_notebook.sweeps.stored_runs import runs_df, stored_run, with_rows
@@ -47,26 +46,6 @@ def request() -> CompletionRequest:
 def ended(session: Session, name: str | None = "r", rows: object = ROWS) -> None:
     """Run a small sweep with columns that the prompt does not use."""
     plan_run(session, "{{text}}", rows=rows, name=name, model=MODEL, max_tokens=3).run()
-
-
-def test_usage_of_the_ledger_is_summed_up_by_columns_that_no_prompt_uses(
-    open_session: OpenSession, emulator: Emulator
-) -> None:
-    """They were kept with the run, and a new kernel has them."""
-    ended(open_session(emulator), name=None)
-
-    found = usage_df(
-        open_session(emulator).ledger,
-        by="label",
-        scope="all",
-        include_emulated=True,
-        joined=with_rows,
-    )
-
-    assert dict(zip(found["label"], found["n_requests"], strict=True)) == {
-        "ham": 2,
-        "spam": 1,
-    }
 
 
 def test_replies_of_the_ledger_have_all_columns_of_the_rows(session: Session) -> None:

@@ -14,7 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import system, user
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.rows import is_missing, read_rows
+from svc_notebook.sweeps.rows import read_rows
 
 MODEL = {"model": "m"}
 ROWS = [{"text": "one", "label": "a"}, {"text": "สอง", "label": "b"}]
@@ -136,13 +136,6 @@ def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
     assert len(set(ids)) == 3
     assert ids[2] == f"{ids[0]}-2"
     assert [trial.request_key for trial in more][:3] == ids
-
-
-def test_two_templates_that_read_the_same_are_two_trials() -> None:
-    """Two templates that give the same text are two requests."""
-    grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
-
-    assert len({trial.request_key for trial in grid}) == 2
 
 
 @pytest.mark.parametrize(
@@ -423,10 +416,3 @@ def test_refuses_what_are_no_rows(rows: object, said: str) -> None:
 
     assert said in str(caught.value)
     assert "Give a DataFrame" in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [None, np.nan, pd.NA, pd.NaT])
-def test_knows_what_is_missing(value: object) -> None:
-    """None, NaN, NaT and NA are missing; an empty text is not."""
-    assert is_missing(value)
-    assert not is_missing("")

@@ -92,19 +92,6 @@ def test_the_last_reply_is_the_row(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_the_ledger_lists_the_calls_of_a_run(opened: Opened) -> None:
-    """`tool_calls_df` finds them by the run's name."""
-    session, _ = opened()
-
-    sweep(session, name="r", repeats=3).run()
-
-    calls = tool_calls_df(session.ledger, run="r", scope="all")
-    assert calls["name"].tolist() == ["weather"] * 3
-    assert calls["result"][0] == '{"city":"Oslo","celsius":31}'
-    assert set(calls["origin"]) == {"sweep"}
-
-
-@pytest.mark.slow
 def test_tools_can_vary(opened: Opened) -> None:
     """Where none are offered, the first reply is the row."""
     session, _ = opened()
@@ -141,20 +128,6 @@ def test_answers_are_read_from_the_last_reply(opened: Opened) -> None:
 
     with pytest.raises(svc.errors.ParameterError, match="tool of its own"):
         sweep(session, answer=Weather)
-
-
-@pytest.mark.slow
-def test_a_tool_that_fails_is_told_to_the_model(opened: Opened) -> None:
-    """The row is the reply to that."""
-    session, _ = opened()
-
-    def weather(city: str) -> str:
-        """Tell the weather of a city."""
-        raise ValueError(f"no {city} here")
-
-    run = sweep(session, tools=[weather]).run()
-
-    assert "no Oslo here" in run.replies_df()["text"][0]
 
 
 @pytest.mark.slow
@@ -348,16 +321,6 @@ def test_what_a_sweep_cannot_run_is_refused_in_the_plan(
     assert emulator.requests == ()
 
 
-@pytest.mark.slow
-def test_tools_that_ask_run_where_you_allow_them(opened: Opened) -> None:
-    """confirm=False runs every call."""
-    session, _ = opened()
-
-    run = sweep(session, tools=[svc.tool(weather, confirm=True)], confirm=False).run()
-
-    assert run.replies_df()["n_tool_runs"].tolist() == [1]
-
-
 def test_limits_of_rounds_need_run_tools() -> None:
     """Alone they would do nothing."""
     with pytest.raises(svc.errors.ParameterError, match="run_tools=False"):
@@ -412,22 +375,3 @@ def test_a_rebuilt_run_has_no_functions(
         found.retry()
     assert len(emulator.requests) == 3
     found.run()
-
-
-@pytest.mark.slow
-def test_a_pilot_counts_all_rounds(opened: Opened) -> None:
-    """The tokens of a reply are those of its rounds together."""
-    session, _ = opened()
-
-    run = sweep(session, repeats=3).run()
-
-    total = run.usage_df(include_emulated=True)["prompt_tokens"].sum()
-    seen = run._result.status().seen[MODEL]  # noqa: SLF001 - what estimates are made of
-    assert sum(each.prompt_tokens for each in seen) == total
-
-
-def test_a_plan_says_that_tools_are_run(opened: Opened) -> None:
-    """And how many requests a reply may take."""
-    session, _ = opened()
-
-    assert "up to 8 requests for each reply" in str(sweep(session))

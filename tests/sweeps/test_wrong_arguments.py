@@ -12,7 +12,6 @@ import svc_notebook.pandas  # registers df.svc
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.sweep import make_plan, plan_run
 
 FRAME = pd.DataFrame({"text": ["a", "b"]})
@@ -133,39 +132,6 @@ def test_functions_are_offered_as_tools(
     assert offered == expected
 
 
-def test_columns_of_one_name_may_be_left_alone() -> None:
-    """Two columns of the same name do no harm where a prompt uses another one."""
-    rows = pd.DataFrame([["a", 1, 2]], columns=["text", "size", "size"])
-
-    frame = svc.sweep("{{text}}", rows=rows).plan_df()
-
-    [row] = frame[["var_text", "size", "var_size"]].to_dict("records")
-    assert row == {"var_text": "a", "size": 1, "var_size": 2}
-
-
-def _said(run: Run, label: str) -> str:
-    lines = [line.split(maxsplit=1) for line in repr(run).splitlines()]
-    return next(line[1] for line in lines if line[0] == label)
-
-
-@pytest.mark.parametrize(
-    ("varied", "expected"),
-    [
-        ({"stop": "\n"}, r"`'\n'`"),
-        ({"stop": [["\n", "  "], None]}, r"`['\n', '  ']`, not sent"),
-        ({"user": " "}, "`' '`"),
-        ({"tools": [[tea, milk], None]}, "`tea, milk`, not sent"),
-    ],
-)
-def test_a_value_of_blanks_is_seen(
-    session: Session, varied: dict[str, Any], expected: str
-) -> None:
-    """Line ends and blanks are written out where they are the value."""
-    run = plan_run(session, "a", model="m", **varied, max_tokens=5)
-
-    assert _said(run, next(iter(varied))) == expected
-
-
 @pytest.mark.parametrize("verb", [svc.sweep, FRAME.svc.complete])
 def test_parameters_are_seen_by_name(verb: Callable[..., object]) -> None:
     """`?` and Tab show what varies by the document's names."""
@@ -242,21 +208,6 @@ def test_a_column_that_no_mark_can_name_is_said(
         build_grid(prompt, varied=MODEL, rows=rows)
 
     assert said in str(caught.value)
-
-
-def test_numbered_columns_that_are_not_put_in_join_back() -> None:
-    """Columns with numbers as names do no harm where a prompt names another."""
-    rows: Any = pd.DataFrame({"text": ["a"], 1: ["b"]})
-
-    grid = build_grid("{{text}}", varied=MODEL, rows=rows)
-
-    assert next(grid.places())[1] == {"row": 0, "text": "a", "1": "b"}
-
-
-def test_rows_without_a_prompt_are_refused_by_that() -> None:
-    """A missing prompt is reported first."""
-    with pytest.raises(ParameterError, match="There is no prompt"):
-        build_grid(varied=MODEL, rows=[{"text": "a"}])
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,8 @@ from svc_notebook.service.request import (
     user,
 )
 from svc_notebook.tokens import (
-    Counts,
     Tokens,
     check_budget,
-    count,
     estimate_prompt_tokens,
     estimate_reply_tokens,
     estimate_tokens,
@@ -116,36 +114,6 @@ def test_a_reply_never_has_more_than_was_asked_for() -> None:
     assert tokens[1].high == 200
     assert tokens[2].high < 300
     assert tokens[0].low <= tokens[1].low <= tokens[2].low
-
-
-def test_counts_by_kind() -> None:
-    """Words, numbers, signs, gaps, scripts and long words are told apart."""
-    text = "Hi  getName 12345 == ไทย é 漢字 한 👩\n\tinternationalization"
-
-    assert count(text) == Counts(
-        words=4,
-        letters=12,
-        numbers=2,
-        digits=3,
-        signs=1,
-        more_signs=1,
-        gaps=2,
-        breaks=2,
-        spaces=1,
-        thai=3,
-        cjk=2,
-        two_bytes=1,
-        three_bytes=1,
-        four_bytes=1,
-    )
-
-
-def test_control_characters_are_tokens() -> None:
-    """Each may be a token of its own, and the upper bound is never below that."""
-    got = svc.estimate_tokens("\x01\x02\x7f" * 100)
-
-    assert got.low <= 300 <= got.high
-    assert most_tokens("\x01\x02\x7f" * 100) >= 300
 
 
 def test_estimates_add_up_with_sum() -> None:

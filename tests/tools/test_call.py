@@ -2,7 +2,6 @@
 
 import _thread
 import asyncio
-import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -12,8 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from svc_notebook.service.request import FunctionCall, Message, ToolCall
-from svc_notebook.tools.call import Checked, ToolRun, check_call, failed_run, run_call
+from svc_notebook.service.request import FunctionCall, ToolCall
+from svc_notebook.tools.call import Checked, ToolRun, check_call, run_call
 from svc_notebook.tools.toolbox import Toolbox, tool
 
 SHORT_S = 0.05
@@ -98,45 +97,6 @@ def _run(box: Toolbox, name: str, arguments: str = "{}", **limits: Any) -> ToolR
     return run_call(checked.tool, checked.call, checked.arguments, **limits)
 
 
-def test_a_call_is_answered_by_its_id(box: Toolbox, log: Log) -> None:
-    """The tool runs once with the arguments; its result answers the call's id."""
-    text = '{ "city": "Nan", "n_days": 2 }'
-
-    run = _run(box, "weather", text)
-
-    expected = {"city": "Nan", "n_days": 2, "unit": "c", "is_short": False}
-    assert log.calls == [expected]
-    assert (run.call_id, run.name, run.arguments) == ("call_7", "weather", text)
-    assert run.sent_arguments == {"city": "Nan", "n_days": 2}
-    assert run.value == expected
-    assert run.message == Message(
-        role="tool",
-        content='{"city":"Nan","n_days":2,"unit":"c","is_short":false}',
-        tool_call_id="call_7",
-    )
-    assert (run.error, run.traceback, run.is_approved) == (None, None, None)
-
-
-def test_arguments_become_the_objects_that_are_annotated(
-    box: Toolbox, log: Log
-) -> None:
-    """Dataclasses, dates and whole numbers for floats are made of the JSON."""
-    text = '{"to": {"name": "Nan", "height": 3}, "on": "2026-01-31", "stops": []}'
-
-    run = _run(box, "go", text)
-
-    assert run.result == "gone"
-    assert log.calls == [
-        {"to": Place("Nan", 3.0), "on": date(2026, 1, 31), "stops": []}
-    ]
-
-
-@pytest.mark.parametrize("text", ["", " \n", "{}"])
-def test_no_parameters_need_no_arguments(box: Toolbox, text: str) -> None:
-    """An empty text of arguments counts as {} for a tool without parameters."""
-    assert _run(box, "now", text).result == "noon"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -168,42 +128,6 @@ def test_arguments_that_are_no_object_are_answered(
     assert (run.sent_arguments, log.calls) == (None, [])
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "expected"),
-    [
-        ("weather", {}, "city is missing."),
-        ("weather", {"city": 3}, "city: input should be a valid string; got 3."),
-        ("weather", {"city": None}, "city: input should be a valid string; got null."),
-        ("weather", {"n_days": True}, "n_days: input should be a valid integer"),
-        ("weather", {"n_days": 1.5}, "n_days: input should be a valid integer"),
-        ("weather", {"n_days": "2"}, "n_days: input should be a valid integer"),
-        ("weather", {"n_days": 1e300}, "n_days: input should be a valid integer"),
-        ("weather", {"is_short": 1}, "is_short: input should be a valid boolean"),
-        ("weather", {"unit": "k"}, "unit: input should be 'c' or 'f'; got \"k\"."),
-        ("weather", {"town": "y"}, "town: unknown name; expected city, n_days, unit"),
-        ("heat", {"degrees": 10**400}, "is too large"),
-        ("go", {"to": {"name": 1}}, "to.name: input should be a valid string"),
-        ("go", {"to": {"name": "a", "x": 1}}, "to.x: unknown name; expected name,"),
-        ("go", {"to": {"name": "a", "height": -1}}, "to: a place is not below the"),
-        (
-            "go",
-            {"on": "2026-02-30"},
-            "on: input should be a valid date in the",
-        ),
-        ("go", {"stops": [{"name": "b"}, {}]}, "stops[1].name is missing."),
-        ("go", {"stops": [{"name": "b", "x": 1}]}, "stops[0].x: unknown name"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_answered(
-    box: Toolbox, log: Log, name: str, given: dict[str, object], expected: str
-) -> None:
-    """The model reads the path, what is expected and what it gave."""
-    run = _run(box, name, json.dumps(given))
-
-    assert expected in run.result
-    assert log.calls == []
-
-
 def test_every_parameter_that_does_not_fit_is_named(box: Toolbox) -> None:
     """One answer has a sentence for each parameter."""
     run = _run(box, "weather", '{"n_days": "2", "is_short": 1}')
@@ -212,24 +136,6 @@ def test_every_parameter_that_does_not_fit_is_named(box: Toolbox) -> None:
         'city is missing. n_days: input should be a valid integer; got "2". '
         "is_short: input should be a valid boolean; got 1."
     )
-
-
-def test_a_float_without_a_fraction_is_an_integer(box: Toolbox, log: Log) -> None:
-    """3.0 is an integer in JSON schema, so the tool gets 3."""
-    _run(box, "weather", '{"city": "Nan", "n_days": 3.0}')
-
-    assert repr(log.calls[0]["n_days"]) == "3"
-
-
-def test_an_unknown_tool_is_answered(box: Toolbox, log: Log) -> None:
-    """The error lists the tools, and names a similar one."""
-    run = _run(box, "wether", '{"city": "Nan"}')
-
-    assert run.result == (
-        "Error: There is no tool 'wether'; the tools are: weather, now, go, heat. "
-        "Did you mean weather?"
-    )
-    assert log.calls == []
 
 
 def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
@@ -241,11 +147,6 @@ def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
 
     assert run.error == "city: input should be a valid string; got 3."
     assert log.calls == []
-
-
-def _divide() -> float:
-    """Divide."""
-    return 1 / 0
 
 
 class _SilentError(Exception):
@@ -271,16 +172,6 @@ def _half() -> None:
 def _exit() -> None:
     """Try to end Python."""
     raise SystemExit(3)
-
-
-def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
-    """The model gets name and message; the user gets the traceback."""
-    run = _run(Toolbox([_divide]), "_divide")
-
-    assert run.result == "Error: ZeroDivisionError: division by zero"
-    assert run.traceback is not None
-    assert "return 1 / 0" in run.traceback
-    assert "svc_notebook/tools" not in run.traceback
 
 
 @pytest.mark.parametrize(
@@ -325,21 +216,6 @@ def test_an_interrupt_while_a_tool_runs_acts_at_once(gate: threading.Event) -> N
         _run(Toolbox([hang]), "hang")
 
     assert "hang is still running" in stopped.value.__notes__[0]
-
-
-def test_a_hanging_tool_ends_at_its_limit(gate: threading.Event) -> None:
-    """The model learns the limit; the user sees where the tool hangs."""
-
-    def hang() -> None:
-        """Hang."""
-        gate.wait()
-
-    run = _run(Toolbox([tool(hang, timeout_s=SHORT_S)]), "hang", timeout_s=LONG_S)
-
-    assert run.result == "Error: hang gave no result within 0.05 s."
-    assert run.traceback is not None
-    assert "gate.wait()" in run.traceback
-    assert "still running" in run.traceback
 
 
 @pytest.mark.parametrize(
@@ -462,43 +338,6 @@ def test_what_an_async_tool_raises_leaves_the_loop_alive(
         assert _run(box, "fail").error == problem.__name__
 
     assert _run(box, "well").result == "well"
-
-
-def test_a_result_without_a_text_is_refused_by_name() -> None:
-    """The error names the type of the value; the user sees the same."""
-
-    def picture() -> bytes:
-        """Draw."""
-        return b"\x89PNG"
-
-    run = _run(Toolbox([picture]), "picture")
-
-    assert run.result.startswith("Error: The tool returned bytes")
-    assert run.traceback == run.error
-
-
-def test_results_are_fitted_to_what_is_left() -> None:
-    """The smaller of the tool's own size and what is left holds; what is cut counts."""
-
-    def much() -> str:
-        """Return much."""
-        return "word " * 1000
-
-    box = Toolbox([tool(much, max_result_tokens=100)])
-
-    whole = _run(box, "much", max_result_tokens=90)
-    small = _run(box, "much", max_result_tokens=50)
-
-    assert whole.n_cut_tokens > 900
-    assert len(small.result) < len(whole.result)
-
-
-def test_a_call_that_was_not_allowed_is_answered() -> None:
-    """A denial is a text for the model, kept apart from other errors."""
-    run = failed_run(_call("weather"), "The user did not allow it.", is_approved=False)
-
-    assert run.message.content == "Error: The user did not allow it."
-    assert run.is_approved is False
 
 
 def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:

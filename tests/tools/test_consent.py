@@ -1,6 +1,5 @@
 """Consent and limits: checked before anything is sent, and who decides on calls."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from svc_notebook.tools.consent import (
     proposal_text,
     to_consent,
 )
-from svc_notebook.tools.rounds import Permit, RoundLimits, take_permit
+from svc_notebook.tools.rounds import RoundLimits
 from svc_notebook.tools.toolbox import tool
 from tests.tools.conftest import MakeCaller, Serve
 
@@ -78,26 +77,6 @@ def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
     assert not emulator.requests
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("given", "said"), WRONG)
-@pytest.mark.parametrize("tools", [None, [pay]])
-def test_a_conversation_refuses_the_same(
-    serve: Serve, given: dict[str, Any], said: str, tools: object
-) -> None:
-    """Asking and asking again take what `complete` takes."""
-    emulator = serve()
-    plan = svc.conversation("plan")
-    plan.ask("Hello")
-
-    with pytest.raises(svc.errors.ParameterError) as asked:
-        plan.ask("Hello", tools=tools, **given)
-    with pytest.raises(svc.errors.ParameterError) as again:
-        plan.ask_again(1, tools=tools, **given)
-
-    assert (said in str(asked.value), said in str(again.value)) == (True, True)
-    assert len(emulator.requests) == 1
-
-
 def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
     """False allows all calls; a function decides by name and arguments."""
     serve(_asking(times=None))
@@ -117,36 +96,6 @@ def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
     assert [run.result for run in runs[:1]] == ["paid 5"]
     assert [run.is_approved for run in runs] == [None, False, True]
     assert seen == [("pay", {"amount": 5})] * 2
-
-
-def test_a_denied_call_of_a_conversation_is_said(serve: Serve) -> None:
-    """If no user can be asked, a warning names the caller's line and the remedy."""
-    serve(_asking())
-
-    with pytest.warns(RuntimeWarning, match="confirm=False") as warned:
-        svc.conversation("plan").ask("Pay", tools=[pay])
-
-    assert [each.filename for each in warned] == [__file__]
-
-
-def test_the_limits_are_listed_where_they_are_taken() -> None:
-    """`?` and Tab show them beside the service's parameters."""
-    of_ask = inspect.signature(svc.Conversation.ask).parameters
-    of_panel = inspect.signature(svc.panel).parameters
-    of_go_on = inspect.signature(svc.Conversation.go_on).parameters
-    names = ("temperature", "confirm", "max_rounds", "tool_timeout_s", "total_s")
-
-    assert [name for name in names if name not in of_ask] == []
-    assert [name for name in names if name not in of_panel] == []
-    assert [name for name in names if name in of_go_on] == ["temperature"]
-
-
-def test_what_is_not_said_is_as_usual() -> None:
-    """None is the usual limit; the parameters keep the rest."""
-    params: dict[str, Any] = {"max_rounds": None, "temperature": 0.2}
-
-    assert take_permit(params) == Permit()
-    assert params == {"temperature": 0.2}
 
 
 DONE: dict[str, Any] = {"text": "Done."}
@@ -206,15 +155,6 @@ def answering(*answers: str) -> Callable[[str], str]:
 def test_answers_at_the_prompt(answers: list[str], decision: Decision) -> None:
     """Yes, no, always, edit; no answer is a yes by itself."""
     assert AtPrompt(answering(*answers))(PROPOSAL) == decision
-
-
-def test_calls_without_a_user_to_ask_are_counted() -> None:
-    """Where stdin is closed the call is denied, and that can be said."""
-    at_prompt = AtPrompt(answering())
-
-    at_prompt(PROPOSAL)
-
-    assert at_prompt.n_unasked == 1
 
 
 def test_a_proposal_is_written_out_whole_and_printable() -> None:

@@ -200,13 +200,6 @@ def test_a_models_schema_has_the_documents_shape() -> None:
     Draft202012Validator.check_schema(schema)
 
 
-def test_a_model_is_built() -> None:
-    """A value that fits becomes the model."""
-    got = build(Invoice, {"lines": [{"title": "tea", "price": 3}], "on": "2026-01-31"})
-
-    assert got == Invoice(lines=[Line(title="tea", price=3.0)], on=date(2026, 1, 31))
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -256,18 +249,6 @@ def test_a_model_as_a_parameter_is_given_as_one() -> None:
     assert isinstance(given[0], Invoice)
 
 
-def test_a_fault_of_a_model_inside_a_list_has_the_whole_path() -> None:
-    """Index, field and field of the field are named."""
-    with pytest.raises(ToolCallError, match=r"^\[1\]\.lines\[0\]\.price: input"):
-        build(
-            list[Invoice],
-            [
-                {"lines": [{"title": "a", "price": 1}], "on": "2026-01-31"},
-                {"lines": [{"title": "a", "price": "x"}], "on": "2026-01-31"},
-            ],
-        )
-
-
 @pytest.mark.parametrize("model", [Chain, dict[str, Chain]], ids=["alone", "within"])
 def test_a_model_that_holds_itself_is_refused(model: Any) -> None:  # noqa: ANN401 - any type
     """A schema without references has to end."""
@@ -307,13 +288,3 @@ def test_unions_of_models_are_told_apart() -> None:
     assert dog["properties"]["owner"]["default"] == {"title": "Sir"}
     assert "discriminator" not in schema["anyOf"][0]
     assert build(Pet, {"kind": "dog"}) == Pet(Dog(kind="dog"))
-
-
-def test_a_root_model_is_what_it_holds() -> None:
-    """A root model of a list has the schema of the list."""
-
-    class Names(RootModel[list[str]]):
-        """Names."""
-
-    assert schema_of(Names)["type"] == "array"
-    assert build(Names, ["a"]) == Names(["a"])

@@ -58,16 +58,6 @@ def test_endless_calls_stop_at_the_limit(make_caller: MakeCaller) -> None:
     assert error.partial is not None
 
 
-def test_the_last_round_may_bring_the_answer(make_caller: MakeCaller) -> None:
-    """Without tools on offer the model answers, and that is the end."""
-    caller = make_caller(calling("ping"), DONE)
-
-    completion = caller.run([ping], rounds=RoundLimits(max_rounds=2))
-
-    assert [len(each.tools) for each in caller.sent] == [1, 0]
-    assert completion.text == "Done."
-
-
 def test_a_follow_up_that_breaks_off_keeps_its_text_and_the_trail(
     make_caller: MakeCaller,
 ) -> None:

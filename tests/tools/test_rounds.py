@@ -1,15 +1,12 @@
 """RoundLimits: what is run, and what goes back to the model."""
 
-import json
 from typing import Any
 
 import pytest
 
 from svc_notebook.errors import ParameterError, ToolLoopError
-from svc_notebook.service.request import Message
 from svc_notebook.tools.consent import Proposal, deny_all
 from svc_notebook.tools.rounds import take_permit
-from svc_notebook.tools.toolbox import Toolbox, tool
 from tests.tools.conftest import Caller, MakeCaller
 
 
@@ -325,23 +322,6 @@ def test_a_retried_request_runs_no_call_again(
     assert log.calls == ["x"]
 
 
-def test_a_definition_alone_hands_its_calls_back(
-    make_caller: MakeCaller, log: Log
-) -> None:
-    """Where nothing here can run a call, none of the reply's calls is run."""
-    bare = {"type": "function", "function": {"name": "bare", "parameters": None}}
-    del bare["function"]["parameters"]  # type: ignore[attr-defined]  # a mapping
-    caller = make_caller(
-        calling(call("name", {"text": "x"}, id_="a"), call("bare", {}, id_="b"))
-    )
-
-    completion = caller.run([log.name, bare])
-
-    assert log.calls == []
-    assert [each.id for each in completion.tool_calls] == ["a", "b"]
-    assert completion.tool_runs == ()
-
-
 def test_calls_are_told_and_kept_with_their_exchange(
     make_caller: MakeCaller, log: Log
 ) -> None:
@@ -363,32 +343,6 @@ def test_several_choices_are_refused(make_caller: MakeCaller, log: Log) -> None:
         caller.run(log.all, params={"n": 2})
 
     assert caller.sent == []
-
-
-def test_the_emulator_goes_through_a_whole_tool_conversation(
-    make_caller: MakeCaller, log: Log
-) -> None:
-    """Unscripted, the emulator calls the tool in the prompt and repeats its result."""
-    caller = make_caller()
-
-    completion = caller.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
-
-    assert log.calls == [(20, 22)]
-    assert "add answered: 42." in completion.text
-    assert json.loads(completion.tool_runs[0].arguments) == {"a": 20, "b": 22}
-
-
-def test_a_history_with_calls_goes_on(make_caller: MakeCaller, log: Log) -> None:
-    """What rounds leave is a prompt for the next ones."""
-    caller = make_caller()
-    first = caller.run(log.all, "Use name for Bangkok.")
-
-    second = caller.run(
-        log.all, [*first.messages, Message(role="user", content="Thanks.")]
-    )
-
-    assert second.tool_runs == ()
-    assert second.text
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -27,7 +27,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.tools.schema import build, schema_of
+from svc_notebook.tools.schema import build
 from svc_notebook.tools.toolbox import tool
 
 
@@ -277,11 +277,6 @@ def test_types_become_schemas(annotation: object, schema: dict[str, Any]) -> Non
     assert _property(annotation) == schema
 
 
-def test_a_type_alone_has_a_schema() -> None:
-    """A dataclass has the same schema alone as it has as a parameter."""
-    assert schema_of(Point) == _property(Point)
-
-
 def test_a_default_of_none_allows_null() -> None:
     """`city: str = None` means that null will do."""
 
@@ -348,37 +343,6 @@ def test_bounds_are_checked(
         build(type_, value)
 
     assert str(refused.value).startswith(fault)
-
-
-def test_a_bound_in_a_class_is_in_its_schema() -> None:
-    """The model sees the bounds that are checked; what is inside them is taken."""
-    assert schema_of(Ranged)["properties"] == {
-        "number": {"type": "integer", "minimum": 1},
-        "words": {
-            "type": ["array", "null"],
-            "items": {"type": "string", "minLength": 2},
-        },
-    }
-    assert build(Ranged, {"number": 1, "words": ["an"]}) == Ranged(1, ["an"])
-    assert schema_of(Counts)["required"] == []
-
-
-@pytest.mark.parametrize(
-    ("type_", "written", "read"),
-    [
-        (time, "10:20", time(10, 20)),
-        (list[time] | None, ["10:20Z"], [time(10, 20, tzinfo=UTC)]),
-        (datetime, "2026-01-31T10:20", datetime(2026, 1, 31, 10, 20)),  # noqa: DTZ001 - as written
-        (str, "10:20", "10:20"),
-    ],
-)
-def test_a_time_needs_no_seconds(
-    type_: Any,  # noqa: ANN401 - types
-    written: object,
-    read: object,
-) -> None:
-    """Hours and minutes are a time."""
-    assert build(type_, written) == read
 
 
 def test_a_default_that_is_no_json_is_left_out() -> None:

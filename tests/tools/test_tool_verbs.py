@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.tools.consent import Decision
 from tests.tools.conftest import Serve
 
 
@@ -28,21 +27,6 @@ CALLING = {"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}
 def stop(n: int) -> str:
     """Stop."""
     raise KeyboardInterrupt(n)
-
-
-@pytest.mark.slow
-def test_complete_runs_functions_and_returns_the_answer(
-    serve: Serve,
-) -> None:
-    """The final completion holds the tool_runs; each round is an exchange."""
-    emulator = serve()
-    got = svc.complete("Use weather for Phuket.", tools=[weather])
-
-    assert 'weather answered: {"city":"Phuket","celsius":31}' in got.text
-    assert [step.name for step in got.tool_runs] == ["weather"]
-    assert len(emulator.requests) == 2
-    assert list(svc.replies_df()["n_tool_calls"]) == [1, 0]
-    assert svc.tool_calls_df()["exchange_id"][0] == svc.replies_df()["exchange_id"][0]
 
 
 def test_a_plain_function_and_a_toolbox_are_tools_too(serve: Serve) -> None:
@@ -86,34 +70,6 @@ def test_a_caller_can_run_the_rounds_by_hand(serve: Serve) -> None:
     got = svc.complete([*asked.messages, result])
 
     assert "weather answered: rain." in got.text
-
-
-def test_a_function_decides_about_every_call(serve: Serve) -> None:
-    """`confirm` takes a function, True, False or None."""
-    serve()
-    denied = svc.complete(
-        "Use weather for Phuket.",
-        tools=[weather],
-        confirm=lambda _: Decision(verdict="deny"),
-    )
-
-    assert denied.tool_runs[0].is_approved is False
-
-
-def test_large_definitions_are_named_also_where_calls_are_handed_back(
-    serve: Serve,
-) -> None:
-    """The budget's error says that the definitions are what is large."""
-    emulator = serve()
-    large = {
-        "type": "function",
-        "function": {"name": "f", "description": "x" * 100_000},
-    }
-
-    with pytest.raises(svc.errors.OverBudgetError, match="Offer fewer tools"):
-        svc.complete("Go.", tools=[large])
-
-    assert emulator.requests == ()
 
 
 def test_what_cannot_be_offered_is_refused(serve: Serve) -> None:
@@ -164,21 +120,6 @@ def test_a_conversation_keeps_calls_and_results(serve: Serve) -> None:
     ]
     assert len(first.tool_runs) == 1
     assert set(svc.tool_calls_df()["conversation"]) == {"trip"}
-
-
-def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
-    """A tool that is stopped leaves a history that the service takes."""
-    serve()
-    talk = svc.conversation("trip")
-
-    with pytest.raises(KeyboardInterrupt):
-        talk.ask("Use stop for 3.", tools=[stop])
-    got = talk.ask("Never mind.")
-
-    assert got.text
-    assert [each.role for each in got.request.messages] == [
-        *("user", "assistant", "tool", "user"),
-    ]
 
 
 def test_an_interrupted_history_can_be_sent(serve: Serve) -> None:
@@ -296,19 +237,6 @@ def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None
     assert second is not None
     assert first.tool_runs == tuple(replace(each, value=None) for each in runs)
     assert len(broken.value.tool_runs) == len(second.tool_runs) == 1
-
-
-def test_results_by_hand_are_no_trail(serve: Serve) -> None:
-    """A tool message that the caller wrote was no call that was run here."""
-    serve()
-    asked = svc.complete("Use weather for Phuket.", tools=[weather], run_tools=False)
-    (call,) = asked.tool_calls
-    result = svc.Message(role="tool", content="rain", tool_call_id=call.id)
-    svc.complete([*asked.messages, result])
-    newest = svc.last()
-
-    assert newest is not None
-    assert newest.tool_runs == ()
 
 
 def test_clients_run_functions(serve: Serve) -> None:

@@ -12,7 +12,6 @@ from svc_notebook.tools.consent import (
     Decision,
     Proposal,
     Remembered,
-    approve_all,
     deny_all,
 )
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox, tool
@@ -57,24 +56,6 @@ def test_a_toolbox_holds_tools_in_order() -> None:
     assert repr(box) == "Toolbox([weather, now, find])"
 
 
-def test_definitions_are_copies() -> None:
-    """What is done to a definition afterwards changes nothing that is sent."""
-    given = {"type": "function", "function": {"name": "x", "parameters": None}}
-    box = Toolbox([weather, given])
-    given["function"] = {"name": "y"}
-    box.definitions[0]["function"]["name"] = "y"
-
-    names = [each["function"]["name"] for each in box.definitions]
-
-    assert names == ["weather", "x"]
-
-
-def test_an_unknown_name_is_refused_with_a_list_of_tools() -> None:
-    """The error names the tools and the nearest."""
-    with pytest.raises(ToolCallError, match=r"are: weather, now\. Did you mean now"):
-        Toolbox([weather, now]).tool("nwo")
-
-
 def test_two_tools_of_one_name_are_refused() -> None:
     """A call says no more than a name; the remedy is another one."""
     with pytest.raises(ToolSchemaError, match=r"called 'weather'.*name="):
@@ -91,26 +72,6 @@ def test_toolboxes_are_added() -> None:
     assert (Toolbox() + weather).names == ("weather",)
     with pytest.raises(ToolSchemaError):
         Toolbox([now]) + asking
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        (None, ()),
-        ([], ()),
-        (weather, ("weather",)),
-        (tool(weather), ("weather",)),
-        (READY, ("find",)),
-        ((weather, READY), ("weather", "find")),
-        (Toolbox([now]), ("now",)),
-    ],
-    ids=["none", "empty", "function", "tool", "ready", "tuple", "toolbox"],
-)
-def test_tools_in_any_form_become_a_toolbox(
-    given: object, names: tuple[str, ...]
-) -> None:
-    """One tool or several, in any of their forms."""
-    assert to_toolbox(given).names == names
 
 
 @pytest.mark.parametrize("given", ["weather", b"x", 3, ["weather"], [None], [str]])
@@ -146,26 +107,6 @@ def test_a_proposal_says_what_would_be_done() -> None:
         arguments={"city": "Nan"},
         about="Tell the weather.",
     )
-
-
-def test_all_or_nothing_can_be_allowed() -> None:
-    """`deny_all` and `approve_all` do not ask."""
-    assert deny_all(_proposal()) == Decision(verdict="deny")
-    assert approve_all(_proposal()) == Decision(verdict="approve")
-
-
-def test_always_is_remembered() -> None:
-    """After "always" a tool is not asked about again, until it is forgotten."""
-    verdicts = iter(["approve", "always", "deny"])
-    consent = Remembered(lambda _: Decision(verdict=next(verdicts)))  # type: ignore[arg-type]  # a verdict
-
-    got = [consent(_proposal()).verdict for _ in range(4)]
-    remembered = consent.always
-    consent.forget()
-
-    assert got == ["approve", "always", "approve", "approve"]
-    assert remembered == ("weather",)
-    assert consent(_proposal()).verdict == "deny"
 
 
 def test_one_tool_can_be_forgotten() -> None:

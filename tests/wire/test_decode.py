@@ -218,15 +218,6 @@ def test_faults_of_every_shape(raw: bytes) -> None:
     assert decode_fault(raw) == FAULTS[raw]
 
 
-def test_fault_where_a_reply_was_expected() -> None:
-    """An error body is distinguished from a reply, whole or in a stream."""
-    raw = '{"error":{"message":"m"}}'
-
-    got = [decode_completion(raw.encode()), ChunkDecoder().decode(ServerSentEvent(raw))]
-
-    assert got == [Fault(message="m"), Fault(message="m")]
-
-
 _NAMES = [
     *("choices", "message", "delta", "content", "index", "error", "usage", "id"),
     *("tool_calls", "function", "arguments", "finish_reason"),

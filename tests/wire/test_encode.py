@@ -33,16 +33,6 @@ def test_transcribed_requests(body: dict[str, Any]) -> None:
 _OWN = {"model", "messages", "stream"}
 
 
-def test_only_what_was_asked() -> None:
-    """A bare request holds the model and the messages; a stream says so."""
-    request = build_request("Hi", model="m")
-
-    got = [json.loads(encode(request, is_streamed=flag)) for flag in (False, True)]
-
-    bare = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-    assert got == [bare, {**bare, "stream": True}]
-
-
 def test_everything_there_is() -> None:
     """Every field travels under the document's name, tuples as arrays."""
     call = {
