@@ -7,10 +7,20 @@ read in two ways, with two labels or two numbers, has no answer.
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from decimal import Decimal
+from enum import Enum
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, is_typeddict
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 import msgspec
 
@@ -21,14 +31,17 @@ from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import ToolCall
 from svc_notebook.tools.extract import Form, read_value, to_form
 
+from .negation import negation_around
+
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
 _SHOWN_CHARS = 80
 _FIELD = "answer_"
 _ALLOWED = (
-    "a Literal such as Literal['spam', 'ham'], bool, int, float, a dataclass, a "
-    "TypedDict or a pydantic model, a compiled regex, or a function of the text"
+    "a Literal such as Literal['spam', 'ham'], an Enum, bool, int, float, str, a "
+    "dataclass, a TypedDict or a pydantic model, one of these or None, a compiled "
+    "regex, or a function of the text"
 )
 
 Read = Callable[[str, Sequence[ToolCall]], Any]
@@ -48,6 +61,7 @@ class AnswerType:
             None if the ledger kept only the name.
         kept: What the ledger keeps, as JSON: the type, or only its name.
         dtype: Of the column `answer`; from the values if None.
+        labels: The answers that are possible, if they are a few.
         fields: The fields of a structured answer, with their dtypes.
         form: The tool that is offered, if one is.
     """
@@ -56,6 +70,7 @@ class AnswerType:
     read: Read | None
     kept: str
     dtype: Dtype | None = None
+    labels: tuple[Any, ...] | None = None
     fields: Mapping[str, Dtype] | None = None
     form: Form[Any] | None = None
 
@@ -73,10 +88,10 @@ class AnswerType:
 def answer_type(type_: Any, *, param: str = "answer") -> AnswerType:  # noqa: ANN401 - whatever was given
     """Read the `answer` of a sweep: see `svc.sweep`."""
     type_ = getattr(type_, "__value__", type_)  # of `type Label = ...`
-    if get_origin(type_) is Literal:
-        return _of_labels(get_args(type_), param)
-    if isinstance(type_, type) and type_ in _PLAIN:
-        return _PLAIN[type_]
+    if get_origin(type_) in (Union, UnionType, Literal):
+        return _of_options(type_, param)
+    if isinstance(type_, type) and (type_ in _PLAIN or issubclass(type_, Enum)):
+        return _PLAIN.get(type_) or _of_enum(type_.__name__, _members(type_), param)
     if isinstance(type_, re.Pattern) and isinstance(type_.pattern, str):
         return _of_pattern(type_)
     if isinstance(type_, type) or get_origin(type_) is not None:
@@ -85,23 +100,31 @@ def answer_type(type_: Any, *, param: str = "answer") -> AnswerType:  # noqa: AN
     elif callable(type_):
         return _of_function(type_)
     shown = getattr(type_, "__name__", None) or shorten(repr(type_), _SHOWN_CHARS)
-    raise ParameterError(f"{param} must be {_ALLOWED}; got {shown}.", param=param)
+    raise _not_allowed(param, shown)
+
+
+def _not_allowed(param: str, shown: str) -> ParameterError:
+    return ParameterError(f"{param} must be {_ALLOWED}; got {shown}.", param=param)
 
 
 def kept_type(kept: str | None) -> AnswerType | None:
     """Return the type that the ledger kept, if only by its name; None if none."""
+    type_: AnswerType | None = None
     match msgspec.json.decode(kept or "{}"):
+        case {"optional": str(kept_inner)}:
+            inner = kept_type(kept_inner)
+            type_ = inner and _or_none(inner)
         case {"labels": [*labels]}:
-            return _of_labels(tuple(labels), "answer")
+            type_ = _of_labels(tuple(labels), "answer")
+        case {"enum": str(name), "members": dict(members)}:
+            type_ = _of_enum(name, members, "answer")
         case {"type": str(name)}:
-            return next(
-                plain_type for plain_type in _PLAIN.values() if plain_type.name == name
-            )
+            type_ = next(plain for plain in _PLAIN.values() if plain.name == name)
         case {"regex": str(pattern), "flags": int(flags)}:
-            return _of_pattern(re.compile(pattern, flags))
+            type_ = _of_pattern(re.compile(pattern, flags))
         case {"given": str(name)}:
-            return AnswerType(name=name, read=None, kept=kept or "")
-    return None
+            type_ = AnswerType(name=name, read=None, kept=kept or "")
+    return type_
 
 
 def _has_fields(type_: Any) -> bool:  # noqa: ANN401 - any type
@@ -131,7 +154,8 @@ _HYPHEN = r"[-\u2010\u2011]"
 _ABOVE = (
     r"[\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece]"
 )
-_NOT_KNOWN = 'Negation ("not spam") is not understood'
+# Two lines further a new clause begins, also where nobody wrote a full stop.
+_PARAGRAPH = re.compile(r"\s*\n\s*\n\s*|\s*\n\s*(?=(?:[-\u2022*+]|\d+[.)])\s)")
 
 
 def _folded(text: str) -> str:
@@ -160,6 +184,30 @@ def _of_labels(labels: tuple[Any, ...], param: str) -> AnswerType:
         read=_label_reader(values),
         kept=_kept(labels=labels),
         dtype=dtype,
+        labels=tuple(values.values()),
+    )
+
+
+def _members(type_: type[Enum]) -> dict[str, Any]:
+    return {name: member.value for name, member in type_.__members__.items()}
+
+
+def _of_enum(name: str, members: Mapping[str, Any], param: str) -> AnswerType:
+    """Read the values of an Enum, as fields do; its names are understood, too."""
+    by_value = _of_labels(tuple(dict.fromkeys(members.values())), param)
+    is_text = by_value.dtype == "string"
+    words = {
+        _folded(word): str(value) if is_text else value
+        for member, value in members.items()
+        for word in (member, member.replace("_", " "))
+    }
+    # a value counts more than another member's name
+    words |= {_folded(str(value)): value for value in by_value.labels or ()}
+    return replace(
+        by_value,
+        name=name,
+        read=_label_reader(words),
+        kept=_kept(enum=name, members=members),
     )
 
 
@@ -170,16 +218,28 @@ def _label_reader(values: Mapping[str, Any]) -> Read:
     shown = shorten(", ".join(dict.fromkeys(str(x) for x in values.values())), 60)
 
     def read(text: str, _: Sequence[ToolCall]) -> Any:  # noqa: ANN401 - a label
-        words = (match[0] for match in pattern.finditer(_folded(text)))
-        labels_in_text = list(dict.fromkeys(values[word] for word in words))
-        if len(labels_in_text) == 1:
-            return labels_in_text[0]
+        folded = _folded(_PARAGRAPH.sub(". ", text))
+        matches = list(pattern.finditer(folded))
+        labels_in_text = list(dict.fromkeys(values[match[0]] for match in matches))
         if not labels_in_text:
             raise NoAnswer(f"None of the labels is in the reply: {shown}.")
-        labels = shorten(", ".join(map(str, labels_in_text)), _SHOWN_CHARS)
-        raise NoAnswer(f"The reply has several labels: {labels}. {_NOT_KNOWN}.")
+        if len(labels_in_text) > 1:
+            labels = shorten(", ".join(map(str, labels_in_text)), _SHOWN_CHARS)
+            raise NoAnswer(f"The reply has several labels: {labels}.")
+        since = 0
+        for match in matches:
+            if words := negation_around(folded, *match.span(), since=since):
+                raise NoAnswer(f"The reply negates a label: {_quoted(words)}.")
+            since = match.end()
+        return labels_in_text[0]
 
     return read
+
+
+def _quoted(words: str) -> str:
+    """Return the words of a reply in quotes; of many the last ones, with the label."""
+    least = len(words) - _SHOWN_CHARS
+    return f'"{words}"' if least <= 0 else f'"...{words[least:]}"'
 
 
 def _whole_word(key: str) -> str:
@@ -236,6 +296,12 @@ def _read_float(text: str, calls: Sequence[ToolCall]) -> float:
     return number
 
 
+def _read_str(text: str, _: Sequence[ToolCall]) -> str:
+    if plain := text.strip():
+        return plain
+    raise NoAnswer("The reply is empty.")
+
+
 _PLAIN: dict[Any, AnswerType] = {
     bool: AnswerType(
         name="bool",
@@ -247,6 +313,7 @@ _PLAIN: dict[Any, AnswerType] = {
     float: AnswerType(
         name="float", read=_read_float, kept=_kept(type="float"), dtype="Float64"
     ),
+    str: AnswerType(name="str", read=_read_str, kept=_kept(type="str"), dtype="string"),
 }
 
 
@@ -295,6 +362,54 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - what a function returned
         return None if number != number else number  # noqa: PLR0124 - NaN
     is_missing = value is None or type(value).__name__ in {"NAType", "NaTType"}
     return None if is_missing else str(value)
+
+
+# A type or None: "none" is an answer, which is missing in the frame.
+
+_NONE = re.compile(r"(?:^|[^\w/-])(?:none|null|n/a|nil|ไม่มี)(?:\s|[^\w\s]|ครับ|ค่ะ|คะ)*$")
+
+
+def _of_options(type_: Any, param: str) -> AnswerType:  # noqa: ANN401 - a type
+    """Return the type of a Literal, or of one type or None."""
+    options = [option for option in get_args(type_) if option not in (None, NoneType)]
+    may_be_none = len(options) < len(get_args(type_))
+    if get_origin(type_) is Literal and options:
+        labels = _of_labels(tuple(options), param)
+        return _or_none(labels) if may_be_none else labels
+    if may_be_none and len(options) == 1:
+        inner = answer_type(options[0], param=param)
+        return (
+            inner if "optional" in msgspec.json.decode(inner.kept) else _or_none(inner)
+        )
+    raise _not_allowed(param, shorten(str(type_), _SHOWN_CHARS))
+
+
+def _or_none(inner: AnswerType) -> AnswerType:
+    """Return the type whose answers may also be None."""
+    read_inner, is_text = inner.read, inner.name == "str"
+
+    def read(text: str, calls: Sequence[ToolCall]) -> Any:  # noqa: ANN401 - of any type
+        folded = _folded(text)
+        says_none = (_NONE.match if is_text else _NONE.search)(folded) is not None
+        try:
+            answer = read_inner(text, calls) if read_inner else None
+        except NoAnswer:
+            if says_none and not calls:
+                return None
+            raise
+        if not says_none or inner.form:  # "null" in JSON is of a field
+            return answer
+        if is_text:
+            return None
+        shown = shorten(str(answer), _SHOWN_CHARS)
+        raise NoAnswer(f"The reply says both {shown} and none.")
+
+    return replace(
+        inner,
+        name=f"{inner.name} | None",
+        read=read if read_inner else None,
+        kept=_kept(optional=inner.kept),
+    )
 
 
 # Fields: the type is offered as one tool, and read from its call.
@@ -397,11 +512,7 @@ def _filled(
         to_array,
     )
 
-    answers, errors = _answers_of(frame, types)
-    is_ok = [
-        None if answer is None and error is None else error is None
-        for answer, error in zip(answers, errors, strict=True)
-    ]
+    answers, errors, is_ok = _answers_of(frame, types)
     dtype = stated.dtype if stated else None
     put(frame, "answer", _column(answers, dtype))
     put(frame, "answer_ok", to_array(is_ok, "boolean"))
@@ -424,8 +535,11 @@ def _filled(
 
 def _answers_of(
     frame: "pd.DataFrame", types: Iterable[AnswerType | None]
-) -> tuple[list[Any], list[str | None]]:
-    """Return the answer of each row, and why it has none; equal replies once."""
+) -> tuple[list[Any], list[str | None], list[bool | None]]:
+    """Return the answer of each row, why it has none, and if it has one.
+
+    The last is None where there is no good reply. Equal replies are read once.
+    """
     texts, calls, status = (
         frame[name].astype(object).where(frame[name].notna(), None).tolist()
         if name in frame.columns
@@ -433,18 +547,20 @@ def _answers_of(
         for name, default in (("text", None), ("tool_calls", None), ("status", "ok"))
     )
     seen: dict[Any, tuple[Any, str | None]] = {}
-    answers, errors = list[Any](), list[str | None]()
+    answers, errors, is_ok = list[Any](), list[str | None](), list[bool | None]()
     # rows first: `repeat` has no end
     for text, called, state, how in zip(texts, calls, status, types, strict=False):
-        outcome: tuple[Any, str | None] = (None, None)
+        answer, error, is_read = None, None, None
         if how and how.read and state == "ok" and (text, called) != (None, None):
             key = how.kept, text, called
             if key not in seen:
                 seen[key] = _answer_of(how.read, text or "", called)
-            outcome = seen[key]
-        answers.append(outcome[0])
-        errors.append(outcome[1])
-    return answers, errors
+            answer, error = seen[key]
+            is_read = error is None
+        answers.append(answer)
+        errors.append(error)
+        is_ok.append(is_read)
+    return answers, errors, is_ok
 
 
 _CALLS = msgspec.json.Decoder(list[ToolCall])
