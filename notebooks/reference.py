@@ -54,8 +54,8 @@ PYTHON = {
     "Sweeps, scores and comparisons": """
         sweep run Run score read_answers summary_df contrast Contrast contrast_df
         how_many compare plot
-        scores.exact scores.contains scores.regex scores.json_valid scores.json_schema
-        scores.length""",
+        scores.exact scores.fields scores.contains scores.regex scores.json_valid
+        scores.json_schema scores.length""",
     "Ledger and files": """
         replies_df usage_df runs_df tool_calls_df conversations_df describe last
         reply export read_parquet export_answers""",

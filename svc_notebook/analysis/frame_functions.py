@@ -9,7 +9,7 @@ from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.session import current
 
 from . import scorers
-from .scorers import score_replies
+from .scoring import OnError, score_replies
 
 scores = scorers  # public: svc.scores
 
@@ -246,10 +246,12 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
             is not changed.
         type_: What a reply is read as, also `answer` in `sweep`. `Literal["spam",
             "ham"]`: it must have just one of the labels, as a whole word; case and
-            Markdown make no difference, and negation is not understood. bool: yes or
-            no. int, float: just one number. A compiled regex: its first group. A
-            function of the text. A dataclass, a TypedDict or a pydantic model: a sweep
-            offers it as a tool, as `extract` does.
+            Markdown make no difference. One that is negated, as in "It isn't spam", is
+            not an answer (English and Thai). An Enum: its values or names, as the
+            value. bool: yes or no. int, float: just one number. str: all of the text.
+            A compiled regex: its first group. A function of the text. A dataclass, a
+            TypedDict or a pydantic model: a sweep offers it as a tool, as `extract`
+            does. With `| None`, or as Optional, "none" is an answer, which is missing.
 
     Returns:
         The frame with the columns `answer`, `answer_ok`, `answer_error`, and
@@ -266,7 +268,13 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
     return read(df, type_)
 
 
-def score(frame: "pd.DataFrame", /, **scores: Callable[[Any], object] | None) -> int:
+def score(
+    frame: "pd.DataFrame",
+    /,
+    *,
+    on_error: OnError = "missing",
+    **scores: Callable[[Any], object] | None,
+) -> int:
     """Score replies; the ledger keeps the scores, and frames of them have the columns.
 
     Without functions, the columns `score_*` of the frame are kept: numbers, True or
@@ -276,12 +284,14 @@ def score(frame: "pd.DataFrame", /, **scores: Callable[[Any], object] | None) ->
     Args:
         frame: Rows of `replies_df()`. With functions it gets their columns, also of
             replies that are not in this ledger.
+        on_error: The score of a reply for which the function raises: `missing` for
+            none, 0, or `raise` to stop and save nothing. How many raised is said, and
+            the column `score_right_error` says why.
         **scores: By name, a function of a row, or one of `svc.scores`; None removes
             the score. `right` makes the column `score_right`. The function reads
             columns as `row.label` or `row["label"]`, with None for what is missing, and
             returns a number, True or False, a text, None for no score, or a dict of
-            these (`score_right_KEY`). Only good replies are scored. What it raises is
-            in the column `score_right_error`.
+            these (`score_right_KEY`). Only good replies are scored.
 
     Returns:
         How many scores were kept.
@@ -289,18 +299,18 @@ def score(frame: "pd.DataFrame", /, **scores: Callable[[Any], object] | None) ->
     Raises:
         ParameterError: There is no such column, a value cannot be kept, a score has
             texts and numbers (in this call, or with the rest of the run), a function
-            failed for all replies, or a row has no reply in the ledger in use; nothing
-            was kept.
+            failed for all replies, `exact` compares with values that no answer can be,
+            or a row has no reply in the ledger in use; nothing was kept.
         LedgerError: The ledger cannot be written.
 
     Example:
-        >>> svc.score(replies, right=lambda r: r.answer == r.label)
+        >>> svc.score(replies, right=svc.scores.exact("label"))
         12
     """
     from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
 
     if scores:
-        return score_replies(current().ledger, frame, scores)
+        return score_replies(current().ledger, frame, scores, on_error=on_error)
     return keep_scores(current().ledger, frame)
 
 

@@ -143,7 +143,7 @@ def measure(df: pd.DataFrame, on: str) -> pd.Series:
         raise ParameterError(
             f"{name} holds {_kind(values)} such as {_some(examples, 3)}, so it has no "
             f"mean; {_instead(df)}. For labels, score whether they are right: "
-            "run.score(right=lambda r: r.answer == r.label).",
+            "run.score(right=svc.scores.exact('label')).",
             param="on",
         )
     floats = values.astype("Float64").to_numpy(dtype="float64", na_value=np.nan)

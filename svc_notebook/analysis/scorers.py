@@ -1,24 +1,21 @@
 """Ready-made scores, such as `run.score(right=svc.scores.exact("label"))`.
 
-Each function returns one that takes a row of a frame of replies.
+Each function returns one that takes a row of a frame of replies. The ledger keeps its
+name and arguments, so that a run which continues after a restart still has it.
 """
 
+import inspect
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any, Literal, ParamSpec
 
-from svc_notebook.errors import (
-    ParameterError,
-    ToolCallError,
-    ToolSchemaError,
-    write_line,
-)
-from svc_notebook.ledger.columns import dtype_of
-from svc_notebook.ledger.store import Ledger
+import msgspec
+
+from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.params import (
-    as_number,
     check_text,
     did_you_mean,
     must_be,
@@ -26,25 +23,94 @@ from svc_notebook.service.params import (
     shown,
 )
 
-if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
-    import pandas as pd
+from .same_value import is_same, plain
 
-__all__ = ["contains", "exact", "json_schema", "json_valid", "length", "regex"]
+__all__ = [
+    "contains",
+    "exact",
+    "fields",
+    "json_schema",
+    "json_valid",
+    "length",
+    "regex",
+]
 
 Scorer = Callable[[Any], Any]
 """Takes a row of a frame of replies; returns a score, or a dict of scores."""
+Arguments = ParamSpec("Arguments")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
+_SHOWN_CHARS = 60
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ReadyScore:
+    """One of the ready-made scores, with its arguments; called with a row."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    rule: Scorer
+
+    def __call__(self, row: Any) -> Any:  # noqa: ANN401 - of any columns
+        """Score a row."""
+        return self.rule(row)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        values = (
+            f"{name}={value!r}"
+            for name, value in self.arguments.items()
+            if value is not None
+        )
+        return f"svc.scores.{self.name}({shorten(', '.join(values), _SHOWN_CHARS)})"
+
+    @property
+    def kept(self) -> str | None:
+        """What the ledger keeps, as JSON; None if an argument is a type."""
+        arguments = dict(self.arguments)
+        if isinstance(pattern := arguments.get("pattern"), re.Pattern):
+            arguments["pattern"] = {"regex": pattern.pattern, "flags": pattern.flags}
+        try:
+            return msgspec.json.encode([self.name, arguments]).decode()
+        except TypeError:
+            return None
+
+
+_FACTORIES: dict[str, Callable[..., ReadyScore]] = {}
+
+
+def _ready(make: Callable[Arguments, Scorer]) -> Callable[Arguments, ReadyScore]:
+    """Make a ready-made score of a function that returns its rule."""
+
+    @wraps(make)
+    def factory(*args: Arguments.args, **kwargs: Arguments.kwargs) -> ReadyScore:
+        bound = inspect.signature(make).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return ReadyScore(make.__name__, bound.arguments, make(*args, **kwargs))
+
+    _FACTORIES[make.__name__] = factory
+    return factory
+
+
+def kept_score(kept: str) -> ReadyScore:
+    """Return the ready-made score that the ledger kept."""
+    name, arguments = msgspec.json.decode(kept)
+    match arguments:
+        case {"pattern": {"regex": str(pattern), "flags": int(flags)}}:
+            arguments["pattern"] = re.compile(pattern, flags)
+    return _FACTORIES[name](**arguments)
+
+
+@_ready
 def exact(column: str = "label") -> Scorer:
     """Say whether the answer is the value of a column; without answers, the text is.
 
-    A reply without a valid answer is wrong. Spaces around are ignored. Where the column
-    has no value, nothing is scored.
+    A reply without a valid answer is wrong. Spaces around are ignored, and 7 is the
+    same as "7". Where the column has no value, nothing is scored. For an answer with
+    fields there is `svc.scores.fields`.
 
     Args:
         column: The column with what is right.
@@ -60,13 +126,91 @@ def exact(column: str = "label") -> Scorer:
         if right is None:
             return None
         if row["answer_ok"] is not None:
-            answer = row["answer"]
-            return bool(answer == right or _plain(answer) == _plain(right))
-        return _plain(row["text"]) == _plain(right)
+            return bool(row["answer_ok"]) and is_same(row["answer"], right)
+        return is_same(row["text"], right)
 
     return score
 
 
+@_ready
+def fields(columns: str = "gold_{}") -> Scorer:
+    """Say of each field of the answer whether it is right, and whether all are.
+
+    A column of the rows has what is right for a field: `gold_city` for `city`. Where it
+    has no value, a missing answer is right and any other is wrong. A reply without a
+    valid answer is wrong in all fields. A row without any such value is not scored.
+
+    Args:
+        columns: What these columns are called; `{}` is the name of the field.
+
+    Returns:
+        A function that returns a dict, with a key for each field that has a column and
+        `all`: `run.score(field=...)` makes `score_field_city` and `score_field_all`.
+
+    Example:
+        >>> run.score(field=svc.scores.fields("gold_{}"))
+        36
+    """
+    if check_text(columns, param="columns").count("{}") != 1:
+        raise must_be("columns", "a text with one {}, such as 'gold_{}'", columns)
+    pattern = re.compile(re.escape(columns).replace(re.escape("{}"), "(.+)"))
+    columns_of = cache(lambda names: _field_columns(pattern, names))
+
+    def score(row: Any) -> dict[str, bool] | None:  # noqa: ANN401 - of any columns
+        pairs = columns_of(tuple(row))
+        rights = {field: row[right] for field, (_, right) in pairs.items()}
+        if all(right is None for right in rights.values()):
+            return None
+        is_ok = bool(row["answer_ok"])
+        found = {
+            field: is_ok and is_same(row[answer], rights[field])
+            for field, (answer, _) in pairs.items()
+        }
+        return {**found, "all": all(found.values())}
+
+    return score
+
+
+def _field_columns(
+    pattern: re.Pattern[str], names: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """Return the columns of each field: its answers, and what is right."""
+    from svc_notebook.ledger.reply_frames import ANSWERS  # noqa: PLC0415 - pandas
+
+    taken = [column.name for column in ANSWERS]
+    fields_taken = {
+        f"answer_var_{name.removeprefix('answer_')}": name for name in taken
+    }
+    answers = {
+        fields_taken.get(name, name).removeprefix("answer_"): name
+        for name in names
+        if name.startswith("answer_") and name not in taken
+    }
+    rights = {
+        match[1]: match[0] for name in names if (match := pattern.fullmatch(name))
+    }
+    if pattern.pattern == "(.+)":  # any column: those that are called as a field
+        rights = {field: field for field in answers if field in rights}
+    for field, column in rights.items():
+        if field not in answers:
+            near = did_you_mean(field, answers, n=1)
+            raise ParameterError(
+                f"The answers have no field {field!r}, which the column {column} is "
+                f"for.{near} The fields are {', '.join(answers) or 'none'}.",
+                param="columns",
+            )
+    if "all" in rights or not rights:
+        raise ParameterError(
+            "A field called 'all' cannot be scored; rename it."
+            if rights
+            else f"No column is called as {pattern.pattern.replace('(.+)', 'FIELD')}, "
+            f"with what is right. The fields are {', '.join(answers) or 'none'}.",
+            param="columns",
+        )
+    return {field: (answers[field], column) for field, column in rights.items()}
+
+
+@_ready
 def contains(column: str | None = None, *, text: str | None = None) -> Scorer:
     """Say whether the reply contains a text, or the value of a column; case is ignored.
 
@@ -89,11 +233,12 @@ def contains(column: str | None = None, *, text: str | None = None) -> Scorer:
         wanted = text if column is None else row[column]
         if wanted is None:
             return None
-        return _plain(wanted).casefold() in (row["text"] or "").casefold()
+        return plain(wanted).casefold() in (row["text"] or "").casefold()
 
     return score
 
 
+@_ready
 def regex(pattern: str | re.Pattern[str]) -> Scorer:
     """Say whether a regular expression is found in the reply.
 
@@ -113,6 +258,7 @@ def regex(pattern: str | re.Pattern[str]) -> Scorer:
     return lambda row: compiled.search(row["text"] or "") is not None
 
 
+@_ready
 def json_valid() -> Scorer:
     """Say whether the reply is JSON, alone or in one fenced block.
 
@@ -123,6 +269,7 @@ def json_valid() -> Scorer:
     return lambda row: _json(row["text"]) is not _NO_JSON
 
 
+@_ready
 def json_schema(schema: Any) -> Scorer:  # noqa: ANN401 - a schema or a type
     """Say whether the reply is JSON that fits a schema, or a type.
 
@@ -143,6 +290,7 @@ def json_schema(schema: Any) -> Scorer:  # noqa: ANN401 - a schema or a type
     return score
 
 
+@_ready
 def length(unit: Literal["characters", "words"] = "characters") -> Scorer:
     """Count the characters of the reply, or its words.
 
@@ -161,10 +309,6 @@ def length(unit: Literal["characters", "words"] = "characters") -> Scorer:
 
 
 _NO_JSON = object()
-
-
-def _plain(value: object) -> str:
-    return "" if value is None else str(value).strip()
 
 
 def _json(text: str | None) -> Any:  # noqa: ANN401 - JSON
@@ -210,201 +354,3 @@ def _check_of(schema: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - a schema 
         return True
 
     return fits
-
-
-# Scoring the rows of a frame.
-
-_ERROR = "_error"
-
-
-class ScoredRow:
-    """A row of a frame of replies: `row.label` or `row["label"]`; None is missing."""
-
-    __slots__ = ("_at", "_columns")
-
-    def __init__(self, columns: Mapping[str, Sequence[Any]], at: int) -> None:
-        self._columns = columns
-        self._at = at
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of any column
-        return self._columns[name][self._at]
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any column
-        try:
-            return self._columns[name][self._at]
-        except KeyError as problem:
-            raise AttributeError(problem.args[0]) from None
-
-
-class _Columns(dict[str, Sequence[Any]]):
-    """The columns of a frame as lists, each made when it is first looked at."""
-
-    def __init__(self, frame: "pd.DataFrame") -> None:
-        self.frame = frame
-
-    def __missing__(self, name: str) -> Sequence[Any]:
-        if name not in self.frame.columns:
-            near = did_you_mean(str(name), map(str, self.frame.columns), n=1)
-            raise KeyError(f"the replies have no column {name!r}.{near}")
-        values = self.frame[name]
-        self[name] = values.astype(object).where(values.notna(), None).tolist()
-        return self[name]
-
-
-def score_replies(
-    ledger: Ledger | None, frame: "pd.DataFrame", rules: Mapping[str, Scorer | None]
-) -> int:
-    """Score the good replies of a frame, or remove scores: see `svc.score`.
-
-    The frame gets the columns, in place. The ledger is None if nothing was asked.
-    """
-    from svc_notebook.ledger.reply_frames import (  # noqa: PLC0415 - pandas
-        put,
-        to_array,
-    )
-    from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
-        PREFIX,
-        check_types,
-    )
-
-    if not {"exchange_id", "choice_index"} <= set(getattr(frame, "columns", ())):
-        raise ParameterError(
-            "Only a frame of replies can be scored, with exchange_id and choice_index.",
-            param="frame",
-        )
-    columns = _Columns(frame)
-    scored: dict[str, list[Any]] = {}
-    old: list[str] = []
-    for name, rule in rules.items():
-        check_text(name, param=name, name=f"The name {name!r}")
-        if rule is None:
-            old += _names_of(ledger, columns, name)
-        elif callable(rule):
-            scored |= _scored(columns, name, rule)
-            old += [name, name + _ERROR]
-        else:
-            raise ParameterError(
-                f"{name} must be a function of a row, such as lambda r: r.answer == "
-                f"r.label, or None to remove the score; got {type(rule).__name__}.",
-                param=name,
-            )
-    check_types(scored)
-    n_kept = 0 if ledger is None else _kept(ledger, columns, scored, old)
-    for name in old:
-        if PREFIX + name in frame.columns:
-            del frame[PREFIX + name]
-    for name, values in scored.items():
-        put(frame, PREFIX + name, to_array(values, dtype_of(values)))
-    return n_kept
-
-
-def _names_of(ledger: Ledger | None, columns: _Columns, name: str) -> list[str]:
-    """Return the names of the scores that are removed: of a dict, those of its keys.
-
-    They may be in the frame alone, or in the ledger alone.
-    """
-    from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
-        PREFIX,
-        names_of_scores,
-    )
-
-    frame_names = map(str, columns.frame.columns)
-    known = [x.removeprefix(PREFIX) for x in frame_names if x.startswith(PREFIX)]
-    if ledger is not None:
-        exchange_ids = {x for x in columns["exchange_id"] if isinstance(x, str)}
-        known = list(dict.fromkeys([*known, *names_of_scores(ledger, exchange_ids)]))
-    if name in known or name + _ERROR in known:
-        return [name, name + _ERROR]
-    if of_dict := [
-        score_name for score_name in known if score_name.startswith(name + "_")
-    ]:
-        return of_dict
-    raise ParameterError(
-        f"There is no score {name!r} to remove.{did_you_mean(name, known, n=1)} The "
-        f"scores are {', '.join(known) or 'none'}.",
-        param=name,
-    )
-
-
-def _scored(columns: _Columns, name: str, rule: Scorer) -> dict[str, list[Any]]:
-    """Return the scores of all rows by name, and why rows have none."""
-    values_by_name: dict[str, list[Any]] = {}
-    n_rows, n_good, first = len(columns.frame), 0, None
-    n_failed = 0
-    for at in _good_rows(columns):
-        n_good += 1
-        try:
-            scores = _parts(name, rule(ScoredRow(columns, at)))
-        except Exception as problem:  # noqa: BLE001 - the user's own, shown in its row
-            n_failed, first = n_failed + 1, first or problem
-            reason = shorten(f"{type(problem).__name__}: {problem}", 300)
-            scores = {name + _ERROR: reason.encode("utf-8", "replace").decode()}
-        for key, score in scores.items():
-            if key not in values_by_name:
-                values_by_name[key] = [None] * n_rows
-            values_by_name[key][at] = score
-    if first is not None and n_failed == n_good:
-        raise ParameterError(
-            f"{name} failed for all of {n_good} replies, first with "
-            f"{type(first).__name__}: {first}. No score was saved.",
-            param=name,
-        ) from first
-    return values_by_name
-
-
-def _parts(name: str, returned: Any) -> dict[str, Any]:  # noqa: ANN401 - what a function returned
-    """Return what a function gave as scores by name, without what is missing."""
-    from svc_notebook.ledger.scores import to_score  # noqa: PLC0415 - pandas
-
-    parts = {name: returned}
-    if isinstance(returned, Mapping):
-        parts = {f"{name}_{key}": value for key, value in returned.items()}
-    for value in (*parts, *parts.values()):
-        if isinstance(value, str):
-            check_text(value, param=name, name=f"The score {name}")
-    return {
-        key: to_score(f"the score {name}", value)
-        for key, value in parts.items()
-        if not _is_missing(value)
-    }
-
-
-def _good_rows(columns: _Columns) -> Iterator[int]:
-    """Return the positions of good replies; what failed or is missing has no score."""
-    ids = columns["exchange_id"]
-    is_known = "status" in columns.frame.columns
-    status = columns["status"] if is_known else ["ok"] * len(ids)
-    for at, (exchange_id, row_status) in enumerate(zip(ids, status, strict=True)):
-        if row_status == "ok" and isinstance(exchange_id, str):
-            yield at
-
-
-def _is_missing(value: Any) -> bool:  # noqa: ANN401 - what a function returned
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-        return True
-    number = as_number(value)  # also numpy's, of any size
-    return number is not None and math.isnan(number)
-
-
-def _kept(
-    ledger: Ledger, columns: _Columns, scored: Mapping[str, list[Any]], old: list[str]
-) -> int:
-    """Keep scores instead of the old ones, and return how many were kept."""
-    from svc_notebook.ledger.scores import Score, replace_scores  # noqa: PLC0415
-
-    ids, indexes = columns["exchange_id"], columns["choice_index"]
-    scores = [
-        Score(ids[at], int(indexes[at] or 0), name, value)
-        for name, values in scored.items()
-        for at, value in enumerate(values)
-        if value is not None
-    ]
-    among = {exchange_id for exchange_id in ids if isinstance(exchange_id, str)}
-    unknown = replace_scores(ledger, scores, old=[*old, *scored], among=among)
-    if unknown:
-        write_line(
-            f"{len(unknown)} of these replies are not in the current ledger, so their "
-            "scores are in the frame alone."
-        )
-    good = (score for score in scores if not score.name.endswith(_ERROR))
-    return sum(score.exchange_id not in unknown for score in good)

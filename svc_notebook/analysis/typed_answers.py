@@ -308,6 +308,7 @@ _PLAIN: dict[Any, AnswerType] = {
         read=_label_reader({**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}),
         kept=_kept(type="bool"),
         dtype="boolean",
+        labels=(True, False),
     ),
     int: AnswerType(name="int", read=_read_int, kept=_kept(type="int"), dtype="Int64"),
     float: AnswerType(

@@ -123,7 +123,7 @@ def replace_scores(
         The ids that the ledger does not have.
     """
     with ledger.opened() as connection:
-        unknown = among - _known(connection)
+        unknown = among - _known(connection, among)
         with transaction(connection):
             connection.execute(
                 "DELETE FROM scores WHERE name IN (SELECT value FROM json_each(?)) "
@@ -145,8 +145,14 @@ def names_of_scores(ledger: Ledger, exchange_ids: Collection[str]) -> list[str]:
         return [name for (name,) in rows]
 
 
-def _known(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT exchange_id FROM exchanges")}
+def _known(connection: sqlite3.Connection, exchange_ids: Collection[str]) -> set[str]:
+    """Return those of the ids that the ledger has."""
+    sql = (
+        "SELECT value FROM json_each(?) WHERE EXISTS "
+        "(SELECT 1 FROM exchanges WHERE exchange_id = value)"
+    )
+    rows = connection.execute(sql, (json.dumps(sorted(exchange_ids)),))
+    return {exchange_id for (exchange_id,) in rows}
 
 
 def read_scores(ledger: Ledger) -> list[Score]:
@@ -212,7 +218,7 @@ def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of a
 
 
 def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None:
-    if unknown := exchange_ids - _known(connection):
+    if unknown := exchange_ids - _known(connection, exchange_ids):
         raise _refused(
             f"{len(unknown)} of these replies are not in the current ledger, such as "
             f"{min(unknown)}; choose the right ledger with use(ledger=...)."

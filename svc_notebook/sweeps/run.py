@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
-from svc_notebook.analysis.scorers import score_replies
+from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.client.request_path import Watch
 from svc_notebook.completion import Completion
@@ -413,10 +413,17 @@ class Run:
         self._result.frames.answer = None if answer is None else answer_type(answer)
         return self
 
-    def score(self, **scores: Callable[[Any], object] | None) -> int:
+    def score(
+        self,
+        *,
+        on_error: OnError = "missing",
+        **scores: Callable[[Any], object] | None,
+    ) -> int:
         """Score the good replies; the ledger keeps the scores.
 
         Args:
+            on_error: The score where a function raises: `missing`, 0 or `raise`, as in
+                `svc.score`.
             **scores: By name, a function of a row of `replies_df`, or None to remove
                 the score, as in `svc.score`.
 
@@ -429,16 +436,22 @@ class Run:
             LedgerError: The ledger cannot be read or written.
 
         Example:
-            >>> run.score(right=lambda r: r.answer == r.label)
+            >>> run.score(right=svc.scores.exact("label"))
             12
         """
         if not scores:
             raise ParameterError(
                 "Name a score and give its function, such as "
-                "run.score(right=lambda r: r.answer == r.label).",
+                "run.score(right=svc.scores.exact('label')).",
                 param="scores",
             )
-        return score_replies(self._result.ledger, self._result.replies_df(), scores)
+        return score_replies(
+            self._result.ledger,
+            self._result.replies_df(),
+            scores,
+            on_error=on_error,
+            answer=self._result.frames.answer,
+        )
 
     def usage_df(
         self,

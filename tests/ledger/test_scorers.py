@@ -1,16 +1,18 @@
 """Scores of replies by functions of a row, kept in the ledger, and ready-made ones."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from svc_notebook.analysis import scorers
-from svc_notebook.analysis.scorers import score_replies
+from svc_notebook.analysis.scoring import score_replies
+from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.reply_frames import replies_df
@@ -233,6 +235,7 @@ class Count:
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "string"}}}
+GOLD = {"answer_ok": True, "answer_city": "Rome", "answer_n": 2, "gold_n": 2}
 FENCED = '```json\n{"n": 1}\n```'
 
 
@@ -245,6 +248,16 @@ FENCED = '```json\n{"n": 1}\n```'
         (scorers.exact("label"), {"answer": None, "answer_ok": False}, False),
         (scorers.exact("price"), {"answer": 2.0, "answer_ok": True, "price": 2}, True),
         (scorers.exact("price"), {"answer": 2.0, "answer_ok": True}, None),
+        (
+            scorers.exact("price"),
+            {"answer": 7, "answer_ok": True, "price": "7.0"},
+            True,
+        ),
+        (
+            scorers.exact("price"),
+            {"answer": None, "answer_ok": True, "price": 2},
+            False,
+        ),
         (scorers.contains("label"), {"text": "It is SPAM."}, True),
         (scorers.contains(text="sorry"), {"text": "Sorry, no."}, True),
         (scorers.contains(text="sorry"), {"text": None}, False),
@@ -262,7 +275,7 @@ FENCED = '```json\n{"n": 1}\n```'
         (scorers.length(), {"text": "ab c"}, 4),
         (scorers.length("words"), {"text": "ab c"}, 2),
     ],
-    ids=range(22),
+    ids=range(24),
 )
 def test_ready_made_scores(
     rule: Callable[[Any], Any], row: dict[str, Any], expected: object
@@ -271,6 +284,259 @@ def test_ready_made_scores(
     columns = {"text": "", "answer": None, "answer_ok": None, "label": "spam"}
 
     assert rule({**columns, "price": None, **row}) == expected
+
+
+ALL_RIGHT = {"city": True, "n": True, "all": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"gold_city": "Rome "}, ALL_RIGHT),
+        ({"gold_city": "Bonn"}, {"city": False, "n": True, "all": False}),
+        ({"gold_city": None}, {"city": False, "n": True, "all": False}),
+        ({"gold_city": None, "answer_city": None}, ALL_RIGHT),
+        (
+            {"gold_city": None, "answer_city": None, "answer_ok": False},
+            {"city": False, "n": False, "all": False},
+        ),
+        ({"gold_city": "Rome", "gold_n": "2"}, ALL_RIGHT),
+        ({"gold_city": ["a", "b"], "answer_city": '["a","b"]'}, ALL_RIGHT),
+        (
+            {"gold_city": pd.Timestamp("2026-01-31"), "answer_city": "2026-01-31"},
+            ALL_RIGHT,
+        ),
+        ({"gold_city": None, "gold_n": None}, None),
+    ],
+    ids=range(9),
+)
+def test_fields_are_scored_one_by_one(
+    changes: dict[str, Any], expected: object
+) -> None:
+    """A missing field is right where there is none; without an answer all are wrong."""
+    row = {**GOLD, "answer_ok": True, "answer_error": None, **changes}
+
+    assert scorers.fields("gold_{}")(row) == expected
+
+
+def test_fields_need_columns_of_these_names(
+    ledger: Ledger, replies: pd.DataFrame
+) -> None:
+    """A column without a field is a mistake, which the message helps to find."""
+    frame = replies.assign(answer_city="Rome", gold_citty="Rome")
+
+    with pytest.raises(ParameterError, match=r"no field 'citty'.*Did you mean city\?"):
+        score_replies(ledger, frame, {"field": scorers.fields("gold_{}")})
+    with pytest.raises(ParameterError, match="No column is called as right_FIELD"):
+        score_replies(ledger, frame, {"field": scorers.fields("right_{}")})
+    with pytest.raises(ParameterError, match=r"text with one \{\}"):
+        scorers.fields("gold")
+
+
+def _answered(replies: pd.DataFrame, **columns: object) -> pd.DataFrame:
+    """Return the frame with answers: two are given, and two replies have none."""
+    answers = {
+        "answer": pd.array(["spam", "ham", None, None, None], dtype="string"),
+        "answer_ok": pd.array([True, True, False, False, None], dtype="boolean"),
+        "label": pd.array(["spam", "spam", None, "ham", None], dtype="string"),
+    }
+    values: dict[str, Any] = {**answers, **columns}
+    return replies.assign(**values)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (
+            lambda r: r.answer == r.label,
+            (
+                "right is True for 1 reply where answer and label are missing: None == "
+                "None. No answer is not a right one; use svc.scores.exact('label')."
+            ),
+        ),
+        (lambda r: r["answer"] != "eggs", "True for 2 replies where answer is missing"),
+        (lambda r: r.answer == r.label and r.answer_ok, ""),
+        (lambda r: r.answer is not None and r.answer == r.label, ""),
+        (lambda r: not r.answer_ok and r.answer is None, ""),
+        (lambda r: len(r.text) < 9, ""),
+        (scorers.exact("label"), ""),
+    ],
+    ids=[
+        "both missing",
+        "no answer",
+        "looks if ok",
+        "none",
+        "no answers",
+        "text",
+        "exact",
+    ],
+)
+def test_no_answer_that_counts_as_right_is_said(
+    ledger: Ledger,
+    replies: pd.DataFrame,
+    capsys: pytest.CaptureFixture[str],
+    rule: Callable[[Any], Any],
+    said: str,
+) -> None:
+    """It is said once, with a score that counts them as wrong."""
+    score_replies(ledger, _answered(replies), {"right": rule})
+
+    err = capsys.readouterr().err
+    assert (said in err) if said else (err == "")
+    assert err.count("right is True") == bool(said)
+
+
+def test_how_many_replies_raised_is_said(
+    ledger: Ledger, replies: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line has the first error; without a score nothing else is counted."""
+    score_replies(ledger, replies, {"n": lambda r: r.text.index("a")})
+
+    assert capsys.readouterr().err == (
+        "2 of 4 replies raised ValueError: substring not found. They have no score; "
+        "the column score_n_error says why. on_error=0 counts them 0, on_error='raise' "
+        "stops.\n"
+    )
+    assert replies["score_n"].tolist() == [2, 1, pd.NA, pd.NA, pd.NA]
+
+
+def test_a_reply_that_raised_may_count_0(
+    ledger: Ledger, replies: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also under each key of a dict; why is in its column all the same."""
+    rules = {"n": lambda r: r.text.index("a"), "d": lambda r: {"a": 1 / len(r.text)}}
+
+    score_replies(ledger, replies, rules, on_error=0)
+
+    assert replies["score_n"].tolist() == [2, 1, 0, 0, pd.NA]
+    assert replies["score_d_a"].tolist() == [0.25, 1 / 3, 0.125, 0, pd.NA]
+    assert replies["score_n_error"].notna().sum() == 2
+    assert "They count 0" in capsys.readouterr().err
+
+
+def test_an_error_may_stop_the_scoring(ledger: Ledger, replies: pd.DataFrame) -> None:
+    """Nothing is saved, and the message names the row."""
+    rules = {"one": lambda _: 1, "n": lambda r: r.text.index("a")}
+
+    with pytest.raises(
+        ParameterError, match="n raised ValueError for row 2 of the rep"
+    ):
+        score_replies(ledger, replies, rules, on_error="raise")
+
+    assert _scores(replies_df(ledger)) == []
+
+
+@pytest.mark.parametrize("on_error", [1, "0", None, False])
+def test_what_an_error_counts_is_checked(
+    ledger: Ledger,
+    replies: pd.DataFrame,
+    on_error: Any,  # noqa: ANN401 - anything
+) -> None:
+    """The message lists what is allowed."""
+    with pytest.raises(
+        ParameterError, match="on_error must be 'missing', 'raise' or 0"
+    ):
+        score_replies(ledger, replies, {"n": len}, on_error=on_error)
+
+
+Mail = Literal["spam", "ham"]
+INT = pd.array([1, 2, None, None, None], dtype="Int64")
+JSON = pd.array(['{"n":1}', '{"n":2}', None, None, None], dtype="string")
+
+
+def _labels(*values: object) -> dict[str, Any]:
+    return {"label": pd.Series([*values, None], dtype=object)}
+
+
+@pytest.mark.parametrize(
+    ("type_", "columns", "said"),
+    [
+        (
+            Mail,
+            _labels("SPAM ", "SPAM ", None, "HAM"),
+            (
+                "right: 3 of 3 replies have a label that can never be the answer, such "
+                "as 'SPAM ': the answers are 'spam', 'ham' (did you mean 'spam'?). No"
+            ),
+        ),
+        (bool, _labels("yes", "no", "yes", None), "the answers are True, False"),
+        (int, {"answer": INT, **_labels("one", "two", None, None)}, "are numbers"),
+        (None, {"answer": INT, **_labels("one", "two", None, None)}, "are numbers"),
+        (None, _labels("Spam", "HAM", None, None), "the replies say 'spam'"),
+        (
+            Count,
+            {"answer": JSON, **_labels("a", 1, 2.5, None)},
+            "has fields; svc.scores.f",
+        ),
+        (
+            None,
+            {"answer": JSON, **_labels("a", 1, 2.5, None)},
+            "has fields; svc.scores.f",
+        ),
+    ],
+    ids=["labels", "bool", "int", "numbers", "case", "fields", "json"],
+)
+def test_values_that_no_answer_can_be_are_refused(
+    ledger: Ledger,
+    replies: pd.DataFrame,
+    type_: object,
+    columns: dict[str, Any],
+    said: str,
+) -> None:
+    """The message says what the answers are, instead of 0 % right."""
+    answer = None if type_ is None else answer_type(type_)
+
+    with pytest.raises(ParameterError) as caught:
+        score_replies(
+            ledger,
+            _answered(replies, **columns),
+            {"right": scorers.exact("label")},
+            answer=answer,
+        )
+
+    assert said in str(caught.value)
+    assert _scores(replies_df(ledger)) == []
+
+
+def test_some_values_that_no_answer_can_be_are_said(
+    ledger: Ledger, replies: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They count as wrong."""
+    frame = _answered(replies, **_labels("spam", "SPAM", None, "ham"))
+
+    score_replies(ledger, frame, {"right": scorers.exact()}, answer=answer_type(Mail))
+
+    assert frame["score_right"].tolist() == [1, 0, pd.NA, 0, pd.NA]
+    assert "right: 1 of 3 replies have a label that can" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("score", "call"),
+    [
+        (scorers.exact("kind"), "exact(column='kind')"),
+        (scorers.contains(text="sorry"), "contains(text='sorry')"),
+        (scorers.json_valid(), "json_valid()"),
+        (scorers.json_schema(SCHEMA), None),
+        (scorers.regex(re.compile("A", re.IGNORECASE)), None),
+        (scorers.fields("right_{}"), "fields(columns='right_{}')"),
+        (scorers.length("words"), "length(unit='words')"),
+    ],
+    ids=lambda score: getattr(score, "name", ""),
+)
+def test_a_ready_made_score_can_be_kept(
+    score: scorers.ReadyScore, call: str | None
+) -> None:
+    """Its name and arguments are enough to make it again; it shows them."""
+    assert score.kept is not None
+    again = scorers.kept_score(score.kept)
+
+    assert (again.name, again.arguments) == (score.name, score.arguments)
+    assert call is None or repr(again) == f"svc.scores.{call}"
+
+
+def test_a_type_in_a_score_cannot_be_kept() -> None:
+    """Of `json_schema` a mapping can, and a class cannot."""
+    assert scorers.json_schema(Count).kept is None
 
 
 @pytest.mark.slow

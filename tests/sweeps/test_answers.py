@@ -200,6 +200,20 @@ def test_a_run_is_scored_by_its_answers(session: Session) -> None:
     assert "score_right" not in run.replies_df()
 
 
+def test_a_label_that_no_answer_can_be_is_refused(session: Session) -> None:
+    """A run knows the type of its answers, and says what is wrong with the column."""
+    rows = ROWS.assign(label=["SPAM ", "Ham"])
+    run = plan_run(session, "{{mail}}", rows=rows, answer=Mail).run()
+
+    with pytest.raises(
+        ParameterError, match=r"such as 'SPAM ': the answers are 'spam'"
+    ):
+        run.score(right=scorers.exact("label"))
+
+    assert "score_right" not in run.replies_df()
+    assert run.score(right=lambda r: r.answer == r.label.strip().lower()) == 2
+
+
 @pytest.mark.slow
 def test_a_score_of_two_types_leaves_the_run_as_it_was(session: Session) -> None:
     """The run is read, summed up and scored as before; another run may differ."""
@@ -218,5 +232,5 @@ def test_a_score_of_two_types_leaves_the_run_as_it_was(session: Session) -> None
 
 def test_a_score_needs_a_name(session: Session) -> None:
     """Without a function there is nothing to do, and the message shows how."""
-    with pytest.raises(ParameterError, match=r"run\.score\(right=lambda"):
+    with pytest.raises(ParameterError, match=r"run\.score\(right=svc"):
         _swept(session).score()
