@@ -44,28 +44,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def test_text_shows_before_the_end_and_an_interrupt_is_calm(bench: Bench) -> None:
-    """It closes the connection, keeps and marks the text, and stops Run All."""
-    path = bench.write("interrupt", "%%svc\nGet stuck", "print('ran' + ' on')")
-    notebook = bench.open(path)
-    notebook.run_all()
-    output = notebook.cells.nth(1).locator(".jp-Cell-outputArea")
-    expect(output).to_contain_text("Partial answer")
-    assert bench.emulator.requests[-1].ended == "running"
-
-    notebook.command("notebook:interrupt-kernel")
-    notebook.wait_idle()
-
-    assert bench.emulator.wait_idle()
-    assert bench.emulator.requests[-1].is_cut_by_client
-    expect(output.locator("strong")).to_have_text("Partial")
-    shown = notebook.output(1)
-    assert "interrupted" in shown
-    assert "Traceback" not in shown
-    assert len(shown.splitlines()) <= 6
-    assert "ran on" not in notebook.output(2)
-
-
 def test_a_hostile_reply_neither_runs_nor_loads(bench: Bench) -> None:
     """Script, handlers, frames, remote pictures and script links are inert."""
     page = bench.page()

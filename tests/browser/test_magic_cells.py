@@ -115,14 +115,6 @@ def test_text_shows_before_the_end_and_an_interrupt_keeps_it(
     assert "Traceback" not in notebook.output(STUCK)
 
 
-def test_tab_completes_an_option(notebook: Notebook) -> None:
-    """`--te` and Tab is `--temperature`."""
-    offered(notebook, "%%svc --te", "--temperature").click()
-
-    editor = notebook.cells.nth(EMPTY).locator(".cm-content")
-    expect(editor).to_have_text("%%svc --temperature")
-
-
 def test_tab_offers_models_with_what_is_known_of_them(notebook: Notebook) -> None:
     """The menu behind `--model` shows ids, sizes and limits."""
     item = offered(notebook, "%%svc --model svc-v2-", "svc-v2-70b-instruct")

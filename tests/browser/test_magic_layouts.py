@@ -114,46 +114,6 @@ def test_code_is_put_into_the_next_cell_and_not_run(bench: Bench) -> None:
     assert notebook.output(2) == ""
 
 
-def test_a_cell_is_corrected(bench: Bench) -> None:
-    """It shows what it would send; run again, the code is below and not run."""
-    notebook = bench.open(bench.write("fix", "ratio = 1 / 0", "%svc fix", "'last'"))
-    notebook.wait_idle()
-    notebook.run(0)
-    expect(notebook.cells.nth(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
-    notebook.run(1)
-    expect(notebook.shown(1)).to_contain_text("ZeroDivisionError")
-    notebook.run(2)
-    expect(notebook.shown(2)).to_contain_text("Dry run: nothing was sent")
-    expect(notebook.shown(2)).to_contain_text("Cell In[2], line 1")
-    notebook.run(2)
-    expect(notebook.shown(2)).to_contain_text("is in the next cell, and was not run")
-    expect(notebook.shown(2)).to_contain_text("the last error of In[2]")
-    expect(notebook.cells).to_have_count(5)
-
-    sources = notebook.cells.locator(".cm-content").all_inner_texts()
-    assert sources[3] == "ratio = 1 / 4"
-    assert notebook.output(3) == ""
-
-
-INVOICE = """\
-from dataclasses import dataclass
-@dataclass
-class Invoice:
-    total: float"""
-
-
-def test_a_cell_gives_a_value(bench: Bench) -> None:
-    """The value is shown once, with its footer, and has its name."""
-    cells = (INVOICE, "%%svc --as Invoice -o x\nRead the invoice: 7 EUR.", "x.total")
-    notebook = bench.open(bench.write("value", *cells))
-    notebook.run_all()
-    expect(notebook.shown(3)).to_contain_text("7.0")
-
-    shown = notebook.output(2)
-    assert shown.count("Invoice(total=7.0)") == 1
-    assert "svc-v2-8b-instruct" in shown
-
-
 def test_html_stays_in_its_frame(bench: Bench, listener: Listener) -> None:
     """The page is drawn; nothing in it runs, is fetched, or leaves the frame."""
     page = bench.page()

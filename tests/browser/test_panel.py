@@ -304,19 +304,6 @@ def test_a_cell_and_the_panel_share_the_conversation(chat: Chat) -> None:
     chat.composer.fill("")
 
 
-def test_a_second_view_shows_the_same(chat: Chat) -> None:
-    """A reply appears in both, and both steer it."""
-    chat.notebook.run(SECOND)
-    second = chat.notebook.shown(SECOND).locator(".svc-panel")
-    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
-    chat.say("Speak slowly to two")
-    expect(second.locator(".svc-turn").last).to_contain_text("word3")
-    second.get_by_role("button", name="Stop (Esc)").click()
-
-    expect(chat.said).to_have_text("Reply stopped")
-    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
-
-
 def test_a_tool_asks_for_consent(chat: Chat) -> None:
     """A card shows the call; it runs with the arguments as edited, and is on record."""
     chat.notebook.run(TOOLS)

@@ -100,16 +100,6 @@ def test_text_has_its_own_direction(page: Page) -> None:
     assert panel.composer.evaluate(way) == "rtl"
 
 
-def test_the_card_says_what_always_means(page: Page) -> None:
-    """Until when it holds, and what takes it back."""
-    ask = {"id": "q", "name": "pay", "about": "Pays.", "arguments": "{}"}
-    panel = PanelPage(page, view(state="asking", can=["stop", "decide"], ask=ask))
-
-    card = panel.root.get_by_role("group", name="The model wants to call pay")
-    expect(card).to_contain_text("until it is defined again or the kernel restarts")
-    expect(card).to_contain_text("%svc tools ask pay takes it back")
-
-
 BESIDE = """\
 from ipywidgets import Output
 out = Output()

@@ -7,30 +7,6 @@ from playwright.sync_api import CDPSession, Page, expect
 from tests.browser.panel_page import RICH, PanelPage, live, turn, view
 
 
-def test_what_was_said_already_is_not_said_again(page: Page) -> None:
-    """A message that a view overtook is dropped, and nothing is asked for it."""
-    page.clock.install()
-    panel = PanelPage(page, view(seq=5))
-    panel.tell(t="problem", seq=4, text="Said already.")
-    page.clock.run_for(1000)
-
-    expect(panel.root.locator(".svc-notice")).to_have_count(0)
-    assert panel.n_greetings == 1
-    panel.tell(t="problem", seq=6, text="New.")
-    expect(panel.root.locator(".svc-notice")).to_have_text(["New."])
-
-
-def test_messages_that_overtook_are_said_in_their_order(page: Page) -> None:
-    """A view that comes after them lets them out, the first one first."""
-    panel = PanelPage(page, view(seq=5))
-    panel.tell(t="problem", seq=8, text="Second.")
-    panel.tell(t="problem", seq=7, text="First.")
-    expect(panel.root.locator(".svc-notice")).to_have_count(0)
-    panel.show(seq=8)
-
-    expect(panel.root.locator(".svc-notice")).to_have_text(["First.", "Second."])
-
-
 def test_a_panel_that_lost_its_place_says_hello(page: Page) -> None:
     """So it does for a piece of a reply that it never saw begin."""
     panel = PanelPage(page, view())
@@ -80,16 +56,6 @@ def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
     expect(panel.root.get_by_label("temperature")).to_be_disabled()
 
 
-def test_an_edited_prompt_of_a_turn_that_went_is_a_draft(page: Page) -> None:
-    """A cell may delete a turn while its edited prompt is on its way."""
-    panel = PanelPage(page, view([turn(1), turn(2)]))
-    panel.edit_last("Much work")
-    panel.show(turns=[turn(1)])
-    panel.tell(t="heard", kind="edit")
-
-    expect(panel.composer).to_have_value("Much work")
-
-
 def test_nothing_is_sent_that_cannot_be_answered(page: Page) -> None:
     """Blanks, a prompt during a reply, and buttons that are greyed out."""
     panel = PanelPage(page, view([turn(1)]))
@@ -114,40 +80,6 @@ def test_consent_is_asked_for_aloud_and_can_be_for_always(page: Page) -> None:
 
     decided = {"t": "decide", "id": "q", "verdict": "always", "arguments": None}
     assert panel.sent == [decided]
-
-
-def test_only_what_may_be_picked_can_be_picked(page: Page) -> None:
-    """During a reply the choices of other turns have no button."""
-    panel = PanelPage(page, view([turn(1, "One.", "Two.", picked=0, can=["edit"])]))
-
-    expect(panel.button("Picked")).to_be_visible()
-    expect(panel.button("Pick")).to_have_count(0)
-
-
-def test_a_setting_that_is_emptied_is_unset(page: Page) -> None:
-    """A text in a number field is sent as it is, and the kernel refuses it."""
-    panel = PanelPage(page, view(settings={"model": "m", "temperature": 1}))
-    panel.root.get_by_text("Settings").click()
-    temperature = panel.root.get_by_label("temperature")
-    temperature.press("End")
-    page.keyboard.type("e")
-    temperature.blur()
-    panel.tell(t="heard", kind="set")
-    expect(temperature).to_have_value("1")
-    temperature.fill("")
-    temperature.blur()
-
-    assert [each["value"] for each in panel.sent] == ["?", None]
-
-
-def test_a_draft_is_seen_in_every_view_as_it_is_typed(page: Page) -> None:
-    """Two views of one panel have one draft."""
-    panel = PanelPage(page, view())
-    page.evaluate("async () => { await open_view() }")
-    panel.composer.fill("draft")
-
-    second = page.locator(".svc-panel").nth(1)
-    expect(second.get_by_role("textbox", name="Message")).to_have_value("draft")
 
 
 def test_nothing_moves_under_a_selection(page: Page) -> None:

@@ -205,21 +205,6 @@ def test_a_prompt_that_got_no_answer_comes_back(page: Page) -> None:
     expect(panel.button("Send (Enter)")).to_be_enabled()
 
 
-def test_a_restarted_kernel_disables_the_panel(page: Page) -> None:
-    """It says what to do; nothing can be sent; what was typed and said stays."""
-    panel = PanelPage(page, view([turn(1)]))
-    panel.composer.fill("draft")
-    page.evaluate("() => restart()")
-
-    expect(panel.root).to_contain_text("The kernel restarted; run the cell again.")
-    expect(panel.composer).to_be_disabled()
-    expect(panel.composer).to_have_value("draft")
-    expect(panel.turns).to_contain_text("Answer 1.")
-    for name in ("Send (Enter)", "Undo the last change"):
-        expect(panel.button(name)).to_be_disabled()
-    assert panel.sent == []
-
-
 def test_it_greets_until_it_is_heard(page: Page) -> None:
     """Eight times at most, with a hint; again when the way was lost."""
     page.clock.install()
@@ -351,16 +336,6 @@ def test_consent_is_asked(page: Page) -> None:
     ]
 
 
-def test_a_question_is_waited_for(page: Page) -> None:
-    """The status says that it is the user's turn."""
-    panel = PanelPage(page, view())
-    panel.begin()
-    ask = {"id": "1", "name": "pay", "arguments": "{}", "about": "Pays."}
-    panel.show(state="asking", can=["stop", "decide"], ask=ask)
-
-    expect(panel.root.locator(".svc-status")).to_have_text("Waiting for your answer")
-
-
 def test_two_views_of_one_panel_agree(page: Page) -> None:
     """Draft, transcript and live reply are the same; each view closes alone."""
     panel = PanelPage(page, view([turn(1)]))
@@ -424,17 +399,3 @@ def test_forced_colours_and_reduced_motion(page: Page) -> None:
 
     assert moving == "none"
     assert off != on
-
-
-def test_a_turn_keeps_what_the_view_says(page: Page) -> None:
-    """A reply cut, then continued, then whole is drawn in its place."""
-    panel = PanelPage(page, view([turn(1, "Half", badges=["cut"]), turn(2)]))
-    panel.begin("Half", turn="turn-1", prompt=None)
-    expect(panel.turns.first).to_have_attribute("aria-busy", "true")
-    panel.tell(t="delta", choice=0, html="", tail="<p>and half</p>")
-    panel.show(state="idle", live=None, turns=[turn(1, "Half and half"), turn(2)])
-
-    expect(panel.turns).to_have_count(2)
-    expect(panel.turns.first.locator("p")).to_have_text("Half and half")
-    expect(panel.turns.first.locator(".svc-prompt")).to_have_text("Question 1")
-    expect(panel.turns.first).to_have_attribute("aria-busy", "false")

@@ -114,19 +114,6 @@ def test_an_edited_prompt_that_comes_back_takes_no_focus(page: Page) -> None:
     expect(panel.composer).to_be_focused()
 
 
-def test_an_edited_prompt_with_an_answer_does_not_come_back(page: Page) -> None:
-    """The turn has a version more."""
-    panel = PanelPage(page, view([turn(1)]))
-    edited = panel.edit_last("Much work")
-    panel.begin(turn="turn-1", prompt="Much work")
-    panel.tell(t="heard", kind="edit")
-    changed = turn(1, version=2, n_versions=2, prompt="Much work")
-    panel.show(state="idle", live=None, turns=[changed])
-
-    expect(panel.turns.first).to_contain_text("2/2")
-    expect(edited).to_have_count(0)
-
-
 def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None:
     """A cell may delete a turn that the user edits; during a reply nothing is sent."""
     panel = PanelPage(page, view([turn(1), turn(2)]))

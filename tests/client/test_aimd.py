@@ -184,16 +184,6 @@ def test_one_slow_reply_does_not_lower_the_level_for_long() -> None:
     assert server.rate(10.0) >= 0.8 * 64 / 0.1
 
 
-def test_the_level_does_not_rise_without_need() -> None:
-    """Callers that have five requests in flight say nothing about a sixth."""
-    server = Server()
-
-    server.ask(20.0, n_at_once=5)
-
-    assert server.state.level == FIRST
-    assert server.state.found is None
-
-
 def test_what_was_let_out_together_is_refused_once() -> None:
     """Of eight requests six are refused: that lowers the level one time."""
     state = Concurrency()

@@ -288,17 +288,6 @@ def test_cancel_closes_the_connection(
     assert stream.poll(0) == []
 
 
-def test_a_dropped_stream_is_stopped(serve: Serve, client_of: ClientOf) -> None:
-    """A stream that was dropped does not go on in the background."""
-    server = serve([HEAD, SOME, "silence"])
-    client = client_of(server.base_url)
-
-    for _ in client.stream("Hi"):
-        break
-
-    assert server.wait_until_left() == []
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently")
 @pytest.mark.parametrize("verb", ["stream", "complete"])

@@ -1,7 +1,6 @@
 """The tick that lets an interrupt into a loop that waits."""
 
 import asyncio
-import threading
 
 from svc_notebook.client.event_loop import keep_awake
 
@@ -27,14 +26,3 @@ async def counts() -> list[int]:
 def test_a_loop_has_one_tick_while_requests_are_under_way() -> None:
     """Several requests share a tick, and the last one takes it away."""
     assert asyncio.run(counts()) == [0, 1, 1, 1, 0]
-
-
-def test_loops_of_other_threads_have_none() -> None:
-    """Interrupts arrive on the main thread, so other loops are left alone."""
-    seen: list[int] = []
-
-    thread = threading.Thread(target=lambda: seen.extend(asyncio.run(counts())))
-    thread.start()
-    thread.join()
-
-    assert seen == [0, 0, 0, 0, 0]

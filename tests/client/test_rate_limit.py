@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_limit import RateLimiter, RateLimits, shared_limits
-from svc_notebook.client.rate_windows import NO_LIMIT, Room, SharedQuota, Slot, Waiting
+from svc_notebook.client.rate_windows import NO_LIMIT, SharedQuota, Slot, Waiting
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -219,16 +219,6 @@ def test_limits_are_shared_by_key_and_address(now: Now) -> None:
     assert shared_limits("https://b/v1", key, clock=now) is not first
 
 
-def test_the_room_left_counts_those_that_wait(now: Now) -> None:
-    """Who waits for a window has a place in it; no limit, no room to tell."""
-    limited = RateLimiter("small", Limit(per_second=5, per_minute=50), clock=now)
-    for _ in range(7):
-        limited.reserve()
-
-    assert limited.room() == Room(0, 43)
-    assert RateLimiter("free", None, clock=now).room() is None
-
-
 def passed(limiter: RateLimiter, n_requests: int) -> list[Slot]:
     """Send so many requests, and return those that may go."""
     slots = [limiter.reserve() for _ in range(n_requests)]
@@ -283,15 +273,6 @@ def test_a_known_number_in_flight_is_kept(now: Now, *, is_own: bool) -> None:
 
     assert waits == [0.0, 0.0, 0.0, 0.5, 0.5]
     assert limiter.try_pass(slots[3]).wait_s == 0.0
-    assert limiter.found is None
-
-
-def test_a_documented_limit_does_not_limit_requests_in_flight(now: Now) -> None:
-    """The windows alone decide, as the document says."""
-    limiter = limiter_of(Limit(per_second=20, per_minute=150), now)
-
-    assert len(passed(limiter, 30)) == 20
-    assert limiter.in_flight is None
     assert limiter.found is None
 
 

@@ -113,19 +113,6 @@ def test_no_window_overflows_and_no_time_is_lost(
     assert times[-1] - times[0] <= optimum_s * 1.03
 
 
-def test_late_requests_hold_up_those_behind(now: Now) -> None:
-    """A request that goes out late counts from when it went."""
-    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
-    first, second = windows.reserve(), windows.reserve()
-    windows.try_pass(first)
-    now.s += 5.0
-    windows.sent(first)
-
-    got = windows.try_pass(second)
-
-    assert (round(got.wait_s, 2), got.reason) == (1.08, "per-second limit")
-
-
 def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) -> None:
     """While a request in front is still connecting, the one behind it waits."""
     windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
@@ -209,19 +196,6 @@ def test_a_machine_leaves_the_rows_of_others_alone(
     other.take(now.s + ahead_s, WINDOWS)
 
     assert isinstance(one.take(now.s, WINDOWS), Waiting)
-
-
-def test_the_file_stays_small(path: Path, now: Now) -> None:
-    """Rows that nobody counts any more are dropped after some thousands."""
-    quota = SharedQuota(path, "a", clock=now)
-    with _made(quota, path) as file:
-        file.execute("INSERT INTO sent VALUES (1, 'old', 0)")
-        file.execute("INSERT INTO sent VALUES (2500, 'new', 0)")
-
-    quota.take(now.s, WINDOWS)
-
-    assert file.execute("SELECT ticket FROM sent").fetchall() == [(2500,), (2501,)]
-    file.close()
 
 
 def test_a_late_request_counts_from_when_it_was_sent(path: Path, now: Now) -> None:

@@ -36,10 +36,6 @@ READ = CompletionBody(
         Choice(index=1, text="xy", finish_reason="length"),
     )
 )
-WHOLE = json.dumps(
-    {"choices": [{"index": 0, "message": {"content": "ก"}, "finish_reason": "stop"}]},
-    ensure_ascii=False,
-).encode()
 
 
 def reading(*, is_streamed: bool = True, **given_: Any) -> ReplyReader:  # noqa: ANN401
@@ -89,40 +85,6 @@ def test_a_cut_stream_is_never_a_success(at: int) -> None:
     assert (found.error is None) == is_whole
     assert is_whole or isinstance(found.error, StreamBrokenError)
     assert "ที่👩‍👩‍👧😀!".startswith(texts.get(0, "").removesuffix("\ufffd"))
-
-
-@pytest.mark.parametrize("is_streamed", [True, False])
-@pytest.mark.parametrize("kind", ["", "application/json", "text/event-stream"])
-def test_json_in_one_piece(is_streamed: bool, kind: str) -> None:
-    """JSON in one piece is read whatever was asked for and whatever it is called."""
-    for at in range(len(WHOLE)):
-        found = reading(is_streamed=is_streamed, content_type=kind)
-
-        texts = shown(found, [WHOLE[:at], WHOLE[at:]])
-
-        assert (texts, found.error) == ({0: "ก"}, None)
-
-
-ENDS = {
-    "two finishes": (event("a", "stop") + event(None, "length"), "length"),
-    "text in the finish": (event("a") + event("b", "stop"), "stop"),
-    "unknown finish": (event("a", "weather"), "weather"),
-    "usage last": (event("a", "stop") + b'data: {"choices":[],"usage":{}}\n\n', "stop"),
-    "calls": (event("a", "tool_calls"), "tool_calls"),
-}
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_ends_of_every_kind(name: str) -> None:
-    """However a stream finishes, it is read to its end."""
-    body, finish = ENDS[name]
-    found = reading()
-
-    shown(found, [body])
-
-    made = found.body()
-    assert made is not None
-    assert (made.choices[0].finish_reason, found.error) == (finish, None)
 
 
 def test_a_choice_that_never_came_keeps_the_stream_open() -> None:

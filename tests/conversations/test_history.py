@@ -24,36 +24,6 @@ def answer(name: str, prompt: str) -> Version:
     return Version(exchange_id=name, prompt=user(prompt), replies=(assistant(name),))
 
 
-def three_turns() -> History:
-    """Return a history of the turns a, b and c."""
-    history = History()
-    for name in "abc":
-        history = history.with_answer(name, answer(name + "1", name))
-    return history
-
-
-def test_merged_turns_are_in_the_order_of_asking() -> None:
-    """What was answered without the turns before it is stale; turns here are kept."""
-    here, there = History(), History()
-    for name in ("a", "c"):
-        here = here.with_answer(name, answer(name, name))
-    there = here.without("c").with_answer("b", answer("b", "b"))
-
-    got = here.merged(there)
-
-    assert [turn.turn_id for turn in got.turns] == ["a", "b", "c"]
-    assert [turn.is_stale for turn in got.turns] == [False, True, True]
-    assert got.merged(there) == got
-
-
-def test_choosing_an_older_version_makes_later_turns_stale() -> None:
-    """The version chosen feeds later turns, which were answered without it."""
-    history = three_turns().with_answer("b", answer("b2", "b")).with_chosen(2, 1)
-
-    assert history.turns[1].version == answer("b1", "b")
-    assert history.turns[2].is_stale
-
-
 def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Version:
     """Return a version named after its exchange."""
     call = ToolCall(id=name, function=FunctionCall(name="f", arguments="{}"))
@@ -133,14 +103,6 @@ STEPS = st.lists(
 )
 
 
-def texts_of(turn: Turn) -> list[set[str]]:
-    """Return the texts of each version of a turn."""
-    return [
-        {each.content or "" for each in (v.prompt, *v.replies, *v.choices)}
-        for v in turn.versions
-    ]
-
-
 @pytest.mark.slow
 @given(STEPS)
 def test_no_version_and_no_choice_is_lost(steps: list[tuple[Any, ...]]) -> None:
@@ -195,30 +157,6 @@ def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
         undone.append(shared.state)
 
     assert undone == list(reversed(seen))
-
-
-def test_an_edited_turn_shows_the_prompt_of_its_version() -> None:
-    """Versions of different prompts each bring their own prompt along."""
-    first, second = version("a"), version("b")
-    history = History().with_answer("t", first).with_answer("t", second)
-
-    got = history.with_chosen("t", 1)
-
-    assert history.turns[0].messages == (user("ask b"), assistant("b/0"))
-    assert got.turns[0].messages == (user("ask a"), assistant("a/0"))
-    assert texts_of(got.turns[0]) == [{"ask a", "a/0"}, {"ask b", "b/0"}]
-
-
-def test_every_choice_can_be_picked_later() -> None:
-    """A pick changes what is sent, and the others can still be picked."""
-    history = History().with_answer("t", version("a", n_choices=3))
-
-    third = history.with_picked("t", 3)
-    back = third.with_picked("t", 1)
-
-    assert third.turns[0].messages[-1] == assistant("a/2")
-    assert back.turns[0].messages == history.turns[0].messages
-    assert back.turns[0].version.is_picked
 
 
 LIST = "`%svc history plan` lists them with their versions."

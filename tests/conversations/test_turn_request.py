@@ -1,6 +1,5 @@
 """Which turn an exchange answers, and what the answer is."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -25,10 +24,7 @@ from svc_notebook.service.request import (
 )
 from svc_notebook.tokens import (
     FLOOR_TOKENS,
-    REPLY_TOKENS,
-    estimate_prompt_tokens,
     fit_max_tokens,
-    room_for_reply,
 )
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -107,14 +103,6 @@ def test_a_turn_asked_again_with_tools_keeps_its_older_versions() -> None:
     assert [each.exchange_id for each in only_last.versions] == ["a", "c"]
 
 
-def test_every_choice_is_kept() -> None:
-    """The first choice feeds later turns; the others are there to be picked."""
-    [turn] = history_of(exchange("a", (user("ask"),), said("1"), said("2"))).turns
-
-    assert turn.messages == (user("ask"), assistant("1"))
-    assert turn.version.choices == (assistant("1"), assistant("2"))
-
-
 def test_an_answer_without_content_changes_nothing() -> None:
     """A failure that brought no text leaves the history as it was."""
     empty = exchange("a", (user("ask"),), Choice(text=""), status="error")
@@ -130,20 +118,6 @@ def continued(history: History, more: Choice, status: Status = "ok") -> Exchange
     step = request_continuation(history, ORIGIN, TurnSettings(model="svc-instruct"))
     found = exchange("more", step.request.messages, more, status=status)
     return msgspec.structs.replace(found, origin=step.origin)
-
-
-def test_a_continuation_joins_the_text_in_place() -> None:
-    """One version, the joined text, and the prompt that the user typed."""
-    cut = exchange("a", (user("ask"),), said("one, tw", "length"))
-    before = history_of(cut)
-    more = continued(before, said("o, three."))
-
-    [turn] = history_of(cut, more).turns
-
-    assert before.turns[0].version.can_go_on
-    assert turn.messages == (user("ask"), assistant("one, two, three."))
-    assert [each.exchange_id for each in turn.versions] == ["more"]
-    assert not turn.version.can_go_on
 
 
 def test_a_continuation_keeps_tool_rounds_and_other_choices() -> None:
@@ -181,17 +155,6 @@ def test_a_continuation_of_what_is_gone_is_a_version_of_its_own() -> None:
     assert turn.messages == (user("ask"), assistant("one two"))
 
 
-def test_a_history_is_rebuilt_from_the_requests_alone() -> None:
-    """What exchanges say is enough: live and restored are the same."""
-    cut = exchange("a", (user("ask"),), said("one", "length"))
-    more = continued(history_of(cut), said(" two"))
-    stored = msgspec.json.decode(msgspec.json.encode([cut, more]), type=list[Exchange])
-
-    assert history_of(*stored) == history_of(cut, more)
-    turn = history_of(cut, more).turns[0]
-    assert replace(turn.version, marks=()).footer.endswith("continued")
-
-
 def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
     """Return an answered turn of about so many characters."""
     return Turn(
@@ -217,44 +180,6 @@ def test_a_fitted_reply_leaves_the_prompt_its_room(prompt_tokens: int) -> None:
 
     assert got >= FLOOR_TOKENS
     assert got == FLOOR_TOKENS or prompt_tokens + got < 8192
-
-
-def test_everything_is_sent_where_it_fits() -> None:
-    """System, turns and the new message go in order."""
-    first, second = turn("first"), turn("second")
-
-    got = fit("be brief", [first, second], user("third"))
-
-    assert got.messages == (
-        Message(role="system", content="be brief"),
-        *first.messages,
-        *second.messages,
-        user("third"),
-    )
-    assert got.left_out == ()
-
-
-def test_the_oldest_turns_are_left_out_first() -> None:
-    """What does not fit is left out by whole turns, oldest first, and named."""
-    turns = [turn(str(i), 10_500) for i in range(6)]
-
-    got = fit("system", turns, user("new"))
-
-    assert [each.turn_id for each in got.left_out] == ["0", "1", "2"]
-    assert 3 * 1950 < got.left_out_tokens < 3 * 2050
-    assert got.messages[0].role == "system"
-    assert got.messages[-1] == user("new")
-    assert estimate_prompt_tokens(got.messages).best + REPLY_TOKENS < 8192
-
-
-def test_turns_that_leave_room_for_a_reply_are_all_sent() -> None:
-    """About 7200 tokens of turns go out; what they leave is enough for a reply."""
-    turns = [turn(name, 19_500) for name in "ab"]
-
-    got = fit(None, turns, user("new"), reply_tokens=room_for_reply("fit"))
-
-    assert got.left_out == ()
-    assert estimate_prompt_tokens(got.messages).best > 7200
 
 
 def test_a_pinned_turn_stays() -> None:

@@ -106,18 +106,6 @@ def test_many_calls_are_behind_one_line() -> None:
     assert tool_runs_html((run(),) * 7).count("<details") == 8
 
 
-def test_a_final_form_holds_its_trail() -> None:
-    """Above the text in HTML and in plain text."""
-    final = Final(texts=("Take a coat.",), footer="m", tool_runs=(run(),))
-
-    bundle = final.bundle()
-
-    assert bundle["text/html"].index("<details") < bundle["text/html"].index("coat")
-    assert bundle["text/plain"] == (
-        'weather({"city": "Rome"}) → rain · 0.2\N{NO-BREAK SPACE}s\n\nTake a coat.\n\nm'
-    )
-
-
 class _Seen(HTMLParser):
     """The elements that a host finds, with their attributes."""
 

@@ -9,7 +9,7 @@ from traitlets.config import Config
 
 from svc_notebook.display.cell_output import Output
 from svc_notebook.display.reply_display import Wait, follow
-from svc_notebook.errors import Interrupted, SvcError
+from svc_notebook.errors import Interrupted
 from svc_notebook.service.chunk import Delta
 
 
@@ -100,25 +100,6 @@ class _Seen:
         self.calls.append(("end", completion))
 
 
-def test_a_view_sees_each_piece_and_one_end() -> None:
-    """Pieces come in order, with a flush after each call, and the whole at the end."""
-    seen = _Seen()
-
-    got = follow(_Stream("a", "b"), seen)
-
-    assert got == "ab"
-    assert seen.calls == ["a", "flush", "b", "flush", ("end", "ab")]
-
-
-def test_a_view_is_asked_again_when_it_is_time() -> None:
-    """A stream is polled until the view can show more, at most for 50 ms."""
-    stream, seen = _Stream("a", "b", "c"), _Seen(0.02, 3.0)
-
-    follow(stream, seen)
-
-    assert stream.waits_s == [0.05, 0.02, 0.05]
-
-
 def test_an_interrupt_keeps_what_arrived() -> None:
     """The stream is cancelled, the view sees what arrived, the error holds it."""
     seen = _Seen()
@@ -128,13 +109,3 @@ def test_an_interrupt_keeps_what_arrived() -> None:
 
     assert caught.value.partial == "a"
     assert seen.calls == ["a", "flush", ("end", "a")]
-
-
-def test_a_failure_ends_the_view_with_its_partial_reply() -> None:
-    """The error is raised as it is; without a partial reply the view gets None."""
-    seen = _Seen()
-
-    with pytest.raises(SvcError, match="broken"):
-        follow(_Stream("a", problem=SvcError("broken")), seen)
-
-    assert seen.calls == ["a", "flush", ("end", None)]

@@ -156,18 +156,6 @@ def test_long_lists_are_cut_before_an_item() -> None:
     assert (got, blocks.tail.markdown) == (["1. first\n2. second\n"], "3. thi")
 
 
-def test_quotes_stay_quotes_when_cut() -> None:
-    """The rest of a long quotation is a quotation."""
-    blocks = Blocks(max_tail_bytes=30)
-
-    got = _fed(blocks, ["> The first sentence ends. A second"])
-
-    assert (got, blocks.tail.markdown) == (
-        ["> The first sentence ends. "],
-        "> A second",
-    )
-
-
 def test_verbatim_blocks_are_lines() -> None:
     """Shown as it is, a text is finished line by line."""
     blocks = Blocks(is_verbatim=True)

@@ -112,21 +112,6 @@ def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
     assert "<p>One</p>" in recorder.cell()[0]["text/html"]
 
 
-def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
-    """Where they are many, they keep their output, and the rest goes on below."""
-    display = _open(recorder, Mode.LIVE)
-    display.add(f"{_LONG}\n")
-    recorder.now_s = 1.0
-
-    display.add("\nTwo")
-
-    above, below = recorder.cell()
-    assert recorder.kinds() == ["publish", "publish", "update"]
-    assert above["text/plain"] == f"{_LONG}\n\n"
-    assert "Two" not in above["text/html"]
-    assert "<p>Two</p>" in below["text/html"]
-
-
 def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
     """After each message, all that was drawn before can still be read."""
     display = _open(recorder, Mode.LIVE)
@@ -327,18 +312,6 @@ def test_plain_prints_nothing_a_terminal_obeys(recorder: Recorder) -> None:
     display.finish(Final(texts=("\x1b]0;x\x07\r",), footer="\x1b[2J"))
 
     assert recorder.printed() == "\\x1b]0;x\\a\\r\n\\x1b[2J\n"
-
-
-def test_plain_prints_a_countdown_once(recorder: Recorder) -> None:
-    """Notes that differ in figures only are one line."""
-    display = _open(recorder, Mode.PLAIN)
-    display.add("One")
-    for note in ("waiting 2 s", "waiting 1 s", "trying again"):
-        display.status(note)
-
-    display.finish(None)
-
-    assert recorder.printed() == "One\nwaiting 2 s\ntrying again\n"
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -42,20 +42,6 @@ def quota(clock: SetClock) -> Quota:
 
 
 @pytest.mark.parametrize(
-    ("model", "per_second"), [(m, n) for m, (n, _) in LIMITS.items()]
-)
-def test_a_second_holds_so_many_requests(
-    quota: Quota, clock: SetClock, model: str, per_second: int
-) -> None:
-    """One more in the same second is refused; a second later it is not."""
-    taken = [quota.take(model) for _ in range(per_second + 1)]
-    clock.at_s += 1.0
-
-    assert taken == [None] * per_second + ["per second"]
-    assert quota.take(model) is None
-
-
-@pytest.mark.parametrize(
     ("model", "per_minute"), [(m, n) for m, (_, n) in LIMITS.items()]
 )
 def test_a_minute_holds_so_many_requests(

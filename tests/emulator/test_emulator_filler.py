@@ -55,19 +55,6 @@ def test_variety_grows_with_the_temperature(make_chat: MakeChat) -> None:
     assert counts[3] > 1.1 * counts[2] > 1.2 * counts[1] > 2 * counts[0]
 
 
-@pytest.mark.parametrize("question", [QUESTION, THAI])
-def test_no_two_documented_models_write_the_same(
-    make_chat: MakeChat, question: str
-) -> None:
-    """A comparison of models shows a difference without any chance."""
-    texts = {
-        _choice(make_chat(question, model=model, temperature=0, max_tokens=500)).text
-        for model in DOCUMENTED
-    }
-
-    assert len(texts) == len(DOCUMENTED)
-
-
 @pytest.mark.parametrize("model", DOCUMENTED)
 @pytest.mark.parametrize("temperature", [0, 0.7, 2])
 @pytest.mark.parametrize("question", [QUESTION, THAI, "?", ""])

@@ -9,21 +9,11 @@ import pytest
 from svc_notebook.emulator.http_values import RuleError
 from svc_notebook.emulator.rules import (
     ChatRequest,
-    Message,
     read_chat_request,
     read_messages,
 )
 
 Fields = Callable[..., dict[str, Any]]
-
-FLOATS = [
-    ("temperature", 0, 2),
-    ("top_p", 0, 1),
-    ("presence_penalty", -2, 2),
-    ("frequency_penalty", -2, 2),
-    ("repetition_penalty", 1, 2),
-]
-INTEGERS = [("max_tokens", 1, 8192), ("n", 1, 128)]
 
 
 def _read(fields: dict[str, Any]) -> ChatRequest:
@@ -35,28 +25,6 @@ def _refusal(fields: dict[str, Any]) -> str:
         _read(fields)
     assert caught.value.status == 400
     return str(caught.value)
-
-
-def test_reads_the_least_request_with_the_documents_defaults(fields: Fields) -> None:
-    """What is not sent has the document's default."""
-    chat = _read(fields("Hi"))
-
-    assert chat == ChatRequest(
-        model="svc-v2-8b-instruct",
-        messages=(Message(role="user", content="Hi"),),
-        max_tokens=150,
-        temperature=0.7,
-        top_p=1.0,
-        n=1,
-        is_streamed=False,
-        stop=(),
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
-        repetition_penalty=1.0,
-        user=None,
-        tools=(),
-        n_prompt_tokens=8,
-    )
 
 
 def test_null_counts_as_not_sent(fields: Fields) -> None:
@@ -71,43 +39,6 @@ def test_null_counts_as_not_sent(fields: Fields) -> None:
 def test_unknown_fields_are_ignored(fields: Fields) -> None:
     """Fields that the document does not name change nothing."""
     assert _read(fields(seed=1, response_format={"type": "x"})) == _read(fields())
-
-
-@pytest.mark.parametrize(("name", "low", "high"), FLOATS + INTEGERS)
-def test_bounds_belong_to_the_range(
-    fields: Fields, name: str, low: int, high: int
-) -> None:
-    """Both ends of a range are allowed."""
-    # A prompt and 8192 tokens can never both fit.
-    high = 8000 if high == 8192 else high
-    chats = [_read(fields(**{name: value})) for value in (low, high)]
-
-    assert [getattr(chat, name) for chat in chats] == [low, high]
-
-
-@pytest.mark.parametrize(("name", "low", "high"), FLOATS)
-@pytest.mark.parametrize("step", [0.001, 1, 10**400, 1e300])
-def test_a_float_outside_its_range_is_refused(
-    fields: Fields, name: str, low: int, high: int, step: float
-) -> None:
-    """Below and above the range the message names parameter and range."""
-    messages = {
-        _refusal(fields(**{name: low - step})),
-        _refusal(fields(**{name: high + step})),
-    }
-
-    assert messages == {f"'{name}' has to be from {low} to {high}."}
-
-
-@pytest.mark.parametrize(("name", "low", "high"), INTEGERS)
-def test_an_integer_outside_its_range_is_refused(
-    fields: Fields, name: str, low: int, high: int
-) -> None:
-    """Below and above the range the message names parameter and range."""
-    messages = {_refusal(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
-
-    whose = " (a limit of this emulator)" if name == "n" else ""
-    assert messages == {f"'{name}' has to be from {low} to {high}{whose}."}
 
 
 @pytest.mark.parametrize(

@@ -132,16 +132,6 @@ def test_the_root_says_what_this_is(service: Service) -> None:
     assert b"This is an emulator" in reply.body[0].data
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "", "application/jsonx", "json"])
-def test_another_content_type_is_refused(
-    service: Service, post: Post, fields: Fields, kind: str
-) -> None:
-    """The document sends JSON as JSON."""
-    reply = post(service, fields(), **{"content-type": kind})
-
-    assert _fault(reply) == (400, "invalid_request_error", None)
-
-
 def test_a_body_too_long_to_keep_is_refused(service: Service) -> None:
     """What was not kept cannot be answered."""
     headers = {
@@ -154,27 +144,6 @@ def test_a_body_too_long_to_keep_is_refused(service: Service) -> None:
     )
 
     assert _fault(reply) == (400, "invalid_request_error", None)
-
-
-@pytest.mark.parametrize("model", ["gpt", "svc-v9-instruct", "svc"])
-def test_an_unknown_model_does_not_exist(
-    service: Service, post: Post, fields: Fields, model: str
-) -> None:
-    """Ids beyond the document's are 404 (doc: Errors)."""
-    assert _fault(post(service, fields(model=model))) == (
-        404,
-        "invalid_request_error",
-        None,
-    )
-
-
-def test_models_of_the_users_own_are_served(
-    make_service: MakeService, post: Post, fields: Fields
-) -> None:
-    """An id given to the emulator exists there."""
-    service = make_service(models=("svc-mine",))
-
-    assert post(service, fields(model="svc-mine")).status == 200
 
 
 def test_limits_answer_429_without_a_hint(
@@ -226,21 +195,6 @@ def test_every_reply_has_its_own_id(
     ids = {_body(reply)["id"] for reply in replies[:3]}
     ids |= {json.loads(piece.data[6:])["id"] for piece in replies[3].body[:-1]}
     assert len(ids) == 4
-
-
-def test_choices_are_as_many_as_asked_and_counted(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """`n` choices come with their indices; usage counts them all."""
-    body = _body(post(service, fields("Hi", n=3, max_tokens=10)))
-
-    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
-    assert [choice["finish_reason"] for choice in body["choices"]] == ["length"] * 3
-    assert body["usage"] == {
-        "prompt_tokens": 8,
-        "completion_tokens": 30,
-        "total_tokens": 38,
-    }
 
 
 def test_the_pace_is_part_of_the_reply(

@@ -30,14 +30,6 @@ def _found(ledger: Ledger, request: CompletionRequest, **origin: Any) -> str | N
     return answer.exchange_id if answer else None
 
 
-def test_finds_the_newest_answer(ledger: Ledger, make: MakeExchange) -> None:
-    """Of several answers to a request the one added last is given back."""
-    for number in (2, 3, 1):
-        ledger.add(make(number, request=_request()))
-
-    assert _found(ledger, _request()) == "x0001"
-
-
 @pytest.mark.parametrize(
     "other",
     [

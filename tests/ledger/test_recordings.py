@@ -135,56 +135,6 @@ def test_a_file_that_goes_is_named(make: MakeExchange, file: Path) -> None:
         answers.find(_request(), Origin())
 
 
-def test_each_repetition_is_kept(make: MakeExchange, file: Path) -> None:
-    """The repetitions of a cell of a sweep are told apart."""
-    asked = [
-        make(
-            each,
-            request=_request(),
-            body=_body(str(each)),
-            origin=Origin(kind="sweep", run="r", repeat=each),
-        )
-        for each in range(2)
-    ]
-    export_answers(file, asked)
-
-    answers = RecordingFile.from_file(file)
-
-    texts = [
-        answers.find(_request(), Origin(repeat=each)).choices[0].text for each in (0, 1)
-    ]
-    assert texts == ["0", "1"]
-    with pytest.raises(AskError, match="differs in repetition 2"):
-        answers.find(_request(), Origin(repeat=2))
-
-
-def test_equal_rows_are_in_the_order_of_the_rows(
-    make: MakeExchange, file: Path
-) -> None:
-    """A trial gets its own answer, or that of its place; without a run all come."""
-    keys = ["k-3", "k", "k-2"]
-    asked = [
-        make(
-            number,
-            request=_request(),
-            body=_body(key),
-            origin=Origin(kind="sweep", run="r", request_key=key, repeat=0),
-        )
-        for number, key in enumerate(keys)
-    ]
-    export_answers(file, asked)
-    answers = RecordingFile.from_file(file)
-
-    def texts(*request_keys: str | None) -> list[str | None]:
-        origins = [Origin(request_key=each) for each in request_keys]
-        found = [answers.find(_request(), each) for each in origins]
-        return [each.choices[0].text for each in found]
-
-    assert texts(None, None, None) == ["k", "k-2", "k-3"]
-    assert texts("new-3", "new", "new-2") == ["k-3", "k", "k-2"]
-    assert texts("k-3", "k-2", "k-3") == ["k-3", "k-2", "k-3"]
-
-
 def test_holds_nothing_of_who_asked(make: MakeExchange, file: Path) -> None:
     """Conversation, run, template columns and user are not in the file."""
     origin = Origin(conversation="mine", run="mine", columns={"name": "mine"})

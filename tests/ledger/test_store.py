@@ -87,16 +87,6 @@ def test_refuses_what_cannot_be_meant(
         ledger.read(**filters)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_knows_the_newest(ledger: Ledger, make: MakeExchange) -> None:
-    """The last exchange is the one added last; an empty ledger has none."""
-    assert ledger.last() is None
-
-    ledger.add(make(2))
-    ledger.add(make(1))
-
-    assert ledger.last() == make(1)
-
-
 def test_opens_nothing_before_it_is_used(path: Path) -> None:
     """Making a ledger and showing it touches no disk."""
     shown = repr(Ledger(path))

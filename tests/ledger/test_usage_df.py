@@ -12,7 +12,7 @@ from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_frames import REPLIES
-from svc_notebook.ledger.usage import USAGE, usage_frame
+from svc_notebook.ledger.usage import usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 
@@ -211,16 +211,6 @@ def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
 
     assert frame["cost"].isna().tolist() == [True]
     assert frame["n_unpriced"].tolist() == [1]
-
-
-@pytest.mark.parametrize("by", ["origin", ["origin"], ("origin", "model")])
-def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
-    """The columns to group by come first, one name or several."""
-    frame = _usage_df([make()], by=by)
-
-    names = [by] if isinstance(by, str) else list(by)
-    assert list(frame.columns) == [*names, *(column.name for column in USAGE)]
-    assert frame["n_requests"].tolist() == [1]
 
 
 @pytest.mark.slow

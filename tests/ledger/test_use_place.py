@@ -35,15 +35,6 @@ def test_a_ledger_given_in_python_is_used_from_now_on(tmp_path: Path) -> None:
     assert len(svc.replies_df(scope="all")) == 0
 
 
-def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> None:
-    """The error names the file; nothing else of the call is done either."""
-    with pytest.raises(svc.errors.LedgerError, match="folder"):
-        svc.use(model="another-model", ledger=tmp_path)
-
-    settings = current().settings
-    assert (settings.ledger, settings.model) == (":memory:", "svc-v2-8b-instruct")
-
-
 @pytest.mark.parametrize("missing", ["SVC_BASE_URL", "prices"])
 def test_a_part_that_is_refused_leaves_the_rest(tmp_path: Path, missing: str) -> None:
     """A service without an address, or a wrong price table, changes no ledger."""

@@ -46,13 +46,3 @@ def test_any_body_arrives_unchanged(body: str) -> None:
 def test_what_ipython_would_clean_is_kept(body: str) -> None:
     """Prompts, blank lines, magics and shell escapes in a body stay text."""
     assert body_of("%%svc -t 1\n" + body + "\n") == body
-
-
-@pytest.mark.parametrize(
-    "cell", ["%%svc?\nx", "%%svcx\ny", "x = 1\n%%svc\ny", "%svc a"]
-)
-def test_other_cells_are_left_alone(cell: str) -> None:
-    """Help, other magics and cells that only mention it are not touched."""
-    lines = cell.splitlines(keepends=True)
-
-    assert CellTransform()(lines) == lines

@@ -153,12 +153,3 @@ def test_help_shows_every_flag_and_what_applies_now() -> None:
     assert "[now: svc-v2-70b-instruct]" in page
     assert "[now: fit]" in page
     assert max(len(line) for line in page.splitlines()) <= 80
-
-
-def test_options_count_behind_ask_too() -> None:
-    """`ask` says that what follows is a question, not that options are words of it."""
-    before = parse_options("-t 0.2 --raw ask why  not?")
-    behind = parse_options("ask -t 0.2 --raw why  not?")
-
-    assert behind == before
-    assert behind.text == "ask why  not?"

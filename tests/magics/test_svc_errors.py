@@ -72,13 +72,6 @@ def test_one_execution_of_a_cell_does_not_show_and_send(
     assert emulator.requests == ()
 
 
-def test_a_grid_is_previewed_wherever_the_line_is(shell: Shell) -> None:
-    """A plan of several requests, too."""
-    cell = shell.run("%svc --dry-run -t 0,1 hi\nx = 1")
-
-    assert cell.shown.count("requests") == 1
-
-
 @pytest.mark.slow
 def test_an_interrupt_is_not_an_error_to_correct(shell: Shell) -> None:
     """What the user stopped is not broken."""

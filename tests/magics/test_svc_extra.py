@@ -23,17 +23,6 @@ def test_a_cell_sends_them(shell: Shell, emulator: Emulator) -> None:
 
 
 @pytest.mark.slow
-def test_a_list_asks_for_each(shell: Shell, emulator: Emulator) -> None:
-    """Several objects are a grid, side by side, with a seed in each heading."""
-    shown = shell.run(
-        """%%svc --extra '[{"seed": 1}, {"seed": 2}]' -t 0,1\nHello"""
-    ).shown
-
-    assert sorted(each.json["seed"] for each in emulator.requests) == [1, 1, 2, 2]
-    assert "extra seed=1 · temperature 0" in shown
-
-
-@pytest.mark.slow
 def test_a_default_goes_with_every_cell(shell: Shell, emulator: Emulator) -> None:
     """`%config` sets it, a line replaces it, and an empty object sends none."""
     shell.run("%config SvcMagics.extra = dict(seed=1)")

@@ -42,20 +42,6 @@ def test_the_value_shown_later_is_drawn(shell: Shell) -> None:
     assert str(shell.names["answer"]) in shown
 
 
-def test_max_tokens_is_what_8192_leaves(shell: Shell, emulator: Emulator) -> None:
-    """Unless said otherwise a cell asks for the room beside the prompt."""
-    shell.run("%%svc\n" + "word " * 600)
-    fitted = sent(emulator)["max_tokens"]
-    shell.run("%%svc --max-tokens service\nHello")
-    service = sent(emulator).get("max_tokens")
-    shell.run("%%svc --max-tokens 7\nHello")
-    number = sent(emulator)["max_tokens"]
-
-    assert fitted == 8192 - 900 - 8 - 32
-    assert service is None
-    assert number == 7
-
-
 def test_a_cut_reply_is_marked(shell: Shell) -> None:
     """A reply that ended for want of tokens says so; --strict makes it a failure."""
     cut = shell.run("%%svc --max-tokens 5\nHello")
@@ -232,15 +218,6 @@ def test_an_emulator_for_this_kernel(shell: Shell) -> None:
 
     assert "made up" in used.shown
     assert "[emulator: made up]" in cell.shown
-
-
-def test_choices_are_all_shown(shell: Shell) -> None:
-    """`-n 2` shows both choices, and `_` holds them."""
-    cell = shell.run("%%svc -n 2 --max-tokens 8\nHello")
-
-    assert isinstance(cell.value, svc.Completion)
-    assert len(cell.value.choices) == 2
-    assert "[2 of 2]" in cell.shown
 
 
 @pytest.mark.slow

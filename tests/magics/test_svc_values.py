@@ -8,7 +8,6 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.magics.dry_run import DryRun
 from tests.magics.conftest import Shell
 
 TYPES = """\
@@ -126,18 +125,6 @@ def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> N
 
     assert cell.error is None
     assert "<a Shy that cannot be written>" in cell.shown
-
-
-def test_a_dry_run_shows_the_tool(shell: Shell, serve: Serve) -> None:
-    """Nothing is sent."""
-    emulator = serve()
-
-    cell = shell.run("%%svc --as Invoice --dry-run\nNumber 7.")
-
-    assert isinstance(cell.value, DryRun)
-    assert "tools offered" in cell.shown
-    assert "Answer by calling the tool Invoice once" in cell.shown
-    assert emulator.requests == ()
 
 
 @pytest.mark.parametrize(

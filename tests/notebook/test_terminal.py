@@ -28,7 +28,6 @@ TAKE = (
 )
 IPYTHON = ("-m", "IPython", "--no-banner", "--no-confirm-exit", "--ext=svc_notebook")
 ESCAPES = re.compile(r"\x1b\][^\x07]*\x07|\x1b[\[(][0-9;?]*[A-Za-z]|\x1b[=>]")
-BOLD = "\x1b[1m"
 HOSTILE = "\x1b]0;owned\x07\x1b[35;7Hmoved\x9b8mhidden\x08\x08 and back\r!"
 SCRIPT: list[dict[str, Any]] = [
     {
@@ -238,26 +237,6 @@ def test_a_simple_prompt_has_no_next_cell(begin: Callable[..., Terminal]) -> Non
     assert "\nratio = 1 / 4\n" in inserted
 
 
-def test_tab_completes_an_option(begin: Callable[..., Terminal]) -> None:
-    """`%%svc --te` and Tab is `--temperature`."""
-    terminal = begin()
-
-    terminal.type("%%svc --te" + TAB)
-
-    assert "--temperature" in terminal.until("mperature")
-
-
-def test_a_failure_is_a_short_box(begin: Callable[..., Terminal]) -> None:
-    """A refused parameter is no traceback; its title is bold."""
-    terminal = begin()
-
-    shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
-
-    assert "temperature must be a number from 0 to 2" in shown
-    assert "Traceback" not in shown
-    assert BOLD + "Nothing was sent" in terminal.raw
-
-
 def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     """A terminal has no widgets: the conversation is printed, with the ways on."""
     terminal = begin()
@@ -268,19 +247,3 @@ def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     assert "(no turns yet)" in shown
     assert "`%%svc -c plan`" in shown
     assert "svc.conversation('plan').ask(...)" in shown
-
-
-def test_usage_shows_its_columns(begin: Callable[..., Terminal]) -> None:
-    """All of them, on lines of their own, within the width of the terminal."""
-    terminal = begin()
-    terminal.run("%svc Hello", prompt=2)
-
-    shown = terminal.run("%svc usage emulated", prompt=3)
-
-    said, _, table = shown.partition("This kernel sent 1 request.")
-    heads, row = table.split("\n\n")[1].splitlines()[:2]
-    assert said
-    assert heads.split() == ["model", "requests", "failed", "cut", "prompt", "reply"]
-    assert row.split()[1:] == ["(emulator)", "1", "0", "0", *row.split()[-2:]]
-    assert "..." not in table
-    assert max(map(len, shown.splitlines())) <= 100

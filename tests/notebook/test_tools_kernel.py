@@ -161,12 +161,3 @@ def test_an_interrupt_in_a_tool_ends_the_cell(tools: Kernel) -> None:
     assert ran.all("clear_output") == []
     assert "The user interrupted this call" in ran.shown
     assert after.status == "ok"
-
-
-def test_the_tools_of_a_notebook_are_listed(tools: Kernel) -> None:
-    """As a frame, and one as it is sent."""
-    listed = tools.run("%svc tools")
-    one = tools.run("%svc tools weather")
-
-    assert "Send a letter." in listed.shown
-    assert '"additionalProperties": false' in one.shown

@@ -108,35 +108,6 @@ def test_what_may_not_be_is_refused_in_words(
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ({"t": "send", "text": "Hi"}, BrowserMessage(kind="send", text="Hi")),
-        ({"t": "stop"}, BrowserMessage(kind="stop")),
-        (
-            {"t": "choose", "turn": "t", "version": 2},
-            BrowserMessage(kind="choose", turn="t", number=2),
-        ),
-        (
-            {"t": "pick", "turn": "t", "choice": 0},
-            BrowserMessage(kind="pick", turn="t", number=0),
-        ),
-        (
-            {"t": "set", "name": "n", "value": 2},
-            BrowserMessage(kind="set", name="n", value=2),
-        ),
-        ({"t": "enter", "on": True}, BrowserMessage(kind="enter", is_on=True)),
-        (
-            {"t": "decide", "id": "1", "verdict": "deny", "arguments": None},
-            BrowserMessage(kind="decide", question_id="1", verdict="deny"),
-        ),
-    ],
-)
-def test_messages_are_read(content: object, expected: BrowserMessage) -> None:
-    """A message of the browser becomes an message."""
-    assert read_message(content, FIELDS, is_subshelled=False) == expected
-
-
-@pytest.mark.parametrize(
     "content",
     [
         None,
@@ -171,42 +142,6 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         meter=draw_meter(Tokens(5.0, under=1.0, over=2.0), note="left out: 2"),
         model="svc-instruct",
     )
-
-
-def test_the_view_of_a_turn() -> None:
-    """Prompts go as text, replies as safe HTML beside their source."""
-    version = Version(
-        exchange_id="e",
-        prompt=user("<i>ask</i>"),
-        replies=(assistant("**bold** <script>"),),
-        footer="svc-instruct · a line",
-        marks=("cut",),
-    )
-
-    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(version,)))["turns"]
-
-    assert got["prompt"] == "<i>ask</i>"
-    [choice] = got["choices"]
-    assert choice["text"] == "**bold** <script>"
-    assert "<strong>bold</strong>" in choice["html"]
-    assert "<script" not in choice["html"]
-    assert (got["model"], got["footer"]) == ("svc-instruct", "a line")
-    assert (got["badges"], got["n_versions"]) == (["cut"], 1)
-
-
-def test_the_view_of_the_panel() -> None:
-    """It says what is allowed, what is set and how full the budget is."""
-    got = view_of(PanelState(notice="note"), turn())
-
-    assert got["state"] == "idle"
-    assert got["can"] == ["send", "undo"]
-    assert got["settings"]["system"] == "Be brief"
-    assert got["settings"]["max_tokens"] == "fit"
-    assert got["settings"]["temperature"] is None
-    assert got["meter"]["text"] == (
-        "about 5 of 8192 tokens (estimated: 4 to 7); left out: 2"
-    )
-    assert (got["notice"], got["live"], got["ask"]) == ("note", None, None)
 
 
 def test_tool_calls_are_shown_escaped() -> None:

@@ -59,29 +59,6 @@ def test_empty_and_none_are_told_apart() -> None:
     assert [choices[0].text for choices in got] == ["", "", None, None]
 
 
-def test_calls_by_index() -> None:
-    """Interleaved pieces are joined by their index."""
-    got = calls(
-        CallPiece(index=0, id="a", name="f", arguments='{"x"'),
-        CallPiece(index=1, id="b", name="g"),
-        CallPiece(index=0, arguments=":1}"),
-        CallPiece(index=1, arguments="{}"),
-    )
-
-    assert got == [("a", "f", '{"x":1}'), ("b", "g", "{}")]
-
-
-def test_calls_whole_at_once_and_without_index() -> None:
-    """Calls without an index are kept apart by their ids."""
-    got = calls(
-        CallPiece(id="a", name="f", arguments="{}"),
-        CallPiece(id="b", name="g", arguments="{"),
-        CallPiece(arguments="}"),
-    )
-
-    assert got == [("a", "f", "{}"), ("b", "g", "{}")]
-
-
 def test_one_index_with_new_ids_is_never_glued() -> None:
     """A new id under an old index begins a new call."""
     got = calls(

@@ -1,7 +1,6 @@
 """The table of parameters, and the checks that are read from it."""
 
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import (
     PARAM_NAMES,
-    PARAMS,
     Param,
     Params,
     check,
@@ -20,7 +18,6 @@ from svc_notebook.service.params import (
 )
 
 TRANSCRIBED = Path(__file__).parents[1] / "document" / "parameters.json"
-NUMBERS = [param for param in PARAMS if param.kind in {"integer", "float"}]
 
 
 def test_the_table_holds_the_documents_parameters() -> None:
@@ -36,33 +33,6 @@ def test_the_table_holds_the_documents_parameters() -> None:
 def ids(param: Param) -> str:
     """Return a test's id."""
     return param.name
-
-
-@pytest.mark.parametrize("param", NUMBERS, ids=ids)
-def test_bounds_are_allowed_and_what_is_beyond_is_not(param: Param) -> None:
-    """A number on its bound passes unchanged; one beyond is refused by name."""
-    for bound, beyond in ((param.minimum, -1), (param.maximum, 1)):
-        if bound is None:
-            continue
-        assert check(param.name, bound) is bound
-        with pytest.raises(ParameterError, match=param.name) as caught:
-            check(param.name, bound + beyond)
-        assert caught.value.param == param.name
-        assert f"{bound:g}" in str(caught.value)
-
-
-WRONG: list[Any] = [
-    *(float("nan"), float("inf"), -float("inf"), "0.5", True, None, [1], b"1", 1j),
-    Decimal(1),
-]
-
-
-@pytest.mark.parametrize("param", NUMBERS, ids=ids)
-@pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_what_is_no_number_is_refused(param: Param, value: Any) -> None:  # noqa: ANN401
-    """Texts, flags, nan and infinity are no numbers."""
-    with pytest.raises(ParameterError, match=param.name):
-        check(param.name, value)
 
 
 def test_numpy_scalars_are_numbers() -> None:
@@ -103,27 +73,6 @@ def test_a_refusal_shows_numbers_and_short_words_only(
     assert str(caught.value).startswith(prefix + shown)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", [], ["a"] * 5, [1], ["a", ""], 5, {"a": 1}, ["\ud800"], b"x"],
-    ids=repr,
-)
-def test_what_are_no_stops(value: Any) -> None:  # noqa: ANN401 - anything
-    """More than four, none, or what is no text is refused."""
-    with pytest.raises(ParameterError) as caught:
-        check("stop", value)
-
-    assert caught.value.param == "stop"
-
-
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    """A misspelt parameter is refused with the nearest name and how to send it."""
-    with pytest.raises(ParameterError, match=r"temperature\?(.|\n)*extra=") as caught:
-        check("temprature", 1)
-
-    assert caught.value.param == "temprature"
-
-
 def test_none_is_not_sent() -> None:
     """A parameter that is None is left out; an unknown one is refused all the same."""
     got = check_all({"n": None, "tools": None, "temperature": 0, "user": "ก"})
@@ -131,17 +80,6 @@ def test_none_is_not_sent() -> None:
     assert got == {"temperature": 0, "user": "ก"}
     with pytest.raises(ParameterError):
         check_all({"nope": None})
-
-
-@pytest.mark.parametrize(
-    "value", ["text", {"type": "function"}, [1], [{}], 5], ids=repr
-)
-def test_what_are_no_tools(value: Any) -> None:  # noqa: ANN401 - anything
-    """Tools are a list of definitions in the document's outline."""
-    with pytest.raises(ParameterError) as caught:
-        check_all({"tools": value})
-
-    assert caught.value.param == "tools"
 
 
 @pytest.mark.slow

@@ -77,16 +77,6 @@ def test_a_type_with_fields_is_offered_as_a_tool(session: Session) -> None:
     assert frame["answer"][0] == '{"label":"spam","sure":0.9}'
 
 
-def test_messages_are_asked_for_the_tool_too(session: Session) -> None:
-    """In a list of messages the newest one of the user ends with it."""
-    shots = [{"role": "user", "content": "{{mail}}"}]
-
-    run = plan_run(session, [shots], rows=ROWS, answer=Verdict)
-
-    asked = run.grid[1].request.messages[-1].content
-    assert str(asked).startswith("hi\n\nAnswer by calling the tool Verdict once")
-
-
 def test_a_type_with_fields_takes_no_other_tools(session: Session) -> None:
     """Its own tool is the only one; tools are refused."""
     tool = {"type": "function", "function": {"name": "other"}}
@@ -155,21 +145,6 @@ def test_a_named_run_of_a_type_with_fields_needs_it_again(
 
     again = _swept(open_session(emulator), Verdict, name="mails")
     assert again.n_todo == 0
-
-
-@pytest.mark.parametrize("answer", [Mail, Verdict])
-def test_a_manifest_plans_the_same_requests(session: Session, answer: object) -> None:
-    """The type comes with it if it can be kept, and is given again if not."""
-    run = _swept(session, answer).run()
-
-    again = plan_run(session, manifest=run.manifest)
-    given = plan_run(session, manifest=run.manifest, answer=answer)
-
-    keys = [trial.request_key for trial in run.grid]
-    assert [trial.request_key for trial in again.grid] == keys
-    assert [trial.request_key for trial in given.grid] == keys
-    assert ("is not kept" in repr(again)) == (answer is Verdict)
-    assert again.manifest["answer"] == run.manifest["answer"]
 
 
 def test_usage_is_not_grouped_by_answers(session: Session) -> None:

@@ -27,10 +27,6 @@ from svc_notebook.sweeps.sweep import plan_run
 from tests.sweeps.world import priced_run
 
 SMALL = "svc-v2-8b-instruct"
-DEFAULT_NOTE = (
-    "max_tokens is not set: the service's default of 150 applies and cuts longer "
-    "replies"
-)
 
 
 def _planned(grid: Grid, prices: Prices | None = None) -> list[Line]:
@@ -39,34 +35,6 @@ def _planned(grid: Grid, prices: Prices | None = None) -> list[Line]:
 
 def _notes(grid: Grid) -> str:
     return " ".join(text for label, text in _planned(grid) if label == "note")
-
-
-def test_says_what_will_be_asked() -> None:
-    """A plan names what varies, its size, and what the service's default will do."""
-    varied: dict[str, Any] = {
-        "model": [SMALL, "svc-instruct"],
-        "temperature": [0, None],
-        "stop": ["a", "b"],
-    }
-    grid = build_grid("Say\n`hi`.", varied=varied, repeats=2)
-
-    assert _planned(grid) == [
-        ("trials", "model (2) x temperature (2) x repeats (2)"),
-        ("prompt", "`` Say `hi`. ``"),
-        ("model", "`svc-v2-8b-instruct`, `svc-instruct`"),
-        ("temperature", "`0`, not sent"),
-        ("stop", "`['a', 'b']`"),
-        ("repeats", "2"),
-        (
-            "tokens",
-            (
-                "about 68 in prompts (estimated: 50 to 95), "
-                "0 to 1,200 in replies (by max_tokens)"
-            ),
-        ),
-        ("time", "unknown for svc-instruct: no limit is documented"),
-        ("note", DEFAULT_NOTE),
-    ]
 
 
 def test_says_what_it_may_cost() -> None:
@@ -199,19 +167,6 @@ def test_reasons_are_printed_if_all_requests_failed(
     assert " ".join(said[1].split()) in " ".join(str(run).split())
 
 
-def test_where_some_were_answered_nothing_is_printed(
-    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Some failures among answers are shown with the run, and not printed."""
-    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
-    with _scripted({**refused, "times": None}) as emulator:
-        run = plan_run(open_session(emulator), ["a", "b"]).run()
-
-    assert capsys.readouterr().err == ""
-    assert "  failed  1 x BadRequestError (400): " in str(run)
-    assert run._repr_mimebundle_()["text/plain"] == str(run)
-
-
 def test_a_service_cannot_write_into_the_terminal(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,18 +201,3 @@ def shell() -> Iterator[InteractiveShell]:
     config = Config(HistoryManager={"enabled": False})
     yield InteractiveShell.instance(config=config)
     InteractiveShell.clear_instance()
-
-
-def test_a_cell_says_once_why_all_failed(
-    open_session: OpenSession, shell: InteractiveShell
-) -> None:
-    """The cell that printed the reasons does not show them again; a later one does."""
-    refused = {"status": 400, "error": {"message": "No."}, "times": None}
-    with _scripted(refused) as emulator:
-        run = plan_run(open_session(emulator), ["a", "b"]).run()
-
-    shown = run._repr_mimebundle_()["text/plain"]
-    shell.execution_count += 1
-    later = run._repr_mimebundle_()["text/plain"]
-    assert ("  failed  " in shown, "  failed  " in later) == (False, True)
-    assert "2 failed" in shown

@@ -15,10 +15,7 @@ from svc_notebook.sweeps.description import duration_lines
 from svc_notebook.sweeps.estimate import (
     Seen,
     Speed,
-    estimate_by_replies,
-    estimate_of,
     forecast,
-    last_sent_s,
     total_of,
 )
 from svc_notebook.sweeps.plan import build_grid
@@ -62,23 +59,6 @@ def test_knows_what_the_limits_make_of_it(
 
     assert [words for words in expected if words not in line] == []
     assert bool(line) is bool(expected)
-
-
-@pytest.mark.parametrize(
-    ("n_held", "n_requests", "expected_s"),
-    [(0, 30, 5.0), (15, 30, 5.0), (43, 7, 1.0), (43, 30, 34.1), (50, 200, 221.0)],
-)
-def test_what_the_windows_hold_comes_first(
-    n_held: int, n_requests: int, expected_s: float
-) -> None:
-    """Requests of the last minute take their places in the limit."""
-    limit = limit_of(OTHER)
-    assert limit is not None
-    held_s = [-30.0 + last_sent_s(n + 1, limit) for n in range(n_held)]
-
-    [planned] = forecast({OTHER: n_requests}, Speed(held_of=lambda _: held_s))
-
-    assert planned.last_sent_s == pytest.approx(expected_s, abs=1.0)
 
 
 def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
@@ -126,18 +106,6 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     assert f"about {seen.completion.best:,} ({seen.completion}) in replies" in words
     assert "by the 8 replies so far, for all 100 requests" in words
     assert "until the last reply" in words
-
-
-def test_what_was_seen_is_exact_once_all_is() -> None:
-    """The totals of a complete run have no interval."""
-    grid = build_grid("a", varied={"model": MODEL}, repeats=4)
-    seen = {MODEL: [Seen(5, n, 1.0) for n in range(4)]}
-
-    size = estimate_by_replies(estimate_of(grid, prices=PRICES), grid.n_by_model, seen)
-
-    assert str(size.prompt) == "20"
-    assert str(size.completion) == "6"
-    assert size.cost_low == size.cost_high == pytest.approx(32e-6)
 
 
 @pytest.mark.slow

@@ -79,18 +79,6 @@ def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> 
 
 
 @pytest.mark.slow
-def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
-    """By itself it goes by what was put into the prompt, whatever is named alike."""
-    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
-
-    by_itself = run.compare()
-    by_name = run.compare(rows=["text", "row"])
-
-    assert by_itself.row_names == ("var_var_text",)
-    assert by_name.row_names == ("var_var_text", "var_row")
-
-
-@pytest.mark.slow
 def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
     """A column of the rows that is called `model` does not stand for the models."""
     rows = pd.DataFrame({"word": ["a", "b"], "model": ["Ford", "Fiat"]})

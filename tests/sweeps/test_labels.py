@@ -114,15 +114,6 @@ def test_labels_are_kept_and_chosen_by(session: Session) -> None:
     pd.testing.assert_frame_equal(again.plan_df().drop(columns="run"), expected)
 
 
-def test_a_run_shows_labels_with_their_values(session: Session) -> None:
-    """The plan has both, and bars name the model with its label."""
-    run = plan_run(session, STYLES, rows=ROWS, model={"small": SMALL})
-
-    assert "`terse` (`One word: {{text}}`)" in repr(run)
-    assert "prompt (2)" in repr(run)
-    assert run.grid.model_labels == {SMALL: "small"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompts", "labels"),

@@ -19,7 +19,7 @@ import pytest
 
 from svc_notebook.configuration import use_emulator
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ParameterError, SettingsError, UnknownModelError
+from svc_notebook.errors import ParameterError, UnknownModelError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
@@ -172,19 +172,6 @@ def test_a_run_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
     assert repr(run).startswith("Run n: 4 requests: 4 ok.")
 
 
-def test_a_request_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
-    """A plan may leave out what has no reply, and does not count it any more."""
-    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
-    with Emulator(tokens_per_s=None, first_token_s=0, script=[refusal]) as emulator:
-        session = open_session(emulator)
-        plan_run(session, ["a", "b"], name="n").run()
-
-        fewer = plan_run(session, ["a"], name="n")
-
-    assert (fewer.n_failed, fewer.n_todo, fewer.reasons) == (0, 0, [])
-    assert fewer.usage_df(include_emulated=True)["n_requests"].tolist() == [1]
-
-
 @pytest.mark.slow
 def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
     """A run with 10 MB of replies is found again in less than 5 MB of memory."""
@@ -224,20 +211,6 @@ def test_runs_of_other_names_are_never_mixed(
     assert set(one.replies_df()["exchange_id"]).isdisjoint(
         other.replies_df()["exchange_id"]
     )
-
-
-def test_a_named_run_is_not_continued_elsewhere(
-    open_session: OpenSession, emulator: Emulator
-) -> None:
-    """A run begun at one address is refused at another, also after a restart."""
-    plan_run(open_session(emulator), ["a"], name="n").run()
-    with Emulator(tokens_per_s=None, first_token_s=0) as other:
-        again = plan_run(open_session(other), ["a", "b"], name="n")
-
-        with pytest.raises(SettingsError, match="mix the replies"):
-            again.run()
-
-        assert len(other.requests) == 0
 
 
 @pytest.mark.slow
@@ -398,20 +371,6 @@ def test_a_dead_kernel_releases_the_lock(
 
 
 @pytest.mark.slow
-def test_other_runs_are_not_held_up(
-    open_session: OpenSession, emulator: Emulator, tmp_path: Path
-) -> None:
-    """A run of another name, or without a name, is sent."""
-    with _other_kernel(emulator, tmp_path):
-        session = open_session(emulator)
-
-        named = plan_run(session, ["a", "c"], name="other").run()
-        unnamed = plan_run(session, ["a", "c"]).run()
-
-    assert (named.n_todo, unnamed.n_todo) == (0, 0)
-
-
-@pytest.mark.slow
 def test_a_complete_run_needs_no_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -489,17 +448,6 @@ def test_what_was_asked_since_the_plan_is_seen(
     assert planned.replies_df()["status"].tolist() == ["planned"] * 2
     assert larger.run().replies_df()["status"].tolist() == ["ok"] * 3
     assert len(emulator.requests) == 3
-
-
-@pytest.mark.slow
-def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
-    """A run without a name is not locked, since no other kernel can send it."""
-    run = plan_run(session, ["a", "slow"]).start()
-
-    files = [path.name for path in tmp_path.glob("*.lock")]
-    run.cancel()
-
-    assert files == []
 
 
 def test_runs_in_memory_are_of_their_session(session: Session) -> None:

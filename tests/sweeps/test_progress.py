@@ -2,9 +2,7 @@
 
 import io
 import sys
-import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from threading import Thread
@@ -94,13 +92,6 @@ def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     bars.close()
 
 
-def test_no_screen_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a screen nothing is written."""
-    Bars(Screen.NONE).show(PARTS, is_last=True)
-
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook each part is a bar of widgets."""
     shown: list[Any] = []
@@ -134,20 +125,6 @@ def test_two_threads_make_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     other.join()
 
     assert len(shown) == 1
-
-
-def test_a_bar_of_failures_is_orange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar is coloured without a warning of tqdm, each time it is drawn."""
-    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
-    bars = Bars(Screen.NOTEBOOK)
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            bars.show([replace(PARTS[0], n_done=10)], is_last=False)
-        bars.show(PARTS, is_last=True)
-
-    assert caught == []
 
 
 def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,27 +221,12 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
     assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
 
 
-def test_a_model_with_nothing_to_ask_has_no_bar() -> None:
-    """What is sent again may be of one model only; the others are not drawn."""
-    done = ModelQueue(SMALL, PendingTrials(pull=iter(()), n_trials=0))
-
-    assert progress_of([done], now_s=0.0, now_at=NOON) == ()
-
-
 def test_says_what_it_waits_for() -> None:
     """A wait of some length is named with its reason."""
     queue = _queue(60, [Answered()])
     queue.waits_for = Waiting(12.0, "minute limit of m")
 
     assert "waits 12 s: minute limit of m" in _note(queue)
-
-
-def test_an_end_that_is_late_moves() -> None:
-    """What was lost to a pause is not made up for: as long is left after a minute."""
-    queue = _queue(101, [Answered()])
-
-    assert "12:02:00" in _note(queue, now_s=0.0)
-    assert "12:02:00" in _note(queue, now_s=60.0)
 
 
 def test_says_pauses_and_ends() -> None:

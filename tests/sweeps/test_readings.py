@@ -54,46 +54,6 @@ def test_the_sources_columns_join_back(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
-    """Each group has its trials, failures, cut replies, tokens and latencies."""
-    summary = _swept(session).run().summary_df()
-
-    assert summary.columns[0] == "model"
-    assert summary["model"].tolist() == [SMALL, LARGE]
-    assert summary["n_cells"].tolist() == [4, 4]
-    assert summary["n_failed"].sum() == 1
-    assert summary["n_ok"].sum() == 7
-    assert summary["total_tokens"].sum() == 7 * 7
-    assert summary["latency_p50_s"].notna().all()
-
-
-@pytest.mark.slow
-def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
-    """Before anything is asked, sums are missing and dtypes are what they will be."""
-    before = _swept(session).summary_df()
-    after = _swept(session).run().summary_df()
-
-    assert before.dtypes.equals(after.dtypes)
-    assert before["n_ok"].tolist() == [0, 0]
-    assert before["total_tokens"].isna().all()
-
-
-@pytest.mark.slow
-def test_replies_stand_side_by_side(session: Session) -> None:
-    """Rows are what was put in, columns what varies; failures are said in place."""
-    bundle = _swept(session).run().compare()._repr_mimebundle_()
-
-    plain = bundle["text/plain"].splitlines()
-    assert plain[0].startswith("Run: 8 requests: 7 ok, 1 failed.")
-    assert [line for line in plain if line.startswith("var_text")] == [
-        "var_text: a",
-        "var_text: b",
-    ]
-    assert f"  model: {LARGE}" in plain
-    assert any("[BadRequestError]" in line for line in plain)
-
-
-@pytest.mark.slow
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000

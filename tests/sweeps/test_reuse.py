@@ -101,18 +101,6 @@ def test_equal_rows_get_their_own_replies_again(
     assert replayed == recorded
 
 
-def test_a_file_answers_what_the_ledger_does_not_have(answered: Session) -> None:
-    """Asked to re-use, a single request without key and network is answered too."""
-    client = answered.client
-
-    completion = client.complete(
-        "text 1", model=MODEL, answers=answered.context().reused
-    )
-
-    assert completion.text
-    assert completion.exchange.is_reused
-
-
 def test_a_plan_that_a_file_answers_shows_no_time(
     answered: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,21 +181,6 @@ def test_the_ledger_answers_where_it_may(session: Session, emulator: Emulator) -
     assert len(emulator.requests) == 6
     plan_run(session, "a", model=MODEL).run()
     assert len(emulator.requests) == 7
-
-
-def test_usage_leaves_out_what_was_given_back(
-    session: Session, emulator: Emulator
-) -> None:
-    """What was not paid for again is left out, and counted if asked for."""
-    plan_run(session, ["a", "b"]).run()
-    run = plan_run(session, ["a", "b", "c"], reuse=True).run()
-
-    paid = run.usage_df(include_emulated=True)
-    everything = run.usage_df(include_emulated=True, include_reused=True)
-
-    assert (paid["n_requests"][0], paid["n_left_out"][0]) == (1, 2)
-    assert everything["n_exchanges"][0] == 3
-    assert len(emulator.requests) == 3
 
 
 def test_a_change_of_endpoint_does_not_wait_for_the_loop(session: Session) -> None:

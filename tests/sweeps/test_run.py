@@ -345,15 +345,3 @@ def test_a_run_is_not_pickled_but_says_how_to_get_it_back(session: Session) -> N
 
     with pytest.raises(ParameterError, match=r"svc\.run\('n'\) rebuilds it"):
         pickle.dumps(run)
-
-
-def test_a_pass_without_a_reply_is_not_the_whole_run(
-    session: Session, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where the run has replies, only the pass is said to have none."""
-    run = plan_run(session, "Hi", model=[SMALL, "typo"], name="n").run()
-    capsys.readouterr()
-
-    run.retry()
-
-    assert "No request succeeded in this pass; 1 failed:" in capsys.readouterr().err

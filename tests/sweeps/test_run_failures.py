@@ -19,7 +19,6 @@ from svc_notebook.errors import (
     LedgerError,
     MissingKeyError,
     SettingsError,
-    UnknownModelError,
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -364,21 +363,6 @@ def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
     assert counts == {"error": n_asked, "not_run": 60 - n_asked}
     assert n_asked <= 10 + 8
     assert ": AuthError" in run._repr_mimebundle_()["text/plain"]
-
-
-@pytest.mark.parametrize("n_rows", [1, 3, 60])
-def test_an_unknown_model_stops_the_run(
-    open_session: OpenSession, unlimited: Emulator, n_rows: int
-) -> None:
-    """A 404 ends the run at once with the same error for any number of rows."""
-    run = plan_run(open_session(unlimited), list(map(str, range(n_rows))), model="typo")
-    run.in_flight = 1
-
-    for _ in range(2):
-        with pytest.raises(UnknownModelError, match="The model does not exist"):
-            run.run()
-
-    assert len(unlimited.requests) == 2
 
 
 def test_an_unknown_model_stops_its_own_requests_only(

@@ -18,22 +18,7 @@ from svc_notebook.sweeps.scheduler import (
     Refused,
     Scheduler,
 )
-from tests.sweeps.world import World, at_once, conditions_of, in_a_second
-
-
-def test_asks_every_trial_once() -> None:
-    """Every trial is asked once, in the order of the plan."""
-    world = World()
-
-    stopped = world.run(conditions_of(30), in_a_second)
-
-    assert stopped is None
-    assert [prompt for _, prompt in world.log] == [str(number) for number in range(30)]
-
-
-def test_nothing_to_ask_ends_at_once() -> None:
-    """No trials, no wait."""
-    assert World().run((), at_once) is None
+from tests.sweeps.world import World, at_once, conditions_of
 
 
 def test_a_refused_trial_is_asked_again() -> None:

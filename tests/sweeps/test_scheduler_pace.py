@@ -25,36 +25,6 @@ def test_keeps_so_many_in_flight_and_no_more() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reply_s", [0.005, 3.0])
-@pytest.mark.parametrize(("per_second", "per_minute"), [(20, 150), (5, 50)])
-def test_unknown_limits_are_found_and_kept(
-    per_second: int, per_minute: int, reply_s: float
-) -> None:
-    """Two minutes' requests end near the optimum, after few refusals."""
-    world = World()
-    quota = Quota({"m": (per_second, per_minute)}, lambda: world.now_s)
-    n_refused = 0
-
-    async def answer(world: World, _trial: Trial) -> Outcome:
-        nonlocal n_refused
-        await world.sleep(0.002)
-        if quota.take("m"):
-            n_refused += 1
-            return Refused(RateLimitError())
-        await world.sleep(reply_s)
-        return Answered()
-
-    stopped = world.run(conditions_of(2 * per_minute), answer, in_flight=16)
-
-    limit = Limit(per_second=per_second, per_minute=per_minute)
-    sixteen_s = 60 + per_minute / 16 * reply_s  # no more than that are in flight
-    optimum_s = max(last_sent_s(2 * per_minute, limit), sixteen_s)
-    assert stopped is None
-    assert world.now_s <= 1.25 * optimum_s + reply_s
-    assert n_refused <= 100
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("reply_s", [0.005, 0.1, 3.0])
 def test_a_level_that_is_found_finds_limits_too(reply_s: float) -> None:
     """Where nothing is given, 300 requests end near the optimum, after few refusals."""
@@ -105,22 +75,6 @@ def test_a_server_gets_as_many_at_once_as_it_takes() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_with_200_slots_gets_200_requests() -> None:
-    """At 100 ms a reply, it answers 0.7 of the 2000 a second that it can in 20 s."""
-    world, slots = World(), asyncio.Semaphore(200)
-
-    async def answer(world: World, _trial: Trial) -> Outcome:
-        async with slots:
-            await world.sleep(0.1)
-        return Answered()
-
-    world.run(conditions_of(7000), answer, in_flight=None)
-
-    assert world.now_s <= 7000 / 2000 / 0.7
-    assert world.most_in_flight["m"] >= 200
-
-
-@pytest.mark.slow
 def test_three_models_take_the_time_of_one() -> None:
     """Three models of 200 trials at 50 a minute end in about 189 s, not 568."""
     models = ["svc-v1.5x-70b-instruct", "svc-v2-8b-instruct", "svc-v2-70b-instruct"]
@@ -145,20 +99,6 @@ def test_ends_when_it_was_computed_to_end(model: str, n_trials: int) -> None:
     world.run(conditions_of(n_trials, [model]), at_once, in_flight=None)
 
     assert world.log[-1][0] == pytest.approx(last_sent_s(n_trials, limit), abs=0.01)
-
-
-@pytest.mark.slow
-def test_slow_replies_do_not_hold_the_limit_up() -> None:
-    """With replies of 20 s a model is asked as fast as its limit allows."""
-
-    async def answer(world: World, _trial: Trial) -> Outcome:
-        await world.sleep(20.0)
-        return Answered()
-
-    world = World()
-    world.run(conditions_of(100, ["svc-v2-8b-instruct"]), answer, in_flight=None)
-
-    assert world.log[-1][0] == pytest.approx(69.8, abs=0.5)
 
 
 @pytest.mark.slow

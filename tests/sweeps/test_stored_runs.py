@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from zlib import decompress
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -139,28 +138,6 @@ def test_a_larger_plan_replaces_the_smaller_one(session: Session) -> None:
             "SELECT run, part, n_trials FROM manifests"
         ).fetchall()
     assert kept == [("r", 0, 3)]
-
-
-def test_columns_that_no_prompt_uses_take_little_room(
-    open_session: OpenSession, emulator: Emulator
-) -> None:
-    """Ten of them add less than a quarter to the size of the ledger."""
-    session = open_session(emulator)
-    texts = [f"{n} {'words ' * 20}" for n in range(20)]
-    rows = pd.DataFrame({"text": texts})
-    numbers = np.random.default_rng(1).random((20, 10))
-    many = rows.join(pd.DataFrame(numbers).add_prefix("c"))
-    plan_run(session, "{{text}}", rows=many, model=MODEL, max_tokens=1).run()
-
-    with session.ledger.opened() as connection:
-        (plans,) = connection.execute(
-            "SELECT sum(length(manifest)) FROM manifests"
-        ).fetchone()
-        (all_,) = connection.execute(
-            "SELECT sum(length(record)) FROM exchanges"
-        ).fetchone()
-
-    assert plans < all_ / 4
 
 
 def test_a_key_in_a_column_is_not_kept(session: Session) -> None:

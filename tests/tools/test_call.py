@@ -128,16 +128,6 @@ def test_arguments_that_are_no_object_are_answered(
     assert (run.sent_arguments, log.calls) == (None, [])
 
 
-def test_every_parameter_that_does_not_fit_is_named(box: Toolbox) -> None:
-    """One answer has a sentence for each parameter."""
-    run = _run(box, "weather", '{"n_days": "2", "is_short": 1}')
-
-    assert run.error == (
-        'city is missing. n_days: input should be a valid integer; got "2". '
-        "is_short: input should be a valid boolean; got 1."
-    )
-
-
 def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
     """What a user made of the arguments is checked like what the model wrote."""
     checked = check_call(box, _call("weather", '{"city": "Nan"}'))
@@ -354,15 +344,3 @@ def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
     run = run_call(made, _call("fill"), {"found": {}})
 
     assert run.sent_arguments == {"found": {}}
-
-
-def test_an_async_tool_can_cancel_itself() -> None:
-    """The error says CancelledError, not that a request was stopped."""
-
-    async def give_up() -> str:
-        """Give up."""
-        raise asyncio.CancelledError
-
-    run = run_call(tool(give_up), _call("give_up"), {})
-
-    assert run.error == "CancelledError"

@@ -42,13 +42,6 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def _asking(times: int | None = 1) -> dict[str, Any]:
-    return {
-        "tool_calls": [{"name": "pay", "arguments": {"amount": 5}}],
-        "times": times,
-    }
-
-
 @pytest.mark.parametrize(("given", "said"), [*WRONG, *FLAGS])
 @pytest.mark.parametrize("tools", [None, [], [pay]])
 def test_complete_refuses_what_it_would_not_even_need(
@@ -75,27 +68,6 @@ def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
         svc.stream("Hello", reuse=reuse)
 
     assert not emulator.requests
-
-
-def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
-    """False allows all calls; a function decides by name and arguments."""
-    serve(_asking(times=None))
-    plan = svc.conversation("plan")
-    seen: list[tuple[str, object]] = []
-
-    def decide(call: Proposal) -> bool:
-        seen.append((call.name, call.arguments))
-        return len(seen) > 1
-
-    with pytest.raises(svc.errors.ToolLoopError) as free:
-        plan.ask("Pay", tools=[pay], confirm=False, max_rounds=2)
-    with pytest.raises(svc.errors.ToolLoopError) as decided:
-        plan.ask("Pay", tools=[pay], confirm=decide, max_rounds=3)
-
-    runs: list[Any] = [*free.value.tool_runs, *decided.value.tool_runs]
-    assert [run.result for run in runs[:1]] == ["paid 5"]
-    assert [run.is_approved for run in runs] == [None, False, True]
-    assert seen == [("pay", {"amount": 5})] * 2
 
 
 DONE: dict[str, Any] = {"text": "Done."}

@@ -29,21 +29,6 @@ def stop(n: int) -> str:
     raise KeyboardInterrupt(n)
 
 
-def test_a_plain_function_and_a_toolbox_are_tools_too(serve: Serve) -> None:
-    """What `tools` takes: functions, tools, a toolbox."""
-    emulator = serve()
-
-    def lookup(word: str) -> str:
-        """Look a word up."""
-        return word.upper()
-
-    one = svc.complete("Use lookup for 'tea'.", tools=[lookup])
-    two = svc.complete("Use weather for Rome.", tools=svc.Toolbox([weather, lookup]))
-
-    assert (one.tool_runs[0].result, two.tool_runs[0].name) == ("TEA", "weather")
-    assert len(emulator.requests) == 4
-
-
 def test_calls_are_handed_back_where_nothing_is_to_run(serve: Serve) -> None:
     """run_tools=False, definitions alone, and streams: the calls are the caller's."""
     emulator = serve()
@@ -180,21 +165,6 @@ def test_a_warning_that_is_an_error_loses_no_reply(
 
     assert got.text
     assert "no prompt to ask for consent" in capsys.readouterr().err
-
-
-def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None:
-    """Its half was not handed back by anybody: the tool_runs of what came says why."""
-    call = {"id": "c", "name": "weather", "arguments": {"city": "Rome " * 50}}
-    serve({"tool_calls": [call], "cut_after": 3, "end": "cut"})
-
-    with pytest.raises(svc.SvcError) as caught:
-        list(svc.stream("Go.", tools=[weather]))
-
-    partial = caught.value.partial
-    assert isinstance(partial, svc.Completion)
-    assert [each.result for each in partial.final().tool_runs] == [
-        "not run: the reply broke off"
-    ]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -99,16 +99,6 @@ def _proposal() -> Proposal:
     return Proposal.of(checked)
 
 
-def test_a_proposal_says_what_would_be_done() -> None:
-    """It has the call's id, the tool, the checked arguments and what the tool does."""
-    assert _proposal() == Proposal(
-        call_id="call_1",
-        name="weather",
-        arguments={"city": "Nan"},
-        about="Tell the weather.",
-    )
-
-
 def test_one_tool_can_be_forgotten() -> None:
     """The others stay allowed; those who share what is allowed forget it together."""
     consent = Remembered(lambda _: Decision(verdict="always"))
@@ -121,18 +111,6 @@ def test_one_tool_can_be_forgotten() -> None:
 
     assert beside.always == ("other",)
     assert beside(proposal).verdict == "deny"
-
-
-def test_a_proposal_can_be_changed_without_changing_the_call() -> None:
-    """Whoever decides gets a copy of the arguments."""
-    arguments = '{"city": "Nan"}'
-    call = ToolCall(id="c", function=FunctionCall(name="weather", arguments=arguments))
-    checked = check_call(Toolbox([weather]), call)
-    assert isinstance(checked, Checked)
-
-    Proposal.of(checked).arguments["city"] = "Rome"
-
-    assert checked.arguments == {"city": "Nan"}
 
 
 def test_an_unknown_name_is_shown_printable_once() -> None:
