@@ -61,6 +61,28 @@ def test_a_prompt_with_the_key_is_not_looked_up(
     assert key not in str(refused.value)
 
 
+def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
+    """A footer says `~`; where the mouse rests, it says parts and interval."""
+    stream = client.stream("Say hello in many words.", temperature=0, max_tokens=9)
+    list(stream)
+
+    [exchange] = _exchanges(stream)
+    prompt, reply = exchange.est_prompt_tokens, exchange.est_completion_tokens
+    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    assert low is not None
+    assert high is not None
+    assert low <= prompt + reply <= high
+    assert reply <= 9
+    shown = stream.completion.final().bundle()
+    assert f" · {prompt} → ~{reply} tokens · " in shown["text/plain"]
+    hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
+    assert f' title="{hint}"' in shown["text/html"]
+
+
+def _exchanges(*held: Any) -> list[Exchange]:  # noqa: ANN401 - stream or completion
+    return [getattr(each, "completion", each).exchange for each in held]
+
+
 def test_only_what_was_asked_is_sent(serve: Serve, client_of: ClientOf) -> None:
     """The body holds the model, the messages and what was asked for, nothing else."""
     server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])

@@ -1,4 +1,4 @@
-"""The table of parameters, and the checks that are read from it."""
+"""The tables of parameters and of models, and the checks that are read from them."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.catalogue import DEFAULT_MODEL, MODELS, limit_of
 from svc_notebook.service.params import (
     PARAM_NAMES,
     Param,
@@ -96,3 +97,33 @@ def test_any_value_passes_unchanged_or_is_refused(name: str, value: Any) -> None
     else:
         sent = tuple(value) if isinstance(value, list) else value
         assert list(got.values()) in ([], [sent])
+
+
+MODELS_JSON = Path(__file__).parents[1] / "document" / "models.json"
+
+
+def test_limits_are_the_documents() -> None:
+    """Listed models have their two limits, all others none."""
+    got = {model.id: limit_of(model.id) for model in MODELS}
+
+    shown = {
+        name: (limit.per_second, limit.per_minute)
+        for name, limit in got.items()
+        if limit
+    }
+    assert shown == {
+        "svc-v1.5-instruct": (20, 150),
+        "svc-v1.5x-70b-instruct": (5, 50),
+        "svc-v2-8b-instruct": (5, 50),
+        "svc-v2-70b-instruct": (5, 50),
+    }
+    assert limit_of("svc-v9-instruct") is None
+
+
+def test_every_transcribed_model_is_listed() -> None:
+    """Every id that appears in the document is known, the default among them."""
+    text = MODELS_JSON.read_text("utf-8")
+
+    assert [model.id for model in MODELS if f'"{model.id}"' not in text] == []
+    assert DEFAULT_MODEL in {model.id for model in MODELS}
+    assert json.loads(text)
