@@ -275,6 +275,17 @@ def _named_value(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
     return f"{name.removesuffix('_index')} {shorten(words, _LABEL_CHARS)}"
 
 
+def compared(df: pd.DataFrame) -> list[ComparedText]:
+    """Return the reply of each row as it is shown in a table."""
+    values = [
+        plain(df[name]) if name in df.columns else [None] * len(df) for name in _SAID
+    ]
+    return [
+        _entry(dict(zip(_SAID, said, strict=True)))
+        for said in zip(*values, strict=True)
+    ]
+
+
 def _entry(said: Mapping[str, Any]) -> ComparedText:
     """Return a reply with marks for what must not be overlooked."""
     text, status, reason = said["text"], said["status"], said["finish_reason"]

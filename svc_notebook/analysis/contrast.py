@@ -7,10 +7,13 @@ from typing import Any
 import pandas as pd
 
 from svc_notebook.ledger.columns import Column
+from svc_notebook.service.params import check_int
 
-from . import statistics
+from . import contrast_display, statistics
 from .contrast_sentences import sentence
 from .contrast_study import Pair, Study, compare_pair, level_names, pairs_of, study_of
+from .flips import Flips, chosen_comparison
+from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, unit
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS
 from .summary import few_prompts, missing_lines, say
@@ -76,8 +79,61 @@ class Contrast:
     correct: str | None
     missing: str
 
+    def flips(
+        self,
+        level: object = None,
+        against: object = None,
+        *,
+        factor: str | None = None,
+        on: str | None = None,
+        n: int = 3,
+    ) -> Flips:
+        """Find the rows that only one of two values gets right.
+
+        Args:
+            level: One of the values; pd.NA is the one that is not sent.
+            against: The other one. Of what is left open, the two that differ the most
+                are taken.
+            factor: What is compared, if there are several.
+            on: The score, if there are several; of one that is no rate, the rows are
+                found where it differs.
+            n: How many rows are shown each way.
+
+        Returns:
+            How many rows only one of the two gets right, each way, with the first ones
+            side by side; `df` has them all.
+
+        Raises:
+            ParameterError: These values were not compared.
+
+        Example:
+            >>> rows = run.contrast("model", on="right").flips().df
+        """
+        check_int("n", n, minimum=0)
+        wanted = (level, against)
+        row = chosen_comparison(self.df, wanted, {"factor": factor, "on": on})
+        return contrast_display.flips_of(self, row, n)
+
+    def plot(self, *, width: int = 340) -> Plot:
+        """Draw the differences with their intervals, and the margin as a band.
+
+        Args:
+            width: In pixels.
+
+        Returns:
+            A chart, as of `svc.plot`.
+
+        Raises:
+            ConfigError: Altair is missing; the message names the command.
+        """
+        charts = contrast_display.charts(self, n_most=MAX_GROUPS)
+        return plot_intervals(charts, width=width)
+
     def __repr__(self) -> str:
-        return "\n".join([*self.says, *self.notes])
+        return contrast_display.text(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return {"text/html": contrast_display.html(self), "text/plain": repr(self)}
 
 
 def contrast(

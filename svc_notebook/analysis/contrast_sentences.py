@@ -8,7 +8,7 @@ import numpy as np
 from .contrast_study import Pair, Study
 from .statistics import LEVEL, MIN_PROMPTS
 
-_ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
+ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 _MOST_MORE = 20  # times as many prompts would be no advice
 _ALIKE = 0.05  # costs that differ less are the same in words
 
@@ -37,7 +37,7 @@ def sentence(study: Study, result: Pair, first: str, second: str) -> str:
 def _more(study: Study, first: str, second: str) -> str:
     if not study.is_rate:
         return f"{study.name} is higher for {first} than for {second}"
-    if study.name in _ADJECTIVES:
+    if study.name in ADJECTIVES:
         return f"{first} is {study.name} more often than {second}"
     return f"{study.name} is true more often for {first} than for {second}"
 

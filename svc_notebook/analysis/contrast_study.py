@@ -1,5 +1,6 @@
 """A factor and a score in a frame of replies: what each prompt got with each value."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -260,16 +261,20 @@ def shown(factor: str, level: Any) -> str:  # noqa: ANN401 - a value
 
 def level_names(study: Study) -> list[str]:
     """Return what the levels are called in a sentence, without what all share."""
-    texts = [shown(study.factor, level) for level in study.levels]
-    if study.factor == "model":
-        parts = [label.split("-") for label in texts]
-        least = min(map(len, parts))
-        head = next((n for n in range(least) if len({p[n] for p in parts}) > 1), least)
-        tail = next(
-            (n for n in range(least) if len({p[-1 - n] for p in parts}) > 1), least
-        )
-        cut = ["-".join(p[head : len(p) - tail]) for p in parts]
-        return cut if all(cut) and len(set(cut)) == len(cut) else texts
-    if study.factor.endswith("_label"):
+    names = short_names(study.factor, study.levels)
+    if study.factor == "model" or study.factor.endswith("_label"):
+        return names
+    return [f"{study.factor}={name}" for name in names]
+
+
+def short_names(factor: str, levels: Iterable[Any]) -> list[str]:
+    """Write values of a factor; of models without what all their names share."""
+    texts = [shown(factor, level) for level in levels]
+    if factor != "model":
         return texts
-    return [f"{study.factor}={label}" for label in texts]
+    parts = [label.split("-") for label in texts]
+    least = min(map(len, parts), default=0)
+    head = next((n for n in range(least) if len({p[n] for p in parts}) > 1), least)
+    tail = next((n for n in range(least) if len({p[-1 - n] for p in parts}) > 1), least)
+    cut = ["-".join(p[head : len(p) - tail]) for p in parts]
+    return cut if all(cut) and len(set(cut)) == len(cut) else texts

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from struct import unpack
 from textwrap import fill
@@ -21,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, visible
+from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.service.params import check_int, shorten
 
@@ -153,6 +155,92 @@ def plot(
     say(missing_lines(df, on=column_of(df, on), by=names))
     chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
     return Plot(chart, to_terminal("\n".join(lines)))
+
+
+def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> Plot:
+    """Draw charts of intervals below one another, with a panel for each title."""
+    altair = _imported("altair", "Plots need", "'svc-notebook[plot]'")
+    check_int("width", width, minimum=100)
+    panels = [
+        _panel(chart, title, list(rows), width)
+        for chart in charts
+        for title, rows in groupby(chart.intervals, key=lambda row: row.title)
+    ]
+    spec = {"vconcat": panels} if len(panels) > 1 else panels[0] | _fitted(width)
+    lines = [
+        f"{row.title}: {row.name}: {row.said}"
+        for chart in charts
+        for row in chart.intervals
+    ]
+    chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec})
+    return Plot(chart, to_terminal("\n".join(lines)))
+
+
+def _panel(
+    chart: IntervalChart, title: str, intervals: Sequence[Interval], width: int
+) -> dict[str, Any]:
+    """Draw points with their intervals, before a band and a line."""
+    rows: list[Group] = [
+        {
+            "group": fill(visible(row.name), _LINE_CHARS),
+            "said": visible(f"{row.name}: {row.said}"),
+            "clear": row.is_clear,
+            **{
+                name: _known(chart.scale * number)
+                for name, number in zip(
+                    ("value", "low", "high"),
+                    (row.value, row.low, row.high),
+                    strict=True,
+                )
+            },
+        }
+        for row in intervals
+    ]
+    known = [row for row in rows if row["value"] is not None]
+    words = f"{title}: difference{f' in {chart.unit}' if chart.unit else ''}"
+    ends = [_known(chart.scale * end) for end in chart.axis() or (-1, 1)]
+    x: Group = {"field": "value", "type": "quantitative", "scale": {"domain": ends}}
+    x |= {"title": visible(shorten(words, _LABEL_CHARS)), "axis": {"tickCount": 5}}
+    filled: Group = {"condition": {"test": "datum.clear", "value": _COLOURS[0]}}
+    points: Group = {"y": _down(), "x": x, "tooltip": [_tip("said")]}
+    points |= {"fill": {**filled, "value": "transparent"}}
+    spans = {"y": _down(), "x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    rule = {"mark": {"type": "rule", "size": 2, "color": _COLOURS[0]}}
+    n_lines = sum(row["group"].count("\n") + 1 for row in rows)
+    return {
+        "width": width,
+        "height": 13 * n_lines + 14 * len(rows),
+        "data": {"values": rows},
+        "layer": [
+            *_behind(chart, x),
+            *_with_ends(rule | {"encoding": spans}, known),
+            {
+                "mark": {"type": "point", "size": 70, "stroke": _COLOURS[0]}
+                | {"opacity": 1},
+                "encoding": points,
+                "data": {"values": known},
+            },
+        ],
+    }
+
+
+def _behind(chart: IntervalChart, x: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the band and the line of a chart as layers."""
+    layers: list[Group] = []
+    if chart.band is not None:
+        low, high = (chart.scale * end for end in chart.band)
+        ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
+        band: Group = {"mark": {"type": "rect", "color": _COLOURS[1], "opacity": 0.2}}
+        band |= {"data": {"values": [{"low": low, "high": high}]}, "encoding": ends}
+        layers.append(band)
+    if chart.origin is not None:
+        value = chart.scale * chart.origin
+        line: Group = {
+            "mark": {"type": "rule", "color": "#888888"},
+            "encoding": {"x": x},
+        }
+        layers.append(line | {"data": {"values": [{"value": value}]}})
+    return layers
 
 
 def _fitted(width: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Streamed text in a terminal: a mark before every line, breaks between words."""
 
-import unicodedata
 from collections.abc import Iterator
+
+from svc_notebook.display.terminal_width import width
 
 _HELD_BACK = 16
 """A word of so many letters may still grow; a longer one, or one of a script that
@@ -103,20 +104,9 @@ def _clusters(word: str) -> list[str]:
     """Split a word into letters, each with the signs that belong to it."""
     clusters: list[str] = []
     for letter in word:
-        is_tied = letter in _NEVER_FIRST or _letter_width(letter) == 0
+        is_tied = letter in _NEVER_FIRST or width(letter) == 0
         if clusters and (is_tied or clusters[-1][-1] in _NEVER_LAST):
             clusters[-1] += letter
         else:
             clusters.append(letter)
     return clusters
-
-
-def width(text: str) -> int:
-    """Return the columns of a text in a terminal; marks on letters have none."""
-    return sum(_letter_width(letter) for letter in text)
-
-
-def _letter_width(letter: str) -> int:
-    if unicodedata.category(letter) in {"Mn", "Me", "Cf"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1

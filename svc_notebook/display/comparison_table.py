@@ -78,9 +78,10 @@ class ComparisonTable:
         return self._plain()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        return {"text/html": self._html(), "text/plain": self._plain()}
+        return {"text/html": self.html(), "text/plain": self._plain()}
 
-    def _html(self) -> str:
+    def html(self) -> str:
+        """Draw the table, and below it what is left out."""
         n_texts = sum(len(entries) for _, fields in self.rows for entries in fields)
         n_folded = min(MAX_FOLDED_CHARS, _ALL_FOLDED_CHARS // max(n_texts, 1))
         heads = "".join(

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.demo import quickstart
-from svc_notebook.demo.marked_lines import MarkedLines, width
+from svc_notebook.demo.marked_lines import MarkedLines
 from svc_notebook.demo.run_notebook import NotebookRun
 from svc_notebook.demo.terminal_demo import Report
+from svc_notebook.display.terminal_width import width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)
 

@@ -1,0 +1,271 @@
+"""How a comparison is read: sentences, a drawing of the differences, and flips."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.html_styles import BODY, details_html, quiet_html
+from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.ledger.scores import PREFIX
+
+from .contrast_sentences import number, points
+from .contrast_study import short_names
+from .flips import Flips, chosen_comparison, flips, records
+from .reply_factors import in_words, is_rate, unit
+
+_COLUMNS = 79  # of a terminal
+_SENTENCES = 6  # more are folded, or counted
+_DRAWN = 30
+_DRAWN_IN_TERMINAL = 12
+_FLIPS = 2  # rows that are shown each way
+_PER = 1_000  # requests whose cost is said
+
+
+class Contrasted(Protocol):
+    """What is shown of a comparison; a `Contrast` has all of it."""
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """One row for each comparison."""
+
+    @property
+    def says(self) -> Sequence[str]:
+        """A sentence for each comparison."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What holds for all of them."""
+
+    @property
+    def replies(self) -> pd.DataFrame:
+        """The replies that were compared."""
+
+    @property
+    def factors(self) -> Sequence[str]:
+        """The columns that were compared."""
+
+    @property
+    def scores(self) -> Sequence[str]:
+        """The columns that they were compared on."""
+
+    @property
+    def by(self) -> Sequence[str]:
+        """The columns of the subgroups."""
+
+    @property
+    def margin(self) -> float | None:
+        """The difference that would not matter."""
+
+    @property
+    def level(self) -> float:
+        """The level of the intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """What is drawn on one axis: all rates together, or another score alone."""
+
+    is_rate: bool
+    intervals: list[Interval]
+
+
+def html(contrast: Contrasted) -> str:
+    """Draw what is known of a comparison, to be read without a kernel."""
+    flipped = _most_different(contrast)
+    first, rest = _sentences(contrast)
+    parts = [_block(first)]
+    if rest:
+        title = f"{len(rest):,} more sentence{'s'[: len(rest) != 1]}"
+        parts.append(details_html(title, _block(rest)))
+    parts += [chart.html() for chart in charts(contrast)]
+    parts.append(_block(_facts(contrast, n_drawn=_DRAWN)))
+    if flipped is not None:
+        parts.append(f"<div style=margin-top:.6em>{flipped.html()}</div>")
+    parts.append(quiet_html(to_text(_hint(flipped))))
+    return f"{BODY}{''.join(parts)}</div>"
+
+
+def text(contrast: Contrasted) -> str:
+    """Write and draw the same for a terminal of 80 columns, without the replies."""
+    flipped = _most_different(contrast)
+    first, rest = _sentences(contrast)
+    if rest:
+        first.append(f"({len(rest):,} more sentences are in .says)")
+    drawn = charts(contrast, n_most=_DRAWN_IN_TERMINAL)
+    facts = _facts(contrast, n_drawn=_DRAWN_IN_TERMINAL)
+    closing = [*([] if flipped is None else [flipped.says]), _hint(flipped)]
+    blocks = [_lines(first), *(chart.text() for chart in drawn)]
+    blocks += [_lines(facts), _lines(closing)]
+    return to_terminal("\n\n".join(filter(None, blocks)))
+
+
+def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
+    """Return the rows on which the values of a comparison differ."""
+    first, second = _names(row, _level_names(contrast))
+    return flips(
+        contrast.replies,
+        row["factor"],
+        _score(contrast, row),
+        (row["level"], row["against"]),
+        names=(first, second),
+        units=unit(contrast.replies),
+        n=n,
+    )
+
+
+def _most_different(contrast: Contrasted) -> Flips | None:
+    """Return the rows of the clearest comparison of a score."""
+    is_score = [
+        _score(contrast, row).startswith(PREFIX) for row in records(contrast.df)
+    ]
+    if not any(is_score):  # such as seconds, which differ in every row
+        return None
+    row = chosen_comparison(contrast.df[is_score], (None, None), {})
+    return flips_of(contrast, row, _FLIPS)
+
+
+def _score(contrast: Contrasted, row: Mapping[str, Any]) -> str:
+    return str(row.get("on", contrast.scores[0]))
+
+
+def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]:
+    """Return the first differences with their intervals, a chart for each axis."""
+    band = None if contrast.margin is None else (-contrast.margin, contrast.margin)
+    return [
+        IntervalChart(
+            intervals=axis.intervals,
+            origin=0.0,
+            band=band,
+            scale=100 if axis.is_rate else 1,
+            unit="points" if axis.is_rate else "",
+        )
+        for axis in axes(contrast, n_most)
+    ]
+
+
+def axes(contrast: Contrasted, n_most: int | None = None) -> list[_Axis]:
+    """Return the differences that are drawn together."""
+    axes_by_name: dict[str, _Axis] = {}
+    names = _level_names(contrast)
+    shown = np.sort(_clear_first(contrast)[:n_most])
+    for row in records(contrast.df.iloc[shown]):
+        score = _score(contrast, row)
+        is_share = is_rate(contrast.replies, score)
+        axis = axes_by_name.setdefault("" if is_share else score, _Axis(is_share, []))
+        axis.intervals.append(_interval(contrast, row, score, names, is_share=is_share))
+    return list(axes_by_name.values())
+
+
+def _interval(
+    contrast: Contrasted,
+    row: Mapping[str, Any],
+    score: str,
+    names: Mapping[str, Mapping[str, str]],
+    *,
+    is_share: bool,
+) -> Interval:
+    level, against = _names(row, names)
+    subgroup = ", ".join(in_words(name, row[name]) for name in contrast.by)
+    name = f"{level} less {against}"
+    show = points if is_share else number
+    value, low, high = (_float(row[name]) for name in ("difference", "low", "high"))
+    said = "no value" if np.isnan(value) else show(value, is_difference=True)
+    if not np.isnan(low):
+        said += f" ({show(low, unit='')} to {show(high, unit='')})"
+    return Interval(
+        name=f"{subgroup}: {name}" if subgroup else name,
+        value=value,
+        low=low,
+        high=high,
+        said=said,
+        is_clear=_float(row["p"]) < 1 - contrast.level,
+        title=_title(contrast, score, row["factor"]),
+    )
+
+
+def _title(contrast: Contrasted, score: str, factor: str) -> str:
+    """Name the score, and the factor if there are several."""
+    by = f" by {factor}" if len(contrast.factors) > 1 else ""
+    return f"{score.removeprefix(PREFIX)}{by}"
+
+
+def _level_names(contrast: Contrasted) -> dict[str, dict[str, str]]:
+    """Return what the values of each factor are called, by their words."""
+    names = {}
+    for column, rows in contrast.df.groupby("factor", sort=False):
+        factor = str(column)
+        levels = pd.concat([rows["level"], rows["against"]]).unique()
+        words = [in_words(factor, level) for level in levels]
+        names[factor] = dict(zip(words, short_names(factor, levels), strict=True))
+    return names
+
+
+def _names(
+    row: Mapping[str, Any], names: Mapping[str, Mapping[str, str]]
+) -> tuple[str, str]:
+    factor = row["factor"]
+    level, against = (in_words(factor, row[side]) for side in ("level", "against"))
+    return names[factor][level], names[factor][against]
+
+
+def _facts(contrast: Contrasted, *, n_drawn: int) -> list[str]:
+    """Return what is left out, what it costs, and the notes."""
+    n_more = len(contrast.df) - n_drawn
+    more = [f"{n_more:,} more comparisons are in .df"] if n_more > 0 else []
+    return [*more, *_costs(contrast), *contrast.notes]
+
+
+def _costs(contrast: Contrasted) -> Iterable[str]:
+    """Say what requests cost, for each value of each factor, the cheapest first."""
+    df = contrast.replies
+    if "cost" not in df.columns:
+        return
+    for factor, names in _level_names(contrast).items():
+        paid = _PER * df["cost"].groupby(df[factor].array, dropna=False).mean()
+        said = [
+            f"{names[words]}: {cost:,.3g}"
+            for level, cost in paid.dropna().sort_values().items()
+            if (words := in_words(factor, level)) in names
+        ]
+        if said:
+            yield f"{_PER:,} requests cost {', '.join(said)}"
+
+
+def _clear_first(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
+    """Return the positions of all comparisons, those that found something first."""
+    is_clear = contrast.df["p"].to_numpy(dtype=float, na_value=1.0) < 1 - contrast.level
+    return np.argsort(~is_clear, kind="stable")
+
+
+def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
+    """Return the sentences that are shown, and the rest, in the order of the frame."""
+    order = _clear_first(contrast)
+    parts = (np.sort(part) for part in (order[:_SENTENCES], order[_SENTENCES:]))
+    first, rest = ([contrast.says[at] for at in part] for part in parts)
+    return first, rest
+
+
+def _block(lines: Iterable[str]) -> str:
+    return "".join(f"<div>{to_text(line)}</div>" for line in lines)
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(
+        part
+        for line in lines
+        for part in wrap(line, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+    )
+
+
+def _hint(flipped: Flips | None) -> str:
+    verbs = [".df has all numbers", ".plot() draws them"]
+    return " · ".join([*verbs, *([".flips() has the rows"] if flipped else [])])
+
+
+def _float(value: Any) -> float:  # noqa: ANN401 - a number or a missing one
+    return float("nan") if pd.isna(value) else float(value)

@@ -1,0 +1,420 @@
+"""Rows that only one of two values gets right, each way, with the replies to them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.comparison_table import ComparedText, ComparisonTable
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.html_styles import BODY
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.ledger.usage import group_codes
+from svc_notebook.service.params import printable, shorten
+
+from .compare import compared, plain
+from .contrast_sentences import ADJECTIVES
+from .reply_factors import attributes, factors, in_words, is_rate, measure
+
+_AGAINST = "_against"
+_ENDINGS = ("", _AGAINST)  # of the columns of both values
+_HALF = 0.5  # of the replies to a row; if more are right, the row is
+_ALIKE = 1e-9  # relative; scores that differ less are equal
+_NAME_CHARS = 40
+_HEAD = "margin:.8em 0 .3em;font-weight:bold"
+_N_NAMED = 6
+_N_OWN = 4  # columns of a row that are shown with it
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The rows on which two values of a factor differ; shown in a cell, side by side.
+
+    A value gets a row right if more than half of its replies to it are right. Of a
+    score that is no rate, the higher mean counts.
+
+    Attributes:
+        df: One row for each row of the study that differs: first those where `level`
+            is better, each way with the largest differences first. Its columns: what
+            tells prompts apart, other factors, the row's own columns; `better` (the
+            value that is better); `mean` and `n`, the share or mean of `level` and
+            its replies, `text` and `exchange_id` of one of them; and
+            `mean_against`, `n_against`, `text_against`, `exchange_id_against`.
+        n_pairs: Rows with a score for both.
+        n_level: Rows that only `level` gets right; or where its score is higher.
+        n_against: The same for `against`.
+        n_both: Rows that both get right; or where their scores are equal.
+        n_neither: Rows that neither gets right; 0 for other scores.
+        n_mixed: Rows where replies of one value are right and wrong.
+        says: All this in words.
+        tables: The first rows of each way, below what they have in common.
+    """
+
+    df: pd.DataFrame
+    n_pairs: int
+    n_level: int
+    n_against: int
+    n_both: int
+    n_neither: int
+    n_mixed: int
+    says: str
+    tables: tuple[tuple[str, ComparisonTable], ...]
+
+    def __len__(self) -> int:
+        return len(self.df)
+
+    def __repr__(self) -> str:
+        tables = (f"{head}\n\n{table}" for head, table in self.tables)
+        return to_terminal("\n\n".join([self.says, *tables]))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return {"text/html": self.html(), "text/plain": repr(self)}
+
+    def html(self) -> str:
+        """Draw the counts, and the first rows of each way side by side."""
+        tables = (
+            f'<div style="{_HEAD}">{to_text(head)}</div>{table.html()}'
+            for head, table in self.tables
+        )
+        return f"{BODY}<div>{to_text(self.says)}</div>{''.join(tables)}</div>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Two values of a factor in a frame of replies, and what they are compared by."""
+
+    df: pd.DataFrame
+    factor: str
+    on: str
+    pair: tuple[Any, Any]
+    names: tuple[str, str]
+    is_rate: bool
+    keys: list[str]
+
+    @property
+    def score(self) -> str:
+        """The name of the score."""
+        return shorten(printable(self.on.removeprefix(PREFIX)), _NAME_CHARS)
+
+    @property
+    def is_adjective(self) -> bool:
+        """Whether a reply can be what the score is called."""
+        return self.score in ADJECTIVES
+
+    def only(self, side: int) -> str:
+        """Return what is found on one side, as the head of its table."""
+        name = self.names[side]
+        if not self.is_rate:
+            return f"{self.score} is higher for {name}"
+        if self.is_adjective:
+            return f"only {name} is {self.score}"
+        return f"{self.score} is true only for {name}"
+
+
+def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is shown
+    df: pd.DataFrame,
+    factor: str,
+    on: str,
+    pair: tuple[Any, Any],
+    *,
+    names: tuple[str, str],
+    units: Sequence[str],
+    n: int,
+) -> Flips:
+    """Find the rows that only one of two values gets right.
+
+    Args:
+        df: A frame of replies, as `check_replies` returns it.
+        factor: One of its columns.
+        on: A score or another column of numbers.
+        pair: Two values of the factor.
+        names: What the values are called.
+        units: The columns that tell prompts apart.
+        n: How many rows are shown each way.
+    """
+    others = [name for name in factors(df) if name not in (factor, *units)]
+    scored = _scored(df, factor, on, pair)
+    pairs, scored_pairs = _paired(df, scored, [*units, *others])
+    if pairs.empty:  # the factor never varies alone
+        others = []
+        pairs, scored_pairs = _paired(df, scored, list(units))
+    question = _Question(
+        df=df,
+        factor=factor,
+        on=on,
+        pair=pair,
+        names=names,
+        is_rate=is_rate(df, on),
+        keys=[*units, *others],
+    )
+    pairs["better"] = _better(question, pairs)
+    pairs["size"] = (pairs["mean"] - pairs["mean_against"]).abs()
+    counts = _counts(question, pairs)
+    flipped = pairs[pairs["better"] != 0]
+    flipped = flipped.sort_values(["better", "size"], ascending=False, kind="stable")
+    positions = _typical(scored_pairs, flipped)
+    return Flips(
+        df=_frame(question, flipped, positions),
+        says=_sentence(question, **counts),
+        tables=_tables(question, flipped, positions, n),
+        **counts,
+    )
+
+
+def chosen_comparison(
+    comparisons: pd.DataFrame,
+    values: tuple[object, object],
+    columns: Mapping[str, object],
+) -> dict[str, Any]:
+    """Return the comparison that is meant; of several, the clearest one.
+
+    Args:
+        comparisons: The frame of a `Contrast`.
+        values: The two values in either order, None for any.
+        columns: What the comparison has in other columns, None for anything.
+
+    Raises:
+        ParameterError: There is no such comparison.
+    """
+    left = comparisons.sort_values("p", kind="stable")
+    for name, value in columns.items():
+        if value is not None and name in left.columns:
+            left = left[left[name].isin([value, f"{PREFIX}{value}"])]
+    for row in records(left):
+        for pair in permutations((row["level"], row["against"])):
+            if all(map(_is_meant, values, pair)):
+                return row | {"level": pair[0], "against": pair[1]}
+    known = [
+        f"{in_words(factor, level)} with {in_words(factor, against)}"
+        for factor, level, against in comparisons[
+            ["factor", "level", "against"]
+        ].itertuples(index=False)
+    ]
+    more = f" and {len(known) - _N_NAMED} more" if len(known) > _N_NAMED else ""
+    raise ParameterError(
+        "No such values were compared. What was compared is "
+        f"{', '.join(map(printable, known[:_N_NAMED]))}{more}.",
+        param="level",
+    )
+
+
+def records(df: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return each row by the names of its columns."""
+    return [{str(name): row[name] for name in row} for row in df.to_dict("records")]
+
+
+def _is_meant(wanted: object, value: object) -> bool:
+    if wanted is None:
+        return True
+    if _is_missing(wanted) or _is_missing(value):
+        return _is_missing(wanted) and _is_missing(value)
+    return bool(wanted == value)
+
+
+def _better(question: _Question, pairs: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
+    """Return which side is better for each pair: 1 is the first, -1 the second."""
+    first, second = pairs["mean"], pairs["mean_against"]
+    if question.is_rate:
+        return (first > _HALF).astype(int) - (second > _HALF).astype(int)
+    is_equal = np.isclose(first, second, rtol=_ALIKE, atol=0)
+    return np.where(is_equal, 0, np.sign(first - second)).astype(int)
+
+
+def _counts(question: _Question, pairs: pd.DataFrame) -> dict[str, int]:
+    better = pairs["better"]
+    is_right = pairs["mean"] > _HALF if question.is_rate else better == 0
+    means = pairs[["mean", "mean_against"]]
+    is_mixed = ((means > 0) & (means < 1)).any(axis=1)
+    flags = {
+        "n_pairs": better.notna(),
+        "n_level": better > 0,
+        "n_against": better < 0,
+        "n_both": (better == 0) & is_right,
+        "n_neither": (better == 0) & ~is_right,
+        "n_mixed": is_mixed & question.is_rate,
+    }
+    return {name: int(flag.sum()) for name, flag in flags.items()}
+
+
+def _scored(
+    df: pd.DataFrame, factor: str, on: str, pair: tuple[Any, Any]
+) -> pd.DataFrame:
+    """Return the value and the side (0 or 1) of each reply of the pair with a score."""
+    sides = np.full(len(df), -1)
+    for side, value in enumerate(pair):
+        is_value = df[factor].isna() if _is_missing(value) else df[factor] == value
+        sides[is_value.to_numpy(dtype=bool, na_value=False)] = side
+    scored = pd.DataFrame({"side": sides, "value": measure(df, on).to_numpy()})
+    return scored[(scored["side"] >= 0) & scored["value"].notna()]
+
+
+def _paired(
+    df: pd.DataFrame, scored: pd.DataFrame, keys: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the means of both sides, where both have a score, by number of cell.
+
+    A cell has the same prompt and other factors.
+    """
+    scored = scored.assign(cell=group_codes(df[keys])[0][scored.index])
+    first, second = (
+        scored[scored["side"] == side].groupby("cell")["value"].agg(["mean", "count"])
+        for side in (0, 1)
+    )
+    pairs = first.join(second.add_suffix(_AGAINST), how="inner")
+    return pairs, scored[scored["cell"].isin(pairs.index)]
+
+
+def _typical(scored: pd.DataFrame, flipped: pd.DataFrame) -> list[Any]:
+    """Return, for both sides, the position of one reply of each cell.
+
+    It is the reply whose score is nearest to the mean; on the better side rather a
+    higher one, on the other side a lower one.
+    """
+    scored = scored[scored["cell"].isin(flipped.index)]
+    sides = []
+    for side, ending in enumerate(_ENDINGS):
+        own = scored[scored["side"] == side]
+        cells = flipped.loc[own["cell"]]
+        far = (own["value"].to_numpy() - cells[f"mean{ending}"].to_numpy()).round(9)
+        tie = own["value"].to_numpy() * cells["better"].to_numpy() * (2 * side - 1)
+        own = own.assign(far=np.abs(far), tie=tie)
+        own = own.sort_values(["far", "tie"], kind="stable").drop_duplicates("cell")
+        position = own.reset_index().set_index("cell")["index"]
+        sides.append(position.loc[flipped.index].to_numpy())
+    return sides
+
+
+def _frame(
+    question: _Question, flipped: pd.DataFrame, positions: list[Any]
+) -> pd.DataFrame:
+    df, (level, against) = question.df, positions
+    is_level = flipped["better"].to_numpy() > 0
+    columns: dict[str, Any] = {
+        "better": df[question.factor].array.take(np.where(is_level, level, against))
+    }
+    for side, ending in enumerate(_ENDINGS):
+        columns[f"mean{ending}"] = flipped[f"mean{ending}"].astype("Float64").array
+        columns[f"n{ending}"] = flipped[f"count{ending}"].astype("Int64").array
+        for name in ("text", "exchange_id"):
+            if name in df.columns:
+                columns[f"{name}{ending}"] = df[name].array.take(positions[side])
+    own = [name for name in attributes(df) if name not in columns]
+    keys: pd.DataFrame = df[[*question.keys, *own]].iloc[level]
+    return keys.reset_index(drop=True).assign(**columns)
+
+
+def _tables(
+    question: _Question, flipped: pd.DataFrame, positions: list[Any], n: int
+) -> tuple[tuple[str, ComparisonTable], ...]:
+    """Return the first rows of each way, side by side."""
+    tables = []
+    for side, sign in enumerate((1, -1)):
+        (places,) = np.nonzero(flipped["better"].to_numpy() == sign)
+        shown = places[:n]
+        if not len(shown):
+            continue
+        heads = tuple((in_words(question.factor, one),) for one in question.pair)
+        names = _shown_keys(question)
+        rows = question.df[names].iloc[positions[0][shown]]
+        keys = zip(*(plain(rows[name]) for name in names), strict=True)
+        sides = [
+            _entries(question, flipped.iloc[shown], at, positions[at][shown])
+            for at in (0, 1)
+        ]
+        head = f"{question.only(side)}: {_count(len(places), question)}"
+        table = ComparisonTable(
+            title="",
+            row_names=tuple(names),
+            column_names=(question.factor,),
+            heads=heads,
+            rows=tuple(
+                (tuple(map(in_words, names, key)), ((first,), (second,)))
+                for key, first, second in zip(keys, *sides, strict=True)
+            ),
+            n_more_rows=len(places) - len(shown),
+        )
+        tables.append((head, table))
+    return tuple(tables)
+
+
+def _shown_keys(question: _Question) -> list[str]:
+    own = attributes(question.df)[:_N_OWN]
+    whole = ["prompt"] if not own and not question.factor.startswith("prompt") else []
+    return list(dict.fromkeys([*question.keys, *own, *whole]))
+
+
+def _entries(
+    question: _Question,
+    flipped: pd.DataFrame,
+    side: int,
+    positions: Any,  # noqa: ANN401 - an array
+) -> list[ComparedText]:
+    """Return a reply for each row, with its score and its answer."""
+    replies = question.df.iloc[positions]
+    answers = plain(replies["answer"]) if "answer" in replies else [None] * len(replies)
+    means, counts = flipped[f"mean{_ENDINGS[side]}"], flipped[f"count{_ENDINGS[side]}"]
+    return [
+        replace(
+            entry,
+            label=" · ".join([_score(question, mean, int(n)), *_said(entry, answer)]),
+        )
+        for entry, answer, mean, n in zip(
+            compared(replies), answers, means, counts, strict=True
+        )
+    ]
+
+
+def _said(entry: ComparedText, answer: object) -> list[str]:
+    """Return the answer that was read from a reply, unless it is the whole text."""
+    words = " ".join(str(answer).split())
+    is_whole = answer is None or words == " ".join(entry.text.split())
+    return [] if is_whole else [f"answer {shorten(words, _NAME_CHARS)}"]
+
+
+def _score(question: _Question, mean: float, n: int) -> str:
+    score = question.score
+    if not question.is_rate:
+        return f"{score} {mean:.3g}{f', mean of {n:,}' if n > 1 else ''}"
+    is_true, is_false = f"{score} is true", f"{score} is false"
+    if question.is_adjective:
+        is_true, is_false = score, f"not {score}"
+    if n > 1:
+        return f"{is_true} in {round(mean * n)} of {n}"
+    return is_true if mean > _HALF else is_false
+
+
+def _sentence(question: _Question, **counts: int) -> str:
+    """Say how many rows there are of each kind."""
+    first, second = question.names
+    n = {name: f"{count:,}" for name, count in counts.items()}
+    if not counts["n_pairs"]:
+        return f"no row has {question.score} for both {first} and {second}."
+    found = f"{question.only(0)} in {n['n_level']} of "
+    found += _count(counts["n_pairs"], question)
+    if not question.is_rate:
+        return f"{found}, for {second} in {n['n_against']}; equal in {n['n_both']}."
+    found += f", only {'' if question.is_adjective else 'for '}{second} in "
+    found += f"{n['n_against']}; both in {n['n_both']}, neither in {n['n_neither']}."
+    if counts["n_mixed"]:
+        found += (
+            f" Where repeats differ ({n['n_mixed']}), more than half of them decide."
+        )
+    return found
+
+
+def _count(n: int, question: _Question) -> str:
+    """Count rows; where other factors vary, a row counts with each combination."""
+    unit = "row" if "row" in question.keys else "prompt"
+    more = [name for name in question.keys if name not in {"row", "run", "prompt"}]
+    plural = "s"[: n != 1]
+    if more:
+        return f"{n:,} pair{plural} with the same {' and '.join([unit, *more])}"
+    return f"{n:,} {unit}{plural}"
+
+
+def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a value
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))

@@ -1,0 +1,44 @@
+"""How many columns of a terminal a text takes; Thai marks take none."""
+
+import unicodedata
+
+
+def width(text: str) -> int:
+    """Return the columns of a text in a terminal; marks on letters have none."""
+    return sum(map(_letter_width, text))
+
+
+def padded(text: str, n_columns: int) -> str:
+    """Fill a text with blanks; a longer one stays as it is."""
+    return text + " " * (n_columns - width(text))
+
+
+def fitted(text: str, n_columns: int) -> str:
+    """Cut a text that is too wide in its middle, since names often differ at the end.
+
+    A mark stays with its letter.
+    """
+    if width(text) <= n_columns:
+        return text
+    room = n_columns - 1
+    head = _head(text, room - room // 2)
+    tail = text[len(text) - len(_head(text[::-1], room // 2)) :]
+    while tail and not _letter_width(tail[0]):  # its letter is left out
+        tail = tail[1:]
+    return f"{head}…{tail}"
+
+
+def _head(text: str, n_columns: int) -> str:
+    """Return the first letters that fit, with their marks."""
+    n_used = 0
+    for at, letter in enumerate(text):
+        n_used += _letter_width(letter)
+        if n_used > n_columns:
+            return text[:at]
+    return text
+
+
+def _letter_width(letter: str) -> int:
+    if unicodedata.category(letter) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1

@@ -1,0 +1,162 @@
+"""A comparison is read: sentences, a drawing, costs and flips, as HTML and as text."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svc_notebook as svc
+from svc_notebook.display.terminal_width import width
+from tests.analysis.make import LARGE, SMALL, replies
+
+ATTACK = '"><script>alert(1)</script>'
+
+
+def _right(
+    rates: dict[str, float],
+    n_prompts: int = 40,
+    **more: Any,  # noqa: ANN401 - any column
+) -> pd.DataFrame:
+    """Return models that are right for the first part of the prompts."""
+    return replies(
+        {
+            "row": row,
+            "prompt": f"Say {row}",
+            "model": model,
+            "score_right": row < rate * n_prompts,
+            "latency_s": rate + row / 100,
+            "text": f"reply {row}",
+            "cost": 0.002 if model == LARGE else 0.0005,
+            **more,
+        }
+        for model, rate in rates.items()
+        for row in range(n_prompts)
+    )
+
+
+PAIR = _right({SMALL: 0.5, LARGE: 0.9})
+
+
+def test_a_terminal_gets_all_in_characters() -> None:
+    """Sentence, interval on an axis, costs, flips and what to do next."""
+    lines = str(svc.contrast(PAIR, "model", on="right")).splitlines()
+
+    assert lines[0].startswith("70b is right more often than 8b: 90 % against 50 %")
+    at = lines.index("right")
+    assert re.fullmatch(
+        r"  70b less 8b   *│ +├─+●─+┤ +40 points \(\d+ to \d+\)", lines[at + 1]
+    )
+    assert re.fullmatch(r" +0 +(\d+ +)+points", lines[at + 2])
+    assert "1,000 requests cost 8b: 0.5, 70b: 2" in lines
+    assert any(
+        line.startswith("only 70b is right in 16 of 40 rows, only 8b in 0")
+        for line in lines
+    )
+    assert max(map(len, lines)) <= 80
+
+
+def test_what_is_not_clear_is_a_hollow_point() -> None:
+    """Its interval crosses the line of no difference."""
+    text = str(svc.contrast(_right({SMALL: 0.5, LARGE: 0.55}), "model", on="right"))
+
+    assert re.search(r"├─*┼─*○─*┤ ", text)
+    assert "●" not in text
+
+
+def test_html_is_drawn_without_a_kernel_or_a_script() -> None:
+    """Drawings are inline SVG in the colours of the host, and say their numbers."""
+    html = svc.contrast(PAIR, "model", on="right")._repr_mimebundle_()["text/html"]
+
+    assert html.count("<svg") == 1
+    assert re.search(r'aria-label="70b less 8b: 40 points \(\d+ to \d+\)"', html)
+    assert "currentColor" in html
+    assert "only 70b is right: 16 rows" in html
+    assert "<script" not in html
+    assert "http" not in html
+
+
+def test_a_large_family_stays_readable() -> None:
+    """Of 28 comparisons the clear ones are shown first; the rest is counted."""
+    rates = {f"m{n}": 0.5 + (n == 7) * 0.45 for n in range(8)}
+    compared = svc.contrast(_right(rates), "model", on="right")
+
+    text = str(compared)
+    html = compared._repr_mimebundle_()["text/html"]
+
+    assert "(22 more sentences are in .says)" in text
+    assert "16 more comparisons are in .df" in text
+    assert text.count("●") == 7
+    assert len(text.splitlines()) < 50
+    assert html.count("<svg") == 28
+    assert "<summary" in html
+    assert "22 more sentences" in html
+
+
+def test_scores_that_are_no_shares_have_no_points_and_no_flips() -> None:
+    """Seconds differ in every row, so that rows say nothing."""
+    text = str(svc.contrast(PAIR, "model", on="latency_s"))
+
+    assert "points" not in text
+    assert "higher" not in text.split("latency_s\n")[1]
+
+
+def test_without_scipy_there_are_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences are worth seeing without their intervals."""
+    monkeypatch.setitem(__import__("sys").modules, "scipy.special", None)
+
+    text = str(svc.contrast(PAIR, "model", on="right"))
+
+    assert re.search(r"70b less 8b +│ +○ +40 points\n", text)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.text(alphabet="abก็ำ漢-/<\x1b \u202e", min_size=1, max_size=60),
+        min_size=2,
+        max_size=3,
+        unique_by=lambda name: name.strip(),
+    )
+)
+def test_any_name_fits_a_terminal_of_80_columns(names: list[str]) -> None:
+    """Long names, Thai marks and control characters break no line of the drawing."""
+    rates = dict(zip(names, np.linspace(0.2, 0.9, len(names)), strict=True))
+    text = str(svc.contrast(_right(rates, n_prompts=4), "model", on="right"))
+
+    drawn = text.split("\n\n")[1]
+    assert max(map(width, drawn.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_hostile_names_are_texts() -> None:
+    """Names of models and of scores are escaped wherever they are shown."""
+    frame = _right({SMALL + ATTACK: 0.5, LARGE: 0.9}).rename(
+        columns={"score_right": f"score_{ATTACK}"}
+    )
+
+    html = svc.contrast(frame, "model", on=ATTACK)._repr_mimebundle_()["text/html"]
+
+    assert "<script" not in html
+    assert html.count('"><') == html.count('"><rect') + len(
+        re.findall('"><(?!r)', html)
+    )
+
+
+@pytest.mark.slow
+def test_a_plot_has_points_intervals_and_the_line() -> None:
+    """Differences of a rate are in points; a filled point is clear."""
+    chart = svc.contrast(PAIR, "model", on="right").plot()
+
+    spec = chart._repr_mimebundle_()[0]["application/vnd.vegalite.v5+json"]
+    [row] = (
+        spec["data"]["values"]
+        if "values" in spec["data"]
+        else next(iter(spec["datasets"].values()))
+    )
+    assert (row["group"], row["value"], row["clear"]) == ("70b less 8b", 40.0, True)
+    assert str(chart).startswith("right: 70b less 8b: 40 points (")

@@ -1,0 +1,184 @@
+"""Rows that only one of two values gets right are counted and shown side by side."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.errors import ParameterError
+from tests.analysis.make import LARGE, SMALL, replies
+
+ATTACK = "<script>alert(1)</script>\x1b[31m \u202e spam"
+
+
+def _studied(
+    small: list[list[Any]],
+    large: list[list[Any]],
+    *,
+    score: str = "right",
+    **more: Any,  # noqa: ANN401 - any column
+) -> pd.DataFrame:
+    """Return repeats of two models, a list of scores for each row."""
+    return replies(
+        (
+            {
+                "row": row,
+                "prompt": f"Say {row}",
+                "label": "ham" if row % 2 else "spam",
+                "model": model,
+                "repeat": repeat,
+                f"score_{score}": value,
+                "text": f"{model} {row} {repeat} {value}",
+                "exchange_id": f"{model}-{row}-{repeat}",
+            }
+            | more
+            for model, scores in ((SMALL, small), (LARGE, large))
+            for row, values in enumerate(scores)
+            for repeat, value in enumerate(values)
+        ),
+        middle=["label"],
+    )
+
+
+def _single(scores: list[Any]) -> list[list[Any]]:
+    return [[score] for score in scores]
+
+
+STUDY = _studied(
+    _single([True, False, False, True, False, False]),
+    _single([True, True, True, False, True, False]),
+)
+
+
+def test_rows_are_counted_each_way() -> None:
+    """Three rows are right only for the large model, one only for the small one."""
+    rows = svc.contrast(STUDY, "model", on="right").flips()
+
+    assert rows.says == (
+        "only 70b is right in 3 of 6 rows, only 8b in 1; both in 1, neither in 1."
+    )
+    assert rows.df["row"].tolist() == [1, 2, 4, 3]
+    assert rows.df["better"].tolist() == [LARGE, LARGE, LARGE, SMALL]
+    assert rows.df["text"].tolist()[3] == f"{LARGE} 3 0 False"
+    assert rows.df["exchange_id_against"].tolist()[3] == f"{SMALL}-3-0"
+
+
+def test_the_first_rows_are_shown_with_their_own_columns() -> None:
+    """Each way has a table; what does not fit is counted."""
+    shown = repr(svc.contrast(STUDY, "model", on="right").flips(n=1))
+
+    assert "only 70b is right: 3 rows\n\nrow: 1, label: ham" in shown
+    assert "2 more rows are not shown" in shown
+    assert f"model: {SMALL}\n    not right:\n    {SMALL} 1 0 False" in shown
+    assert "only 8b is right: 1 row\n" in shown
+
+
+def test_of_repeats_more_than_half_decide() -> None:
+    """Two of three are enough, one of two is not; the reply shown fits the side."""
+    frame = _studied(
+        [[False, True, False], [True, False], [False]],
+        [[False, True, True], [True, True], [False]],
+    )
+
+    rows = svc.contrast(frame, "model", on="right").flips()
+
+    assert rows.says.endswith(
+        "only 70b is right in 2 of 3 rows, only 8b in 0; both in 0, neither in 1. "
+        "Where repeats differ (2), more than half of them decide."
+    )
+    # the larger difference first: a half against a third
+    assert rows.df["row"].tolist() == [1, 0]
+    assert rows.df["text"].tolist() == [f"{LARGE} 1 0 True", f"{LARGE} 0 1 True"]
+    assert rows.df["text_against"].tolist() == [
+        f"{SMALL} 1 1 False",
+        f"{SMALL} 0 0 False",
+    ]
+    assert "right in 1 of 3" in repr(rows)
+
+
+def test_rows_without_a_score_for_both_are_left_out() -> None:
+    """A failed reply is neither right nor wrong."""
+    frame = _studied(_single([False, None, False]), _single([True, True, None]))
+
+    rows = svc.contrast(frame, "model", on="right").flips()
+
+    assert (rows.n_pairs, rows.n_level, rows.n_against) == (1, 1, 0)
+
+
+def test_other_factors_stay_the_same() -> None:
+    """A row counts with each of their values, and its head names them."""
+    frame = pd.concat(
+        [
+            _studied(_single([True, False]), _single([True, True]), temperature=0.0),
+            _studied(_single([True, False]), _single([False, False]), temperature=1.0),
+        ]
+    )
+
+    rows = svc.contrast(frame, "model", on="right").flips()
+
+    assert "in 1 of 4 pairs with the same row and temperature, only 8b in 1" in (
+        rows.says
+    )
+    assert rows.df[["row", "temperature"]].to_numpy().tolist() == [[1, 0.0], [0, 1.0]]
+
+
+def test_of_a_grade_the_higher_counts() -> None:
+    """Rounding makes no difference between equal grades."""
+    frame = _studied(
+        _single([0.1 + 0.2, 0.5, 0.9]), _single([0.3, 0.75, 0.2]), score="grade"
+    )
+
+    rows = svc.contrast(frame, "model", on="grade").flips()
+
+    assert rows.says == (
+        "grade is higher for 70b in 1 of 3 rows, for 8b in 1; equal in 1."
+    )
+    assert "grade 0.75" in repr(rows)
+
+
+def test_the_pair_can_be_chosen_in_either_order() -> None:
+    """The first value is the one whose rows come first; a wrong one is refused."""
+    compared = svc.contrast(STUDY, "model", on="right")
+
+    assert compared.flips(SMALL).df["better"].tolist()[0] == SMALL
+    assert compared.flips(against=SMALL).df["better"].tolist()[0] == LARGE
+    with pytest.raises(ParameterError, match=f"{LARGE} with {SMALL}"):
+        compared.flips("nobody")
+
+
+def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
+    """pd.NA names it."""
+    frame = pd.concat(
+        [
+            _studied(_single([True, False, True]), [], temperature=0.0),
+            _studied(_single([False, False, False]), [], temperature=None),
+        ]
+    )
+
+    rows = svc.contrast(frame, "temperature", on="right").flips(pd.NA)
+
+    assert "only not sent is right in 0 of 3 rows, only 0 in 2" in rows.says
+
+
+def test_without_flips_there_are_no_tables() -> None:
+    """Two models that agree everywhere have counts and an empty frame."""
+    frame = _studied(_single([True, False, True]), _single([True, False, True]))
+
+    rows = svc.contrast(frame, "model", on="right").flips()
+
+    assert (len(rows), rows.tables) == (0, ())
+    assert rows.df["better"].dtype == STUDY["model"].dtype
+    assert "both in 2, neither in 1." in repr(rows)
+
+
+def test_texts_of_models_are_escaped_and_cut() -> None:
+    """Nothing of a reply acts in HTML or in a terminal; Thai stays as it is."""
+    frame = STUDY.assign(text=f"{ATTACK} ถูกต้องครับ " * 200)
+
+    bundle = svc.contrast(frame, "model", on="right").flips()._repr_mimebundle_()
+
+    assert "<script" not in bundle["text/html"]
+    assert "\x1b" not in bundle["text/html"] + bundle["text/plain"]
+    assert "ถูกต้องครับ" in bundle["text/plain"]
+    assert "more characters" in bundle["text/plain"]
