@@ -58,7 +58,7 @@ PYTHON = {
         scores.json_schema scores.length""",
     "Ledger and files": """
         replies_df usage_df runs_df tool_calls_df conversations_df describe last
-        reply export read_parquet export_answers""",
+        reply export read_parquet export_answers as_replies read_eval""",
     "Tools": "tool Toolbox",
     "Session, emulator and tokens": """
         use Emulator estimate_tokens Tokens load_ipython_extension

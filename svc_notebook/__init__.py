@@ -17,7 +17,9 @@ Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.sv
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, how_many,
                compare, plot, score, scores, read_answers, describe, estimate_tokens;
                Contrast, Tokens
-The ledger     last, reply, export, read_parquet, export_answers
+Files          export, read_parquet, export_answers; as_replies and read_eval for
+               replies that were made elsewhere
+The ledger     last, reply
 Clients        Client, AsyncClient, AsyncCompletionStream
 Errors         SvcError is the base of all; the others are in `svc.errors`
 

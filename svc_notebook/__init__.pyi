@@ -3,6 +3,7 @@ import typing
 from . import errors
 from .analysis.contrast import Contrast
 from .analysis.frame_functions import (
+    as_replies,
     compare,
     contrast,
     contrast_df,
@@ -10,6 +11,7 @@ from .analysis.frame_functions import (
     how_many,
     plot,
     read_answers,
+    read_eval,
     read_parquet,
     reply,
     score,
@@ -60,6 +62,7 @@ __all__ = [
     "SvcError",
     "Tokens",
     "Toolbox",
+    "as_replies",
     "compare",
     "complete",
     "contrast",
@@ -78,6 +81,7 @@ __all__ = [
     "panel",
     "plot",
     "read_answers",
+    "read_eval",
     "read_parquet",
     "replies_df",
     "reply",

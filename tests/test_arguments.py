@@ -81,6 +81,8 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("df must be a DataFrame of replies", lambda: svc.summary_df(FIVE)),
         ("The frame lacks choice_index", lambda: svc.contrast_df(FRAME, "model")),
         ("difference must be a number > 0", lambda: svc.how_many(-1, pilot=FRAME)),
+        ("df must be a DataFrame of pandas", lambda: svc.as_replies(FIVE)),
+        ("path is int; give the", lambda: svc.read_eval(FIVE)),
         ("describe takes a DataFrame", lambda: svc.describe(FIVE)),
         ("'wide' is not a column", lambda: svc.replies_df(columns=["wide"])),
         ("answer must be a Literal such", lambda: svc.sweep("a", answer=FIVE)),

@@ -1,6 +1,6 @@
 """Verbs on any frame of replies. pandas loads at the first call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -363,3 +363,74 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
     from svc_notebook.ledger.frame_export import read_parquet as read  # noqa: PLC0415
 
     return read(path)
+
+
+def as_replies(
+    df: Any,  # noqa: ANN401 - pandas, Polars or Arrow
+    reply: str | None = None,
+    *,
+    scores: str | Iterable[str] = (),
+    factors: str | Iterable[str] = (),
+    **columns: str,
+) -> "pd.DataFrame":
+    """Make a frame of replies of anybody's, so that all verbs work on it.
+
+    Args:
+        df: A row for each reply, in pandas, Polars or Arrow. It is not changed.
+        reply: The column with the texts.
+        scores: Columns that say how good a reply is: numbers, True and False, labels.
+            A column `correct` becomes `score_correct`; `score_*` are scores anyway.
+        factors: Columns with what was varied between the replies to one prompt, such as
+            a version, if `columns` has no name for it.
+        **columns: Columns by their name in `replies_df`: `model="engine"`. `row` says
+            which replies answer the same question, and is what they are paired by;
+            without it the `prompt` is. Labels are `prompt_label` and `system_label`.
+            Columns that have these names already need not be given.
+
+    Returns:
+        A frame with all columns of `replies_df`, in its dtypes. Other columns stay as
+        they are. What is not there is missing, but: `repeat` counts the replies to one
+        prompt under one condition; `status` is ok, or error where there is no text or
+        an error; `is_cut` goes by `finish_reason`; `total_tokens` is a sum.
+
+    Raises:
+        ConfigError: pyarrow is missing, for Polars and Arrow; the message names the
+            command.
+        ParameterError: A column does not exist or holds something else.
+
+    Example:
+        >>> df["id"] = range(len(df))
+        >>> replies = svc.as_replies(df, reply="text", row="id")
+    """
+    from .as_replies import as_replies as make  # noqa: PLC0415 - pandas
+
+    return make(df, reply, scores=scores, factors=factors, columns=columns)
+
+
+def read_eval(*paths: str | Path) -> "pd.DataFrame":
+    """Read logs of inspect-ai as a frame of replies, with their scores.
+
+    The package inspect-ai reads them if it is installed. Without it, `.eval` files that
+    are compressed with zstd need pyarrow, or Python 3.14.
+
+    Args:
+        *paths: Files that end with .eval or .json, or folders of them.
+
+    Returns:
+        A row for each sample of each epoch, with the columns of `replies_df`. `row` is
+        the sample's id, `repeat` its epoch from 0, `run` the name of the file, `prompt`
+        the sample's input. Tokens and cost are all that the sample used of the model,
+        `latency_s` is the last call. `task`, `task_arg_*`, `target` and the metadata
+        come first. `score_NAME` is 1 for C, 0.5 for P, 0 for I and N; a score with
+        several values is `score_NAME_KEY`. `answer` is that of the first score.
+
+    Raises:
+        ConfigError: pyarrow is missing; the message names the command.
+        ParameterError: A file cannot be read.
+
+    Example:
+        >>> replies = svc.read_eval("old.eval", "new.eval")
+    """
+    from .read_eval import read_eval as read  # noqa: PLC0415 - pandas
+
+    return read(*paths)

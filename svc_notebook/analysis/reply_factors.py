@@ -43,7 +43,8 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
         raise ParameterError(
             f"The frame lacks {', '.join(missing)}, which every frame of replies has. "
             "Give one of run.replies_df() or svc.replies_df() with all its columns: "
-            "no columns='narrow', no texts=False.",
+            "no columns='narrow', no texts=False; svc.as_replies makes one of any "
+            "other frame.",
             param="df",
         )
     if not df.columns.is_unique:
@@ -89,6 +90,8 @@ def unit(df: pd.DataFrame) -> list[str]:
     if "row" not in df.columns or df["row"].isna().any():
         return ["prompt"]
     if "run" not in df.columns or len(df["run"].unique()) <= 1:
+        return ["row"]
+    if df["prompt"].isna().all():  # replies that were made elsewhere
         return ["row"]
     n_texts = df.groupby(["run", "row"], dropna=False)["prompt"].nunique(dropna=False)
     return ["prompt"] if (n_texts == 1).all() else ["run", "row"]

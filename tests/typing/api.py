@@ -101,6 +101,8 @@ def compare() -> pd.DataFrame:
     texts = svc.replies_df(columns=["model", "text"])
     asked = svc.sweep("Spam?", answer=Literal["spam", "ham"]).run().read(Invoice)
     texts = svc.read_answers(asked.replies_df(), bool)
+    frame = svc.as_replies(texts, "output", model="engine", scores=["correct"])
+    frame = pd.concat([frame, svc.read_eval("old.eval", Path("logs"))])
     return pd.concat([plan, frame, texts, meanings, svc.usage_df(by=["model"])])
 
 

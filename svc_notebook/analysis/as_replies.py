@@ -1,0 +1,324 @@
+"""A frame of replies made of anybody's: columns named, checked, and filled in."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.errors import ParameterError, import_extra, write_line
+from svc_notebook.ledger.columns import LATER, Column, as_names
+from svc_notebook.ledger.reply_frames import (
+    ANSWER,
+    REPLIES,
+    RowStatus,
+    put,
+    to_array,
+)
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import did_you_mean, shorten, shown
+
+from .reply_factors import LABEL, SENT, check_replies, prompt_codes
+
+_STATUSES = get_args(RowStatus)
+_COLUMNS = {column.name: column for column in REPLIES}
+_LABELS = tuple(f"{name}{LABEL}" for name in ("prompt", "system", "model"))
+_NAMES = ("row", *_LABELS, *_COLUMNS)
+_CUT = ("length", "max_tokens", "model_length")  # finish reasons of several services
+_DEFAULTS: dict[str, Any] = {
+    "choice_index": 0,
+    "is_cut": False,
+    "is_emulated": False,
+    "is_reused": False,
+}
+_HOW = {
+    "string": ("text", "df[{0!r}].map(str, na_action='ignore')"),
+    "Int64": ("whole numbers", "pd.to_numeric(df[{0!r}]).round()"),
+    "Float64": ("numbers", "pd.to_numeric(df[{0!r}])"),
+    "boolean": ("True and False", "df[{0!r}] == 'yes'"),
+    "datetime64[us, UTC]": ("instants", "pd.to_datetime(df[{0!r}], utc=True)"),
+}
+"""What a column of each dtype holds, and how to make one."""
+
+
+def as_replies(
+    df: Any,  # noqa: ANN401 - pandas, or what gives an Arrow stream
+    reply: str | None = None,
+    *,
+    scores: str | Iterable[str] = (),
+    factors: str | Iterable[str] = (),
+    columns: Mapping[str, str],
+) -> pd.DataFrame:
+    """Make a frame of replies of any frame: see `svc.as_replies`.
+
+    `columns` has the name in the source of each of our columns.
+    """
+    source = _to_pandas(df)
+    names = list(map(str, source.columns))
+    named = dict(columns) if reply is None else {"text": reply, **columns}
+    _check_names(source, named, as_names(scores), as_names(factors))
+    taken = {*named, *named.values()}
+    named |= {name: name for name in _NAMES if name in names and name not in taken}
+    ours = {name: _typed(source, theirs, name) for name, theirs in named.items()}
+    outcomes = [*as_names(scores), *(x for x in names if x.startswith(PREFIX))]
+    scored = {
+        PREFIX + name.removeprefix(PREFIX): _score(source, name)
+        for name in dict.fromkeys(outcomes)
+    }
+    own = {
+        name: _without_objects(source[name])
+        for name in names
+        if name not in {*named.values(), *outcomes}
+    }
+    front = [name for name in own if name in as_names(factors)]
+    return _filled(source, ours, own, scored, front)
+
+
+def _to_pandas(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+    """Return a frame with a plain index; an index that has names is in columns."""
+    if isinstance(df, pd.DataFrame):
+        is_plain = all(name is None for name in df.index.names)
+        frame = df.reset_index(drop=is_plain)
+    elif hasattr(df, "__arrow_c_stream__"):
+        arrow = import_extra("pyarrow", "Frames of Polars and Arrow")
+        frame = arrow.table(df).to_pandas(types_mapper=_nullable)
+    else:
+        lazy = " Call .collect() first." if hasattr(df, "collect") else ""
+        raise ParameterError(
+            "df must be a DataFrame of pandas or Polars, or a table of Arrow, with a "
+            f"row for each reply; got a value of type {type(df).__name__}.{lazy}",
+            param="df",
+        )
+    names = list(map(str, frame.columns))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ParameterError(
+            f"The frame has several columns called {twice[0]!r}; rename all but one.",
+            param="df",
+        )
+    return frame.set_axis(names, axis="columns")
+
+
+def _nullable(arrow_type: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a dtype in which integers and flags stay what they are if some miss."""
+    kinds = import_extra("pyarrow", "Frames of Polars and Arrow").types
+    if kinds.is_integer(arrow_type):
+        return pd.Int64Dtype()
+    if kinds.is_boolean(arrow_type):
+        return pd.BooleanDtype()
+    return None
+
+
+def _check_names(
+    source: pd.DataFrame, named: Mapping[str, str], *more: Iterable[str]
+) -> None:
+    for ours in named:
+        if ours not in _NAMES:
+            raise ParameterError(
+                f"{ours} is not a column of replies.{did_you_mean(ours, _NAMES, n=1)} "
+                f"Besides reply, the names are {', '.join(_NAMES)}. Other columns of "
+                "your frame are kept as they are; scores= and factors= name yours.",
+                param=ours,
+            )
+    wanted = [*named.items()]
+    for param, names in zip(("scores", "factors"), more, strict=True):
+        wanted += [(param, name) for name in names]
+    for param, theirs in wanted:
+        if theirs not in source.columns:
+            said = "reply" if param == "text" else param
+            known = list(source.columns)
+            raise ParameterError(
+                f"{said}={shown(theirs)} is not a column of the frame."
+                f"{did_you_mean(str(theirs), known, n=1)} Its columns are "
+                f"{', '.join(known) or 'none'}.",
+                param=said,
+            )
+
+
+def _typed(source: pd.DataFrame, theirs: str, name: str) -> Any:  # noqa: ANN401 - an array or a column
+    """Return a column with the dtype it has in frames of replies."""
+    values = source[theirs]
+    column = _COLUMNS.get(name)
+    if name == "row":
+        _check_row(values, theirs)
+    if column is None or column is ANSWER:  # of any kind, as the type of answers
+        return _without_objects(values)
+    if values.isna().all():
+        return to_array([None] * len(values), column.dtype)
+    try:
+        typed: Any = _converted(values, column)
+    except (TypeError, ValueError, OverflowError):
+        typed = None
+    if typed is None:
+        kind, how = _HOW[column.dtype]
+        example = shorten(repr(values.dropna().iloc[0]), 40)
+        raise ParameterError(
+            f"The column {theirs!r} is used as {name}, which must be {kind}; it holds "
+            f"{example}. {how.format(theirs)} may make it so.",
+            param="reply" if name == "text" else name,
+        )
+    return typed
+
+
+def _converted(values: pd.Series, column: Column) -> Any:  # noqa: ANN401 - an array, or None
+    """Return values of a column's dtype; None if they are of another kind."""
+    there = values.dropna()
+    plain = there.tolist()
+    if column.dtype == "string":
+        is_text = all(isinstance(value, str) for value in plain)
+        texts = values.astype(object).where(values.notna(), None)
+        return to_array(texts.tolist(), "string") if is_text else None
+    if column.dtype.startswith("datetime"):
+        instants = pd.to_datetime(values, utc=True, format="ISO8601")
+        return instants.dt.as_unit("us").array
+    is_flag = all(isinstance(value, (bool, np.bool_)) for value in plain)
+    if column.dtype == "boolean":
+        return (
+            values.astype("boolean").array if is_flag or set(plain) <= {0, 1} else None
+        )
+    is_number = pd.api.types.is_numeric_dtype(there.infer_objects().dtype)
+    if is_flag or not is_number:
+        return None
+    if column.dtype == "Int64" and not (there.astype("float64") % 1 == 0).all():
+        return None
+    return pd.to_numeric(values).astype(column.dtype).array
+
+
+def _check_row(values: pd.Series, theirs: str) -> None:
+    if n := int(values.isna().sum()):
+        raise ParameterError(
+            f"The column {theirs!r} is used as row, which says what question a reply "
+            f"answers, and {n} of its values are missing. Fill them in, or leave these "
+            "rows out.",
+            param="row",
+        )
+
+
+def _score(source: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - a column
+    values = _without_objects(source[name])
+    if values.dtype.kind == "c" or values.dtype.kind in "mM":
+        raise ParameterError(
+            f"The column {name!r} cannot be a score: scores are numbers, True and "
+            f"False, or texts, and it holds {shorten(repr(values.iloc[0]), 40)}.",
+            param="scores",
+        )
+    return values
+
+
+def _without_objects(values: pd.Series) -> pd.Series:
+    """Return a column with a stated dtype; lists and other values become texts."""
+    if values.dtype != object:
+        return values
+    values = values.convert_dtypes()
+    if values.dtype == object:
+        texts = [None if value is None else str(value) for value in values]
+        values = pd.Series(texts, index=values.index, dtype="string")
+    return values
+
+
+def _filled(
+    source: pd.DataFrame,
+    ours: dict[str, Any],
+    own: dict[str, Any],
+    scored: dict[str, Any],
+    front: list[str],
+) -> pd.DataFrame:
+    """Return the frame of replies, with what follows from what is there."""
+    n = len(source)
+    if not {"row", "prompt"} & {*ours} and n:
+        write_line(
+            "There is neither row= nor prompt=, so each reply counts as a prompt of "
+            "its own, and nothing is compared in pairs. Name the column that says "
+            "which replies answer the same question, such as row='id'."
+        )
+        ours["row"] = pd.array(np.arange(n), dtype="Int64")
+    frame = pd.DataFrame(
+        {
+            column.name: ours.get(column.name, to_array([None] * n, column.dtype))
+            for column in REPLIES
+        },
+        index=source.index,
+    )
+    for name, value in _DEFAULTS.items():
+        frame[name] = frame[name].fillna(value)
+    _fill_status(frame)
+    _fill_cuts(frame)
+    _fill_tokens(frame)
+    for name, values in scored.items():
+        put(frame, name, values)
+    ahead = {name: ours[name] for name in ("row", *_LABELS) if name in ours}
+    known = frame.assign(**ahead)
+    front += _constant(known, {name: own[name] for name in own if name not in front})
+    ahead |= {_free(name, known): own[name] for name in own if name in front}
+    behind = {_free(name, known): own[name] for name in own if name not in front}
+    if "repeat" not in ours:
+        frame["repeat"] = _repeats(frame, ahead)
+    if "exchange_id" not in ours:
+        frame["exchange_id"] = _ids(frame.assign(**ahead))
+    first, last = (pd.DataFrame(part, index=frame.index) for part in (ahead, behind))
+    return check_replies(pd.concat([first, frame, last], axis="columns"))
+
+
+def _fill_status(frame: pd.DataFrame) -> None:
+    """Say which replies are good; without a status, those that have no error."""
+    if unknown := set(frame["status"].dropna()) - {*_STATUSES}:
+        raise ParameterError(
+            f"status has {shown(min(unknown))}; it must be one of "
+            f"{', '.join(_STATUSES)}. Without status= a reply is ok if it has a text "
+            "and no error_message.",
+            param="status",
+        )
+    is_bad = frame["error_message"].notna() | frame["error_type"].notna()
+    if frame["text"].notna().any():
+        is_bad |= frame["text"].isna()
+    found = pd.Series(np.where(is_bad, "error", "ok"), index=frame.index)
+    frame["status"] = frame["status"].fillna(found.astype("string"))
+
+
+def _fill_cuts(frame: pd.DataFrame) -> None:
+    is_length = frame["finish_reason"].isin(_CUT)
+    frame["is_cut"] = (frame["is_cut"] | is_length).mask(frame["status"] != "ok")
+
+
+def _fill_tokens(frame: pd.DataFrame) -> None:
+    total = frame["prompt_tokens"] + frame["completion_tokens"]
+    frame["total_tokens"] = frame["total_tokens"].fillna(total)
+    is_known = frame["usage_source"].isna() & frame["total_tokens"].notna()
+    frame["usage_source"] = frame["usage_source"].mask(is_known, "reported")
+
+
+def _constant(frame: pd.DataFrame, own: Mapping[str, Any]) -> list[str]:
+    """Return the columns that have one value for each prompt: those of the rows.
+
+    Columns before `text` may be factors; what differs between the replies to one
+    prompt may as well be an outcome, so it is put behind.
+    """
+    prompt = pd.Series(prompt_codes(frame), index=frame.index)
+    is_constant = {
+        name: values.groupby(prompt).nunique(dropna=False).le(1).all()
+        for name, values in own.items()
+    }
+    several = len(frame) > prompt.nunique()
+    return [name for name, is_one in is_constant.items() if is_one and several]
+
+
+def _free(name: str, frame: pd.DataFrame) -> str:
+    """Return a name that no other column has or can get later."""
+    while name in frame.columns or name.startswith(LATER):
+        name = "var_" + name
+    return name
+
+
+def _repeats(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an array
+    """Number the replies to one prompt under one condition, in the frame's order."""
+    names = ["run", "choice_index", *(name for name in SENT if name in frame.columns)]
+    keys = frame[names].assign(**conditions)
+    return keys.groupby(list(keys.columns), dropna=False).cumcount().astype("Int64")
+
+
+def _ids(frame: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
+    """Return an id for each row that is the same whenever the same row is read."""
+    filled = frame.dropna(axis="columns", how="all")
+    content = pd.util.hash_pandas_object(filled, index=False)
+    again = content.groupby(content).cumcount()
+    ids = [f"{value:016x}-{n}" for value, n in zip(content, again, strict=True)]
+    return to_array(ids, "string")
