@@ -21,6 +21,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import REPLIES
 from svc_notebook.service.params import check_flag, shorten
 
+from .missing import missing_lines
 from .reply_factors import (
     LABEL,
     TEMPLATE,
@@ -30,7 +31,7 @@ from .reply_factors import (
     named,
     unit,
 )
-from .summary import missing_lines, say
+from .summary import say
 from .text_diff import Differences
 
 MAX_ROWS = 50

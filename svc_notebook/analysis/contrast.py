@@ -13,10 +13,11 @@ from . import contrast_display, statistics
 from .contrast_sentences import sentence
 from .contrast_study import Pair, Study, compare_pair, level_names, pairs_of, study_of
 from .flips import Flips, chosen_comparison
+from .missing import missing_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, unit
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS
-from .summary import few_prompts, missing_lines, say
+from .summary import few_prompts, say
 
 _DTYPES: dict[str, Any] = {
     **dict.fromkeys(("factor", "level", "against", "says"), "string"),

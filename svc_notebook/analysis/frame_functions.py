@@ -1,6 +1,6 @@
 """Verbs on any frame of replies. pandas loads at the first call."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -16,9 +16,13 @@ scores = scorers  # public: svc.scores
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
+    from svc_notebook.ledger.prices import Prices
+
     from .contrast import Contrast
+    from .missing import Missing
     from .plot import Plot
     from .sample_size import Needed
+    from .statistics import Weight
 
 
 @runtime_checkable
@@ -65,18 +69,23 @@ def compare(
     return arrange(df, rows=rows, columns=columns, markdown=markdown, diff=diff)
 
 
-def plot(
+def plot(  # noqa: PLR0913 - one for each thing that can be drawn or counted otherwise
     df: "pd.DataFrame",
     on: str,
     *,
     by: str | Sequence[str] | None = None,
+    x: str | None = None,
     against: str | None = None,
+    unit: str | Sequence[str] | None = None,
+    weight: "Weight" = "prompts",
+    missing: "Missing" = "drop",
     width: int = 340,
 ) -> "Plot":
     """Draw a score of the replies of any frame, by group.
 
     The mean of each group is a point, with its interval where that is known; single
-    replies are dots behind it, and the mouse shows their text.
+    replies are dots behind it, and the mouse shows their text. What replies are missing
+    stands below.
 
     Args:
         df: Replies, as in `compare`; or a frame of `usage_df`, which makes a bar of
@@ -85,9 +94,14 @@ def plot(
             such as `latency_s`.
         by: The columns to group by: the first one down the side, others as colours;
             what varies if None.
-        against: Another such column, such as `cost` or `latency_s`: groups are drawn
-            by both, and a line joins those that no other beats (a higher score for
-            less; the Pareto front).
+        x: A column of numbers, such as `temperature`: the means along it are a curve
+            with a band, one for each group of `by`.
+        against: Another column to measure, such as `cost` or `latency_s`: groups are
+            drawn by both, and a line joins those that no other beats (a higher score
+            for less; the Pareto front). With a setting there is no such line.
+        unit: What belongs together, as in `summary_df`.
+        weight: What counts the same, as in `summary_df`.
+        missing: What becomes of replies without a score, as in `summary_df`.
         width: In pixels.
 
     Returns:
@@ -105,7 +119,17 @@ def plot(
     """
     from .plot import plot as draw  # noqa: PLC0415 - pandas
 
-    return draw(df, on, by=by, against=against, width=width)
+    return draw(
+        df,
+        on,
+        by=by,
+        x=x,
+        against=against,
+        unit=unit,
+        weight=weight,
+        missing=missing,
+        width=width,
+    )
 
 
 def reply(exchange_id: str) -> Completion:
@@ -125,37 +149,64 @@ def reply(exchange_id: str) -> Completion:
     return current().context().reply(exchange_id)
 
 
-def summary_df(
+def summary_df(  # noqa: PLR0913 - one for each way to count
     df: "pd.DataFrame",
     by: str | Sequence[str] | None = None,
     on: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+    weight: "Weight" = "prompts",
+    missing: "Missing" = "drop",
+    prices: "Prices | Mapping[str, Any] | str | Path | None" = None,
+    include_emulated: bool = False,
 ) -> "pd.DataFrame":
-    """Sum up replies by group, each score with an interval.
+    """Sum up replies by group, each score with an interval (0.95).
 
-    Intervals are over prompts, because repeats of one prompt do not tell about others:
-    Student's t corrected for skew, or Wilson with the effective n. Without SciPy (the
-    extra `stats`) they are missing, and a line on stderr says so, because everything
-    else is worth having. Other lines say where replies may be missing for a reason.
+    A score is the mean over prompts, and its interval is over prompts, because repeats
+    of one do not tell about others: Student's t corrected for skew, or Wilson with the
+    effective n. Without SciPy (the extra `stats`) intervals are missing, and a line on
+    stderr says so. Other lines say what failed or has no score: 38 of 48 replies.
 
     Args:
         df: A frame of replies, or several as one.
         by: Columns to group by; what varies if None.
         on: Scores, or other columns of numbers; all scores if None.
+        unit: Columns that say which prompts belong together, such as a document or a
+            customer. Intervals are then over these; values stay.
+        weight: "replies" counts each reply the same, not each prompt.
+        missing: What failed or has no score is left out ("drop"), counts 0 ("wrong"),
+            or low takes it as 0 and high as 1 ("bounds"), for scores within 0 and 1.
+        prices: A price table, as for `svc.use(prices=...)`, instead of the costs in
+            the frame.
+        include_emulated: Count the emulator's replies as if they were paid.
 
     Returns:
-        One row for each group: counts, rates of failures, refusals (400) and cuts; for
-        each score `NAME`, `NAME_low`, `NAME_high`; tokens; quantiles of latency_s; cost
-        of a reply and of one that is right; how much repeats agree.
+        One row for each group: counts (`n_scored`: replies with a score), rates of
+        failures, refusals (400) and cuts; for each score `NAME`, `NAME_low`,
+        `NAME_high`; tokens; quantiles of latency_s; cost of a reply and of one that is
+        right; how much repeats agree.
 
     Raises:
         ParameterError: A name does not exist, or `df` is not a frame of replies.
+        SettingsError: The price table cannot be used.
 
     Example:
         >>> summary = svc.summary_df(replies, by="model", on="right")
     """
     from svc_notebook.analysis.summary import summary_df as frame  # noqa: PLC0415
 
-    return frame(df, by, on)
+    if prices is None and include_emulated:
+        prices = current().context().prices
+    return frame(
+        df,
+        by,
+        on,
+        unit=unit,
+        weight=weight,
+        missing=missing,
+        prices=prices,
+        include_emulated=include_emulated,
+    )
 
 
 def contrast(

@@ -8,14 +8,14 @@ expressions have fixed names, so that no text is read as one of them.
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from struct import unpack
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,23 @@ from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.service.params import check_int, shorten
 
 from .compare import numbered, plain
+from .missing import Missing, missing_lines
 from .reply_factors import (
+    SENT,
+    attributes,
     check_replies,
     column_of,
+    counted,
     factors,
+    in_number,
     in_words,
     is_rate,
     measure,
     named,
-    prompt_codes,
 )
-from .summary import Groups, estimated, missing_lines, say
+from .rounding import number, number_with_interval, percent_with_interval
+from .statistics import Weight
+from .summary import Groups, Sample, estimated, say
 
 MAX_GROUPS = 60
 MAX_DOTS = 400
@@ -121,12 +127,16 @@ class Plot:
         return file
 
 
-def plot(
+def plot(  # noqa: PLR0913 - those of the public verb
     df: pd.DataFrame,
     on: str,
     *,
     by: str | Sequence[str] | None = None,
+    x: str | None = None,
     against: str | None = None,
+    unit: str | Sequence[str] | None = None,
+    weight: Weight = "prompts",
+    missing: Missing = "drop",
     width: int = _WIDTH,
 ) -> Plot:
     """Draw a score of replies by group: see `svc.plot`."""
@@ -137,23 +147,23 @@ def plot(
         chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
         return Plot(chart, to_terminal("\n".join(lines)))
     df = check_replies(df)
-    names = named(df, by if by is not None else factors(df) or ["model"])
-    if not names:
-        raise ParameterError(
-            "by names no column; leave it out for what varies: "
-            f"{', '.join(factors(df)) or 'nothing'}.",
-            param="by",
-        )
+    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    names = _names(df, by, x, against)
     codes = numbered(df, names)
-    groups = _groups(df, on, names, codes)
-    if against is None:
-        spec = _by_group(df, on, groups, codes)
+    measured = _Measured(df, on, codes, sample, counted(df, unit))
+    groups = _groups(measured, names)
+    if x is not None:
+        spec = _curves(df, on, names[0], groups, codes)
+    elif against is not None:
+        spec = _against(replace(measured, on=against), on, groups)
     else:
-        spec = _against(df, on, against, groups, codes)
+        spec = _by_group(df, on, groups, codes)
     lines = [f"{column_of(df, on)} by {', '.join(names)}"]
     lines += [f"  {group['said']}" for group in groups]
-    say(missing_lines(df, on=column_of(df, on), by=names))
-    chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
+    caveats = missing_lines(df, on=on, by=names, missing=missing)
+    say(caveats)
+    spec |= _fitted(width) | _caption(caveats, width)
+    chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec})
     return Plot(chart, to_terminal("\n".join(lines)))
 
 
@@ -243,6 +253,48 @@ def _behind(chart: IntervalChart, x: dict[str, Any]) -> list[dict[str, Any]]:
     return layers
 
 
+def _names(
+    df: pd.DataFrame,
+    by: str | Sequence[str] | None,
+    x: str | None,
+    against: str | None,
+) -> list[str]:
+    """Return the columns to group by; the first is `x` if there is one."""
+    if x is None:
+        names = named(df, by if by is not None else factors(df) or ["model"])
+        if not names:
+            raise ParameterError(
+                "by names no column; leave it out for what varies: "
+                f"{', '.join(factors(df)) or 'nothing'}.",
+                param="by",
+            )
+        return names
+    if against is not None:
+        raise ParameterError(
+            "A plot has either x, whose values make a curve, or against, another score "
+            "or a cost; leave one out.",
+            param="against",
+        )
+    [along] = named(df, x, param="x")
+    if not pd.api.types.is_numeric_dtype(df[along].dtype):
+        raise ParameterError(
+            f"x must be a column of numbers, such as temperature, and {along} has "
+            f"none. by={along!r} draws a point for each of its values.",
+            param="x",
+        )
+    others = named(df, by) if by is not None else factors(df)
+    return [along, *(name for name in others if name != along)]
+
+
+def _caption(caveats: Sequence[str], width: int) -> dict[str, Any]:
+    """Return the title that says below a chart what its figures are not about."""
+    if not caveats:
+        return {}
+    lines = [part for line in caveats for part in wrap(visible(line), width // 6)]
+    style = {"fontSize": 11, "fontWeight": "normal", "anchor": "start"}
+    return {"title": {"text": lines, "orient": "bottom", **style}}
+
+
 def _fitted(width: int) -> dict[str, Any]:
     return {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -256,9 +308,9 @@ def _bars(
     labels = [_labels(name, plain(df[name])) for name in names]
     bars = []
     for own, value in zip(zip(*labels, strict=True), values, strict=True):
-        name, number = ", ".join(own), _known(value)
-        said = f"{name}: {'no value' if number is None else f'{number:,.3g}'}"
-        bars.append({"group": fill(name, _LINE_CHARS), "value": number, "said": said})
+        name, amount = ", ".join(own), _known(value)
+        said = f"{name}: {'no value' if amount is None else number(amount)}"
+        bars.append({"group": fill(name, _LINE_CHARS), "value": amount, "said": said})
     x = {**_axis(df, on), "scale": {"zero": True}}
     spec = {
         "height": 40 * len(bars),
@@ -278,10 +330,57 @@ def _down() -> dict[str, Any]:
     return {"field": "group", "type": "nominal", "sort": None, "title": None} | axis
 
 
-def _groups(
-    df: pd.DataFrame, on: str, names: Sequence[str], codes: "np.ndarray"
-) -> list[Group]:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A measure of the replies of a frame, by group.
+
+    Attributes:
+        codes: The number of each reply's group.
+        what: What its intervals count, such as rows.
+    """
+
+    df: pd.DataFrame
+    on: str
+    codes: Any
+    sample: Sample
+    what: str
+
+    def means(self, n_groups: int) -> list[Group]:
+        """Return the mean of each group: `value`, `low`, `high`, and its words."""
+        is_there = measure(self.df, self.on).notna()
+        if not is_there.any():
+            raise ParameterError(
+                f"{self.on} is missing in every reply.{_why_missing(self.df, self.on)}",
+                param="on",
+            )
+        groups = Groups(self.codes, pd.DataFrame(index=range(n_groups)))
+        estimates = estimated(self.df, self.on, groups, self.sample)
+        show = number_with_interval
+        if is_rate(self.df, self.on):
+            show = percent_with_interval
+        means = []
+        for value, low, high, n_units, n in zip(
+            *estimates[:3], estimates.n_units, groups.count(is_there), strict=True
+        ):
+            said = "no value" if np.isnan(value) else show(value, low, high)
+            counts = [in_number(n_units, self.what)] if n else []
+            counts += [in_number(n, "replies")] if n != n_units else []
+            ends = {"value": _known(value), "low": _known(low), "high": _known(high)}
+            means.append({**ends, "number": ", ".join([said, *counts])})
+        return means
+
+
+def _why_missing(df: pd.DataFrame, on: str) -> str:
+    if on != "cost":
+        return ""
+    if "is_emulated" in df and df["is_emulated"].fillna(value=False).all():
+        return " Replies of the emulator cost nothing."
+    return " Costs need a price table: see SVC_PRICES."
+
+
+def _groups(measured: _Measured, names: Sequence[str]) -> list[Group]:
     """Return each group with its labels, its mean and its words."""
+    df, codes = measured.df, measured.codes
     _, firsts = np.unique(codes, return_index=True)
     if len(firsts) > MAX_GROUPS:
         raise ParameterError(
@@ -292,10 +391,10 @@ def _groups(
     labels = [_labels(name, plain(df[name].iloc[firsts])) for name in names]
     groups = []
     for values, own in zip(
-        _means(df, on, codes, len(firsts)), zip(*labels, strict=True), strict=True
+        measured.means(len(firsts)), zip(*labels, strict=True), strict=True
     ):
         group = {"of": ", ".join(own), "group": own[0], **values}
-        group["said"] = f"{group['of']}: {_number(values)}"
+        group["said"] = f"{group['of']}: {group.pop('number')}"
         groups.append({**group, "series": ", ".join(own[1:])})
     return groups
 
@@ -311,29 +410,6 @@ def _labels(name: str, values: Sequence[Any]) -> list[str]:
             f"{label} ({n_alike + 1})" if label in label_of.values() else label
         )
     return [label_of[in_words(name, row_value)] for row_value in values]
-
-
-def _means(
-    df: pd.DataFrame, on: str, codes: "np.ndarray", n_groups: int
-) -> list[dict[str, Any]]:
-    """Return the mean of each group: `value`, `low`, `high`, `n`."""
-    values = measure(df, on).to_numpy()
-    is_there = ~np.isnan(values)
-    if not is_there.any():
-        hint = " Costs need a price table: see SVC_PRICES." * (on == "cost")
-        if hint and "is_emulated" in df and df["is_emulated"].fillna(value=False).all():
-            hint = " Replies of the emulator cost nothing."
-        raise ParameterError(f"{on} is missing in every reply.{hint}", param="on")
-    groups = Groups(codes, pd.DataFrame(index=range(n_groups)))
-    estimates = estimated(df, on, prompt_codes(df), groups)
-    columns = [
-        map(_known, numbers)
-        for numbers in (estimates.value, estimates.low, estimates.high)
-    ]
-    return [
-        {"value": value, "low": low, "high": high, "n": int(n)}
-        for value, low, high, n in zip(*columns, groups.count(is_there), strict=True)
-    ]
 
 
 def _known(number: float) -> float | None:
@@ -380,28 +456,31 @@ def _by_group(
     }
 
 
-def _against(
-    df: pd.DataFrame, on: str, against: str, groups: list[Group], codes: "np.ndarray"
-) -> dict[str, Any]:
-    """Draw the mean of a score by that of another column, and what none beats."""
-    for group, other in zip(
-        groups, _means(df, against, codes, len(groups)), strict=True
-    ):
+def _against(measured: _Measured, on: str, groups: list[Group]) -> dict[str, Any]:
+    """Draw the mean of a score by that of another column, and what none beats.
+
+    A setting is no price: of less temperature nothing is better.
+    """
+    df, against = measured.df, measured.on
+    for group, other in zip(groups, measured.means(len(groups)), strict=True):
         group["other"] = other["value"]
         group["series"] = group["of"]
-        group["said"] += f"; {visible(column_of(df, against))} {_number(other)}"
+        group["said"] += f"; {visible(column_of(df, against))} {other['number']}"
     known = [x for x in groups if x["value"] is not None and x["other"] is not None]
     series = list(dict.fromkeys(group["series"] for group in known))
     if len(series) > len(_COLOURS):
         series = [""]
     for group in known:
         group["series"] = group["series"] if group["series"] in series else ""
-    front = pareto(known)
+    is_setting = against in {*SENT, *factors(df), *attributes(df)}
+    front = [] if is_setting else pareto(known)
     for group in front:
         group["said"] += "; none is better in both"
     x = {**_axis(df, against), "field": "other"}
     y = _axis(df, on)
     step = {"type": "line", "interpolate": "step-after", "strokeDash": [4, 3]}
+    line = {"data": {"values": front}, "mark": {**step, "color": "#888888"}}
+    line["encoding"] = {"x": x, "y": y}
     shared = {"x": x, "color": _colour(series)}
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     means = {"y": y, "shape": _shape(series), "tooltip": [_tip("said")]}
@@ -410,12 +489,43 @@ def _against(
         "height": 240,
         "data": {"values": known},
         "layer": [
-            {
-                "data": {"values": front},
-                "mark": {**step, "color": "#888888"},
-                "encoding": {"x": x, "y": y},
-            },
+            *([line] if front else []),
             *_with_ends(rule, known),
+            {"mark": _POINT, "encoding": {**shared, **means}},
+        ],
+    }
+
+
+def _curves(
+    df: pd.DataFrame, on: str, x: str, groups: list[Group], codes: "np.ndarray"
+) -> dict[str, Any]:
+    """Draw means along a column of numbers, with bands between their ends."""
+    series = list(dict.fromkeys(group["series"] for group in groups))
+    if len(series) > len(_COLOURS):
+        raise ParameterError(
+            f"There would be {len(series)} curves, and at most {len(_COLOURS)} can be "
+            "told apart. Name fewer columns in by, or draw a part of the frame.",
+            param="by",
+        )
+    _, firsts = np.unique(codes, return_index=True)
+    at = df[x].iloc[firsts].to_numpy(dtype="float64", na_value=np.nan)
+    for group, where in zip(groups, at, strict=True):
+        group["at"] = _known(where)
+    known = [group for group in groups if None not in (group["value"], group["at"])]
+    title = visible(shorten(x, _LABEL_CHARS))
+    across: Group = {"field": "at", "type": "quantitative", "title": title}
+    across |= {"axis": {"tickCount": 5}, "scale": {"zero": False}}
+    y = _axis(df, on)
+    shared = {"x": across, "color": _colour(series)}
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    band = {"mark": {"type": "area", "opacity": 0.2}, "encoding": {**shared, **ends}}
+    means = {"y": y, "shape": _shape(series), "tooltip": [_tip("said")]}
+    return {
+        "height": 240,
+        "data": {"values": known},
+        "layer": [
+            *_with_ends(band, known),
+            {"mark": {"type": "line"}, "encoding": {**shared, "y": y}},
             {"mark": _POINT, "encoding": {**shared, **means}},
         ],
     }
@@ -466,14 +576,6 @@ def _shortened(text: object) -> str:
     return visible(shorten(" ".join(text.split()), _REPLY_CHARS)) or "(an empty text)"
 
 
-def _number(group: Group) -> str:
-    if group["value"] is None:
-        return "no value"
-    low, high = group.get("low"), group.get("high")
-    interval = "" if low is None else f" ({low:.3g} to {high:.3g})"
-    return f"{group['value']:.3g}{interval}, n = {group['n']:,}"
-
-
 def _axis(df: pd.DataFrame, on: str) -> dict[str, Any]:
     title = visible(shorten(column_of(df, on), _LABEL_CHARS))
     axis: dict[str, Any] = {"tickCount": 5, "labelFlush": False}
@@ -515,6 +617,7 @@ def _inked(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
             "tickColor": _GRID,
         },
         legend={"labelColor": ink, "labelFontSize": 12},
+        title={"color": ink},
     )
 
 

@@ -4,7 +4,7 @@ Frames come from `replies_df`, a concatenation of them, or a file. Their index i
 ignored, and they are never changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -251,6 +251,57 @@ def prompt_codes(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
     return group_codes(df[unit(df)])[0]
 
 
+def unit_codes(df: pd.DataFrame, names: Any) -> Any:  # noqa: ANN401 - whatever was given
+    """Return the number of the unit that each row's prompt belongs to; None for none.
+
+    Args:
+        df: A frame of replies.
+        names: The columns that say which prompts belong together, such as a document.
+
+    Raises:
+        ParameterError: A column does not exist, has missing values, or has several
+            values for one prompt.
+    """
+    if names is None:
+        return None
+    columns = named(df, names, param="unit")
+    for name in columns:
+        if n := int(df[name].isna().sum()):
+            raise ParameterError(
+                f"{name} is missing in {n:,} of {len(df):,} replies, so it does not "
+                "say where they belong. Fill it, or leave these replies out.",
+                param="unit",
+            )
+    if several := _differs(df, columns):
+        raise ParameterError(
+            f"unit names what prompts belong to, such as a document, but {several[0]} "
+            f"has several values for one of the {counted(df)}. Give a column with one "
+            f"value for each of them{_such_as(attributes(df))}.",
+            param="unit",
+        )
+    coded_columns = {name: coded(df[name])[0] for name in columns}
+    return group_codes(pd.DataFrame(coded_columns, index=df.index))[0]
+
+
+def _such_as(names: Sequence[str]) -> str:
+    return f", such as {_some(names, 3)}" if names else ""
+
+
+def counted(df: pd.DataFrame, names: Any = None) -> str:  # noqa: ANN401 - as in unit_codes
+    """Return what a study counts: its rows, its prompts, or values of its units."""
+    if names is not None:
+        return f"values of {' and '.join(named(df, names, param='unit'))}"
+    return "prompts" if unit(df) == ["prompt"] else "rows"
+
+
+def in_number(n: float, what: str) -> str:
+    """Return how many rows, prompts, replies and so on: "1 row", "1,200 replies"."""
+    one = {"replies": "reply"}.get(what, what.removesuffix("s"))
+    if what.startswith("values "):
+        one = what.replace("values", "value", 1)
+    return f"{n:,.0f} {one if n == 1 else what}"
+
+
 def _differs(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """Return the columns that have several values for one prompt."""
     if not (names := list(names)):
@@ -289,3 +340,27 @@ def _some(names: Iterable[str], n: int = _SHOWN_NAMES) -> str:
     names = [shorten(printable(name), _SHOWN_CHARS) for name in names]
     more = f" and {len(names) - n} more" if len(names) > n else ""
     return (", ".join(names[:n]) or "none") + more
+
+
+def column(df: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column, all missing if the frame lacks it."""
+    if name in df.columns:
+        return df[name]
+    return pd.Series(pd.NA, index=df.index, dtype="string")
+
+
+def has(df: pd.DataFrame, name: str, value: str) -> Any:  # noqa: ANN401 - an array
+    """Return which rows have a value; a missing one is another."""
+    return (column(df, name) == value).to_numpy(dtype=bool, na_value=False)
+
+
+def has_flag(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
+    """Return in which rows a column is True; all missing is False."""
+    if name not in df.columns:
+        return np.zeros(len(df), dtype=bool)
+    return df[name].to_numpy(dtype=bool, na_value=False)
+
+
+def is_request(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
+    """Return which rows have the numbers of a request: those of first choices."""
+    return df["choice_index"].to_numpy(dtype="float64", na_value=0.0) == 0.0

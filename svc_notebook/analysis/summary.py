@@ -1,7 +1,9 @@
 """What groups of replies are like: counts, scores, tokens, seconds, cost, repeats."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -9,25 +11,32 @@ import pandas as pd
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.columns import Column, as_names
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_frames import NUMBERS
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.params import shorten
+from svc_notebook.service.params import must_be
 
 from . import statistics
+from .missing import Missing, check_missing, missing_lines, with_missing
+from .reply_costs import with_costs
 from .reply_factors import (
-    attributes,
     check_replies,
-    coded,
+    column,
     column_of,
+    counted,
     factors,
-    in_words,
+    has,
+    has_flag,
     is_rate,
+    is_request,
     measure,
     named,
     prompt_codes,
     scores,
+    unit_codes,
 )
-from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Estimates, Prompts
+from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Estimates, Prompts, Weight
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 LATENCIES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
@@ -37,7 +46,9 @@ SUMMARY = tuple(
     )
     for name, doc in {
         "n_cells": "requests of the plan, sent or not",
-        "n_prompts": "different prompts: rows, or texts",
+        "n_prompts": "different prompts: rows, or texts; with scores, those scored",
+        "n_units": "what intervals are over: the prompts, or what unit names",
+        "n_scored": "replies with a value; of several scores that with the fewest",
         "n_ok": "requests with a good answer",
         "n_failed": "requests that ended in an error",
         "n_replies": "choices of good answers",
@@ -60,10 +71,8 @@ _DTYPES: dict[str, Any] = {column.name: column.dtype for column in SUMMARY}
 REFUSED = "BadRequestError"  # the same request would be refused again
 _MAX_LABELS = 20  # of short replies; more are texts
 _MAX_LABEL_CHARS = 40
-_MAX_KINDS = 12  # a column with more values tells prompts apart
-_CLEAR = 1.645  # standard deviations; chance alone exceeds it in 1 of 20 cases
-_LEAST_SHARE = 0.1  # a smaller difference of shares gets no line
-_MAX_LINES = 3
+_ENDINGS = ("", "_low", "_high")  # of the columns of a score
+_OF_REQUESTS = frozenset(number.name for number in NUMBERS)
 
 
 class Groups(NamedTuple):
@@ -81,27 +90,70 @@ class Groups(NamedTuple):
         return np.bincount(self.codes, np.nan_to_num(values), len(self.keys))
 
 
-def summary_df(
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What replies tell about: which belong to one prompt, and how each counts.
+
+    Attributes:
+        prompt: The code of each reply's prompt.
+        unit: The code of the unit that its prompt belongs to; None if each is its own.
+        weight: What counts the same: each prompt, or each reply.
+        missing: What becomes of replies without a value.
+    """
+
+    prompt: Any
+    unit: Any
+    weight: Weight
+    missing: Missing
+
+    @classmethod
+    def of(
+        cls,
+        df: pd.DataFrame,
+        *,
+        unit: str | Sequence[str] | None = None,
+        weight: Any = "prompts",  # noqa: ANN401 - checked here
+        missing: Any = "drop",  # noqa: ANN401 - checked here
+    ) -> "Sample":
+        """Return the sample that a frame of replies is.
+
+        Raises:
+            ParameterError: An argument is none of those allowed, or `unit` does not say
+                which prompts belong together.
+        """
+        if weight not in get_args(Weight):
+            raise must_be("weight", "'prompts' or 'replies'", weight)
+        codes = unit_codes(df, unit)
+        return cls(prompt_codes(df), codes, weight, check_missing(missing))
+
+
+def summary_df(  # noqa: PLR0913 - those of the public verb
     df: pd.DataFrame,
     by: str | Sequence[str] | None = None,
     on: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+    weight: Weight = "prompts",
+    missing: Missing = "drop",
+    prices: Prices | Mapping[str, Any] | str | Path | None = None,
+    include_emulated: bool = False,
 ) -> pd.DataFrame:
     """Sum up replies by group: see `svc.summary_df`."""
-    df = check_replies(df)
+    df = with_costs(check_replies(df), prices, include_emulated=include_emulated)
     varied = factors(df)
     groups = grouped(df, named(df, by) if by is not None else varied or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
     wanted = rates if on is None else [column_of(df, name) for name in as_names(on)]
-    prompt = prompt_codes(df)
-    columns = {"n_cells": None, "n_prompts": _n_prompts(prompt, groups)}
+    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    estimates = {name: estimated(df, name, groups, sample) for name in wanted}
+    columns = {"n_cells": None} | _n_scored(df, groups, sample, estimates)
     columns |= _counts(df, groups)
-    estimates = {name: estimated(df, name, prompt, groups) for name in wanted}
+    names = _names(wanted, df)
     for name, estimate in estimates.items():
-        short = _short(name, df)
-        columns |= {short: estimate.value, f"{short}_low": estimate.low}
-        columns |= {f"{short}_high": estimate.high}
-    columns |= _sums(df, groups) | _costs(df, groups, wanted)
-    columns |= _agreement(df, prompt, groups, varied)
+        for ending, values in zip(_ENDINGS, estimate[:3], strict=True):
+            columns[names[name] + ending] = values
+    columns |= _sums(df, groups) | _costs(df, groups, names)
+    columns |= _agreement(df, sample.prompt, groups, varied)
     _refuse_clash(groups.keys, columns)
     frame = groups.keys.assign(
         **{
@@ -109,7 +161,8 @@ def summary_df(
             for name, values in columns.items()
         }
     )
-    say([*missing_lines(df, by=groups.keys.columns), *_interval_lines(estimates)])
+    lines = missing_lines(df, on=wanted, by=groups.keys.columns, missing=missing)
+    say([*lines, *_interval_lines(estimates, counted(df, unit))])
     return frame
 
 
@@ -119,30 +172,63 @@ def grouped(df: pd.DataFrame, names: Sequence[str]) -> Groups:
     return Groups(codes, df[list(names)].iloc[firsts].reset_index(drop=True))
 
 
-def estimated(df: pd.DataFrame, on: str, prompt: Any, groups: Groups) -> Estimates:  # noqa: ANN401 - codes
+def estimated(df: pd.DataFrame, on: str, groups: Groups, sample: Sample) -> Estimates:
     """Return the mean or rate of a score by group, with its interval over prompts.
 
     Args:
         df: A frame of replies.
         on: A score or another column, as in `measure`.
-        prompt: The code of each row's prompt.
         groups: As `grouped` returns them.
+        sample: What the replies tell about.
     """
-    values = measure(df, on).to_numpy()
-    prompts = Prompts.of(values, prompt, groups.codes, len(groups.keys))
-    return (statistics.rates if is_rate(df, on) else statistics.means)(prompts)
+
+    def of(values: Any) -> Estimates:  # noqa: ANN401 - an array
+        prompts = Prompts.of(
+            values,
+            sample.prompt,
+            groups.codes,
+            len(groups.keys),
+            unit=sample.unit,
+            weight=sample.weight,
+        )
+        if is_rate(df, on):
+            return statistics.rates(prompts)
+        return statistics.means(prompts, limits=_limits(df, on))
+
+    ends = with_missing(df, on, sample.missing)
+    if sample.missing != "bounds":
+        return of(ends.low)
+    known, wrong, right = map(of, (measure(df, on).to_numpy(), *ends))
+    return known._replace(low=wrong.low, high=right.high)
+
+
+def _limits(df: pd.DataFrame, on: str) -> tuple[float, float]:
+    """Return what a mean cannot be beyond: of shares, and of seconds and the like."""
+    name, values = column_of(df, on), measure(df, on).dropna()
+    if name.startswith(PREFIX) and values.between(0, 1).all():
+        return 0.0, 1.0
+    return (0.0 if name in _OF_REQUESTS else -np.inf), np.inf
 
 
 def intervals_df(
-    df: pd.DataFrame, on: str, by: str | Sequence[str] | None = None
+    df: pd.DataFrame,
+    on: str,
+    by: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+    weight: Weight = "prompts",
+    missing: Missing = "drop",
 ) -> pd.DataFrame:
-    """Return one row for each group: its values, `value`, `low`, `high`, `n_prompts`.
+    """Return one row for each group, over `n_prompts` prompts and `n_units` units.
 
-    Without SciPy, and with fewer than 3 prompts, `low` and `high` are missing.
+    The columns are what it is grouped by, then `value`, `low`, `high`, `n_prompts`,
+    `n_units`; arguments are those of `svc.summary_df`. Without SciPy, and with fewer
+    than 3 units, `low` and `high` are missing.
     """
     df = check_replies(df)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
-    estimates = estimated(df, on, prompt_codes(df), groups)
+    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    estimates = estimated(df, on, groups, sample)
     columns = estimates._asdict().items()
     return groups.keys.assign(
         **{name: pd.array(values, dtype=_dtype(name)) for name, values in columns}
@@ -155,101 +241,34 @@ def say(lines: Iterable[str]) -> None:
         write_line(to_terminal(line))
 
 
-def missing_lines(
-    df: pd.DataFrame, *, on: str | None = None, by: Iterable[str] = ()
-) -> list[str]:
-    """Return a line for each way in which replies are not missing at random.
-
-    Replies that failed, were cut, or have no value of `on` are counted by prompt, for
-    each factor, each column of the rows and those in `by`. A line says where they are
-    clearly more frequent, because figures are then about the rest only.
-    """
-    is_ok, is_error = _is(df, "status", "ok"), _is(df, "status", "error")
-    kinds = {"failed": (is_error, is_ok | is_error)}
-    kinds["was cut"] = _flags(df, "is_cut"), is_ok
-    if on is not None:
-        kinds[f"has no {on}"] = measure(df, on).isna().to_numpy(), is_ok & _is_first(df)
-    lines_by_gap: list[tuple[float, str]] = []
-    prompt = None
-    for kind, (is_bad, is_asked) in kinds.items():
-        if not (is_bad & is_asked).any():
-            continue
-        if prompt is None:
-            prompt, names = prompt_codes(df), _kinds_of(df, by)
-        for name, codes in names.items():
-            lines_by_gap += _uneven(name, codes, prompt, is_bad, is_asked, kind)
-    lines_by_gap.sort(key=lambda line: -line[0])
-    return [*_twice(df), *(line for _, line in lines_by_gap[:_MAX_LINES])]
-
-
-def _twice(df: pd.DataFrame) -> list[str]:
-    """Return a line if the frame has replies more than once."""
-    which = ["exchange_id", "choice_index", "run", "row", "repeat"]
-    which = [name for name in which if name in df.columns]
-    if "exchange_id" not in which or df["exchange_id"].is_unique:
-        return []
-    n = int((df.duplicated(which) & df["exchange_id"].notna()).sum())
-    said = f"{n:,} replies are" if n > 1 else "One reply is"
-    line = (
-        f"{said} in the frame again and counted again; "
-        f"df.drop_duplicates({which}) keeps each once."
-    )
-    return [line] if n else []
-
-
-def _kinds_of(df: pd.DataFrame, by: Iterable[str]) -> dict[str, Any]:
-    """Return the columns that what is missing may depend on: codes and values."""
-    names = dict.fromkeys([*factors(df), *by, *attributes(df)])
-    codes_by_name = {name: coded(df[name]) for name in names}
+def _n_scored(
+    df: pd.DataFrame,
+    groups: Groups,
+    sample: Sample,
+    estimates: Mapping[str, Estimates],
+) -> dict[str, Any]:
+    """Return what scores stand on; of several, what that with the fewest stands on."""
+    if not estimates:
+        n = np.full(len(groups.keys), np.nan)
+        n_prompts = _n_prompts(sample.prompt, groups)
+        return {"n_prompts": n_prompts, "n_units": n, "n_scored": n}
+    n_scored = [groups.count(measure(df, name).notna()) for name in estimates]
+    fewest = [
+        np.min([getattr(estimate, name) for estimate in estimates.values()], axis=0)
+        for name in ("n_prompts", "n_units")
+    ]
     return {
-        name: coded_column
-        for name, coded_column in codes_by_name.items()
-        if 1 < len(coded_column[1]) <= _MAX_KINDS
+        "n_prompts": fewest[0],
+        "n_units": fewest[1],
+        "n_scored": np.min(n_scored, axis=0),
     }
 
 
-def _uneven(
-    name: str,
-    factorized: Any,  # noqa: ANN401 - codes and values
-    prompt: Any,  # noqa: ANN401 - codes
-    is_bad: Any,  # noqa: ANN401 - flags
-    is_asked: Any,  # noqa: ANN401 - flags
-    kind: str,
-) -> Iterable[tuple[float, str]]:
-    """Return the value with clearly the most bad prompts, as a line, if there is one.
-
-    By chance alone, the number of bad prompts would be hypergeometric.
-    """
-    codes, values = factorized
-    size = len(values)
-    cells, place = np.unique(
-        prompt[is_asked] * size + codes[is_asked], return_inverse=True
-    )
-    bad = np.bincount(place, is_bad[is_asked], len(cells)) > 0
-    n = np.bincount(cells % size, minlength=size)
-    n_bad = np.bincount(cells % size, bad, size)
-    total, all_bad = n.sum(), n_bad.sum()
-    with np.errstate(all="ignore"):
-        share = n / total
-        variance = all_bad * share * (1 - share) * (total - all_bad) / (total - 1)
-        clear = (n_bad - all_bad * share) / np.sqrt(variance)
-        more = n_bad / n - (all_bad - n_bad) / (total - n)
-    clear = np.where((n_bad >= 2) & (more >= _LEAST_SHARE), clear, 0.0)  # noqa: PLR2004 - one may be an accident
-    if clear.size and clear[at := int(clear.argmax())] >= _CLEAR:
-        value = shorten(in_words(name, values[at]), _MAX_LABEL_CHARS)
-        line = (
-            f"Missing is not at random: with {name}={value}, "
-            f"{n_bad[at]:.0f} of {n[at]} prompts have a reply that {kind}, otherwise "
-            f"{all_bad - n_bad[at]:.0f} of {total - n[at]}. Figures are about the rest."
-        )
-        yield float(clear[at]), line
-
-
 def _counts(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    is_first = _is_first(df)
-    is_ok, is_error = _is(df, "status", "ok"), _is(df, "status", "error")
-    is_refused = is_error & _is(df, "error_type", REFUSED)
-    is_cut = _flags(df, "is_cut")
+    is_first = is_request(df)
+    is_ok, is_error = has(df, "status", "ok"), has(df, "status", "error")
+    is_refused = is_error & has(df, "error_type", REFUSED)
+    is_cut = has_flag(df, "is_cut")
     is_reply = _is_reply(df)
     n_ok, n_failed = groups.count(is_first & is_ok), groups.count(is_first & is_error)
     n_replies = groups.count(is_reply)
@@ -273,7 +292,7 @@ def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         values = _floats(df, name)
         is_there = groups.count(~np.isnan(values)) > 0
         columns[name] = np.where(is_there, groups.sum(values), np.nan)
-    is_ok = _is_first(df) & _is(df, "status", "ok")
+    is_ok = is_request(df) & has(df, "status", "ok")
     seconds = pd.Series(np.where(is_ok, _floats(df, "latency_s"), np.nan))
     by_group = seconds.groupby(groups.codes)
     for name, share in LATENCIES.items():
@@ -282,21 +301,21 @@ def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     return columns
 
 
-def _costs(df: pd.DataFrame, groups: Groups, on: Iterable[str]) -> dict[str, Any]:
+def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str, Any]:
     """Return what a reply costs, and what one that is right costs, failures included.
 
     Requests of unknown cost are taken to cost as much as the others.
     """
-    cost, is_ok = _floats(df, "cost"), _is(df, "status", "ok") & _is_first(df)
+    cost, is_ok = _floats(df, "cost"), has(df, "status", "ok") & is_request(df)
     with np.errstate(all="ignore"):
         known = groups.count(is_ok & ~np.isnan(cost)) / groups.count(is_ok)
         total = np.where(known > 0, groups.sum(cost) / known, np.nan)
         columns = {"cost_per_reply": total / groups.count(_is_reply(df))}
-        for name in on:
+        for name, short in on.items():
             if is_rate(df, name):
                 right = groups.sum(measure(df, name).to_numpy())
                 cost = np.where(right > 0, total / right, np.nan)
-                columns[f"cost_per_{_short(name, df)}"] = cost
+                columns[f"cost_per_{short}"] = cost
     return columns
 
 
@@ -307,10 +326,10 @@ def _agreement(
     varied: Iterable[str],
 ) -> dict[str, Any]:
     names = ("repeats_equal", "repeats_distinct", "repeats_alpha")
-    answers = _column(df, "answer")
+    answers = column(df, "answer")
     if not answers.notna().any():
-        answers = _column(df, "text")
-    is_good = _is(df, "status", "ok")
+        answers = column(df, "text")
+    is_good = has(df, "status", "ok")
     same = pd.DataFrame({"prompt": prompt, "group": groups.codes}).assign(
         **{f"factor {name}": df[name].array for name in varied}
     )
@@ -337,25 +356,22 @@ def _n_prompts(prompt: Any, groups: Groups) -> Any:  # noqa: ANN401 - codes
     return np.bincount(cells // size, minlength=len(groups.keys))
 
 
-def _interval_lines(estimates: dict[str, Estimates]) -> list[str]:
+def _interval_lines(estimates: Mapping[str, Estimates], what: str) -> list[str]:
     """Return why there are no intervals, if they are missing."""
     if not estimates:
         return []
     if statistics.special() is None:
         return [f"low and high {HOW_TO_INSTALL}."]
-    few = [estimate.n_prompts for estimate in estimates.values()]
-    if n := max(
-        int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()) for n_prompts in few
-    ):
-        return [few_prompts(f"{n} group{'s'[: n != 1]}")]
-    return []
+    few = [estimate.n_units for estimate in estimates.values()]
+    n = max(int(((n > 0) & (n < MIN_PROMPTS)).sum()) for n in few)
+    return [few_prompts(f"{n} group{'s'[: n != 1]}", what)] if n else []
 
 
-def few_prompts(what: str) -> str:
-    """Return why something has no interval."""
+def few_prompts(which: str, what: str = "prompts") -> str:
+    """Return why something has no interval; `what` is as in `counted`."""
     return (
-        f"{what} without an interval: it needs at least {MIN_PROMPTS} prompts, because "
-        "repeats of one prompt do not tell what other prompts would give."
+        f"{which} without an interval: it needs at least {MIN_PROMPTS} {what}, because "
+        "replies to the same ones do not tell what others would give."
     )
 
 
@@ -369,11 +385,24 @@ def _refuse_clash(keys: pd.DataFrame, columns: Iterable[str]) -> None:
             )
 
 
-def _short(name: str, df: pd.DataFrame) -> str:
-    """Return the score's own name, unless a column has that name."""
-    short = name.removeprefix(PREFIX)
-    is_taken = short in df.columns or short.startswith(("n_", "repeats_", "cost_"))
-    return name if is_taken else short
+def _names(wanted: Iterable[str], df: pd.DataFrame) -> dict[str, str]:
+    """Return what each score is called in the columns of a summary.
+
+    This is its own name, unless another column has that name or would have it.
+    """
+    names: dict[str, str] = {}
+    taken, used = {*map(str, df.columns), *_DTYPES}, set[str]()
+    # of x and x_low, x keeps its name whichever comes first
+    for name in sorted(wanted, key=len):
+        short = name.removeprefix(PREFIX)
+        own = {short + ending for ending in _ENDINGS}
+        if own & (taken | used) or short.startswith(("n_", "repeats_", "cost_")):
+            short = name
+        while used & {short + ending for ending in _ENDINGS}:
+            short = PREFIX + short
+        names[name] = short
+        used |= {short + ending for ending in _ENDINGS}
+    return {name: names[name] for name in wanted}
 
 
 def _has_numbers(df: pd.DataFrame, name: str) -> bool:
@@ -389,35 +418,13 @@ def _dtype(name: str) -> Any:  # noqa: ANN401 - pandas' literals
     return _DTYPES.get(name, "Float64")
 
 
-def _column(df: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column, all missing if the frame lacks it."""
-    if name in df.columns:
-        return df[name]
-    return pd.Series(pd.NA, index=df.index, dtype="string")
-
-
 def _floats(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
     if name not in df.columns:
         return np.full(len(df), np.nan)
     return df[name].to_numpy(dtype="float64", na_value=np.nan)
 
 
-def _flags(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
-    if name not in df.columns:
-        return np.zeros(len(df), dtype=bool)
-    return df[name].to_numpy(dtype=bool, na_value=False)
-
-
-def _is(df: pd.DataFrame, name: str, value: str) -> Any:  # noqa: ANN401 - an array
-    """Return which rows have a value; a missing one is another."""
-    return (_column(df, name) == value).to_numpy(dtype=bool, na_value=False)
-
-
 def _is_reply(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return which rows are choices of good answers; only choices can be cut."""
-    return _is(df, "status", "ok") & _column(df, "is_cut").notna().to_numpy()
-
-
-def _is_first(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return which rows have the numbers of a request."""
-    return df["choice_index"].to_numpy(dtype="float64", na_value=0.0) == 0.0
+    """Return which rows are choices of good answers; a request may have none."""
+    is_choice = column(df, "is_cut").notna() | column(df, "text").notna()
+    return has(df, "status", "ok") & is_choice.to_numpy()

@@ -6,7 +6,7 @@
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -38,7 +38,9 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     import pandas as pd
 
     from svc_notebook.analysis.contrast import Contrast
+    from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
+    from svc_notebook.analysis.statistics import Weight
 
 
 class Run:
@@ -478,15 +480,36 @@ class Run:
             by, include_emulated=include_emulated, include_reused=include_reused
         )
 
-    def summary_df(
+    def summary_df(  # noqa: PLR0913 - those of svc.summary_df
         self,
         by: str | Sequence[str] | None = None,
         on: str | Sequence[str] | None = None,
+        *,
+        unit: str | Sequence[str] | None = None,
+        weight: "Weight" = "prompts",
+        missing: "Missing" = "drop",
+        prices: Prices | Mapping[str, Any] | str | Path | None = None,
+        include_emulated: bool = False,
     ) -> "pd.DataFrame":
-        """Sum up the replies by what varies: `svc.summary_df` of `replies_df()`."""
+        """Sum up the replies by what varies: `svc.summary_df` of `replies_df()`.
+
+        Example:
+            >>> summary = run.summary_df(by="model", weight="replies")
+        """
         from svc_notebook.analysis.summary import summary_df  # noqa: PLC0415 - pandas
 
-        return summary_df(self.replies_df(), by, on)
+        if prices is None and include_emulated:
+            prices = self.prices
+        return summary_df(
+            self.replies_df(),
+            by,
+            on,
+            unit=unit,
+            weight=weight,
+            missing=missing,
+            prices=prices,
+            include_emulated=include_emulated,
+        )
 
     def contrast(
         self,
@@ -544,12 +567,16 @@ class Run:
         """
         return self._result.compare(rows, columns, markdown=markdown, diff=diff)
 
-    def plot(
+    def plot(  # noqa: PLR0913 - those of svc.plot
         self,
         on: str,
         *,
         by: str | Sequence[str] | None = None,
+        x: str | None = None,
         against: str | None = None,
+        unit: str | Sequence[str] | None = None,
+        weight: "Weight" = "prompts",
+        missing: "Missing" = "drop",
         width: int = 340,
     ) -> "Plot":
         """Draw a score of the replies by group; arguments and chart as in `svc.plot`.
@@ -559,7 +586,17 @@ class Run:
         """
         from svc_notebook.analysis.plot import plot  # noqa: PLC0415 - pandas
 
-        return plot(self.replies_df(), on, by=by, against=against, width=width)
+        return plot(
+            self.replies_df(),
+            on,
+            by=by,
+            x=x,
+            against=against,
+            unit=unit,
+            weight=weight,
+            missing=missing,
+            width=width,
+        )
 
     def reply(self, exchange_id: str | None = None, **conditions: object) -> Completion:
         """Return one reply, with the request that was sent for it.

@@ -81,8 +81,8 @@ def test_a_terminal_gets_the_numbers() -> None:
 
     assert lines == [
         "score_right by model",
-        f"  {SMALL}: 0.5 (0.0767 to 0.923), n = 8",
-        f"  {LARGE}: 1 (0.283 to 1), n = 8",
+        f"  {SMALL}: 50 % (8 to 92), 4 rows, 8 replies",
+        f"  {LARGE}: 100 % (28 to 100), 4 rows, 8 replies",
     ]
 
 
@@ -156,7 +156,7 @@ def test_many_replies_are_thinned_out() -> None:
     chart = plot(frame, "right", by="model")
 
     assert len(_spec(chart)["layer"][0]["data"]["values"]) == 400
-    assert "n = 1,600" in str(chart)
+    assert "4 rows, 1,600 replies" in str(chart)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_a_frame_of_usage_makes_a_bar_of_each_row() -> None:
         {"zero": True},
     )
     assert str(chart) == (
-        f"cost by model\n  {SMALL}: 2.9e-05\n  {LARGE}: 0.000104\n  own: no value"
+        f"cost by model\n  {SMALL}: 0.000029\n  {LARGE}: 0.000104\n  own: no value"
     )
 
 
@@ -223,3 +223,78 @@ def test_a_picture_needs_one_more_package(
         chart.save(tmp_path / "plot.png")
     with pytest.raises(ParameterError, match=r"an .svg or a .png file, not 'plot.pdf'"):
         chart.save("plot.pdf")
+
+
+@pytest.mark.slow
+def test_a_setting_has_no_front() -> None:
+    """Of less temperature nothing is better; of seconds less is."""
+    chart = plot(_frame(), "right", against="temperature")
+
+    marks = [layer["mark"] for layer in _spec(chart)["layer"]]
+    assert not any(mark["type"] == "line" for mark in marks)
+    assert "none is better" not in str(_spec(chart))
+
+
+@pytest.mark.slow
+def test_a_curve_has_a_band() -> None:
+    """Along `x` each group of the others is a line, with a band between its ends."""
+    chart = plot(_frame(), "right", x="temperature")
+
+    spec = _spec(chart)
+    values = spec["data"]["values"]
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == [
+        "area",
+        "line",
+        "point",
+    ]
+    assert [(value["at"], value["series"]) for value in values] == [
+        (0.0, SMALL),
+        (0.5, SMALL),
+        (0.0, LARGE),
+        (0.5, LARGE),
+    ]
+    assert all(value["low"] < value["value"] for value in values)
+    assert str(chart).splitlines()[0] == "score_right by temperature, model"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"x": "model"}, "x must be a column of numbers"),
+        ({"x": "heat"}, "'heat' is not a column"),
+        ({"x": "temperature", "against": "latency_s"}, "either x, .* or against"),
+        ({"x": "temperature", "by": "row"}, "12 curves, and at most 8"),
+    ],
+)
+def test_a_curve_needs_numbers(arguments: dict[str, str], said: str) -> None:
+    """What cannot be drawn is refused, naming what could."""
+    frame = pd.concat([_frame()] * 3, ignore_index=True)
+    frame["row"] += frame.index // 16 * 4
+
+    with pytest.raises(ParameterError, match=said):
+        plot(frame, "right", **arguments)  # type: ignore[arg-type]  # names by value
+
+
+@pytest.mark.slow
+def test_a_chart_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the picture stands on which replies it does not stand."""
+    frame = _frame()
+    frame["score_right"] = frame["score_right"].astype("boolean").mask(frame["row"] < 1)
+    said = "4 of 16 replies have no score right; the figures leave them out"
+
+    spec = _spec(plot(frame, "right"))
+
+    assert said in " ".join(spec["title"]["text"])
+    assert said in capsys.readouterr().err
+    assert "title" not in _spec(plot(_frame(), "right"))
+
+
+@pytest.mark.slow
+def test_a_chart_counts_what_its_intervals_are_over() -> None:
+    """Rows of two documents are two values, whose interval is not known."""
+    frame = _frame()
+    frame.insert(2, "document", frame["row"] // 2)
+
+    lines = str(plot(frame, "right", by="model", unit="document")).splitlines()
+
+    assert lines[1] == f"  {SMALL}: 50 %, 2 values of document, 8 replies"

@@ -1,6 +1,7 @@
 """Statistics agree with published worked examples, and hold what was planted."""
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from scipy import stats
 
 from svc_notebook.analysis.differences import paired, prompts_needed, shares
 from svc_notebook.analysis.statistics import (
+    Estimates,
     Prompts,
     agreement,
     means,
+    p_of_zero,
     rates,
     t_quantile,
     wilson,
@@ -265,3 +268,88 @@ def test_one_reply_of_ten_prompts_cannot_be_held_less_often() -> None:
     from tests.benchmarks.coverage_bench import least_held  # noqa: PLC0415
 
     assert least_held((0.95, 0.9), 10) == pytest.approx(0.997, abs=5e-4)
+
+
+def test_a_unit_counts_as_one_prompt_with_its_mean() -> None:
+    """Ten units of three prompts have the interval of ten prompts with their means."""
+    values = FIRST[:, None] + np.array([-0.5, 0.1, 0.4])
+    prompt = np.arange(30)
+    expected = means(Prompts.of(values.mean(axis=1), prompt[:10], prompt[:10] * 0, 1))
+
+    found = means(Prompts.of(values.ravel(), prompt, prompt * 0, 1, unit=prompt // 3))
+
+    assert found.n_units[0] == 10
+    for estimate, other in zip(found[:3], expected[:3], strict=True):
+        assert estimate[0] == pytest.approx(other[0])
+
+
+def test_prompts_of_a_unit_that_are_alike_tell_as_much_as_one() -> None:
+    """Rates of 40 units of ten equal prompts are known as well as those of 40."""
+    prompt = np.arange(400)
+    unit = prompt // 10
+    equal = (unit % 2).astype(float)
+    alone = rates(Prompts.of(equal, prompt, prompt * 0, 1))
+    once = rates(Prompts.of(equal[::10], unit[::10], unit[::10] * 0, 1))
+
+    together = rates(Prompts.of(equal, prompt, prompt * 0, 1, unit=unit))
+
+    assert together.low[0] == pytest.approx(once.low[0], abs=0.01)
+    assert alone.low[0] > once.low[0] + 0.08
+
+
+def test_a_mean_is_0_by_chance_where_its_interval_holds_0() -> None:
+    """The p of a skewed mean is below 0.05 exactly where the interval leaves out 0."""
+    rng = np.random.default_rng(3)
+    values = rng.gamma(1.0, 1.0, (200, 12)) - rng.uniform(0, 1, (200, 1))
+    group, prompt = np.divmod(np.arange(values.size), 12)
+    prompts = Prompts.of(values.ravel(), prompt, group, 200)
+
+    mean, p = means(prompts), p_of_zero(prompts)
+
+    assert ((p < 0.05) == ((mean.low > 0) | (mean.high < 0))).all()
+    assert 20 < (p < 0.05).sum() < 180
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [[5] * 15, [1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 15, 20]])
+def test_intervals_over_units_hold_what_was_planted(sizes: list[int]) -> None:
+    """Rows of a document are alike: 92 to 98 of 100 intervals hold, not 55 to 85."""
+    rng, n_runs = np.random.default_rng(7), 2000
+    unit = np.repeat(np.arange(len(sizes)), sizes)
+    of_unit = rng.normal(size=(n_runs, len(sizes)))[:, unit]
+    depth = of_unit + 0.5 * rng.normal(size=of_unit.shape)
+    group = np.repeat(np.arange(n_runs), len(unit))
+    prompt = np.tile(np.arange(len(unit)), n_runs)
+
+    def share(
+        tell: Callable[[Prompts], Estimates], values: np.ndarray, *, is_alone: bool
+    ) -> float:
+        codes = None if is_alone else np.tile(unit, n_runs)
+        flat = values.ravel().astype(float)
+        found = tell(Prompts.of(flat, prompt, group, n_runs, unit=codes))
+        truth = 0.0 if tell is means else 0.5
+        return float(np.mean((found.low <= truth) & (truth <= found.high)))
+
+    for tell, values in ((means, depth), (rates, depth > 0)):
+        assert 0.92 <= share(tell, values, is_alone=False) <= 0.98
+        assert share(tell, values, is_alone=True) < 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [(8, 1), (8, 2)])
+def test_easy_prompts_that_are_repeated_more_do_not_mislead(
+    repeats: tuple[int, int],
+) -> None:
+    """93 to 97 of 100 intervals hold the rate; weighing replies, under a half."""
+    rng, n_runs, n_prompts = np.random.default_rng(7), 2000, 50
+    chance = rng.beta(1.4, 0.6, (n_runs, n_prompts))
+    n = np.where(chance > 0.7, *repeats).ravel()
+    prompt = np.repeat(np.tile(np.arange(n_prompts), n_runs), n)
+    group = np.repeat(np.repeat(np.arange(n_runs), n_prompts), n)
+    values = (rng.random(len(prompt)) < np.repeat(chance.ravel(), n)).astype(float)
+
+    found = rates(Prompts.of(values, prompt, group, n_runs))
+    pooled = rates(Prompts.of(values, prompt, group, n_runs, weight="replies"))
+
+    assert 0.93 <= np.mean((found.low <= 0.7) & (found.high >= 0.7)) <= 0.97
+    assert np.mean((pooled.low <= 0.7) & (pooled.high >= 0.7)) < 0.5

@@ -8,14 +8,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import svc_notebook as svc
-from svc_notebook.analysis.summary import (
-    SUMMARY,
-    intervals_df,
-    missing_lines,
-    summary_df,
-)
+from svc_notebook.analysis.summary import SUMMARY, intervals_df, summary_df
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
 
@@ -147,7 +143,7 @@ def test_two_prompts_have_no_interval(capsys: pytest.CaptureFixture[str]) -> Non
 
     assert found["right"].notna().all()
     assert found["right_low"].isna().all()
-    assert "at least 3 prompts" in capsys.readouterr().err
+    assert "at least 3 rows" in capsys.readouterr().err
 
 
 def test_without_scipy_all_but_intervals_is_there(
@@ -163,61 +159,6 @@ def test_without_scipy_all_but_intervals_is_there(
     assert capsys.readouterr().err == (
         "low and high need SciPy: python -m pip install 'svc-notebook[stats]'.\n"
     )
-
-
-@pytest.mark.slow
-def test_failures_that_depend_on_a_column_are_said(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """3 of 7 Thai rows failed and no English one: figures are not about Thai."""
-    frame = replies(
-        (
-            {
-                "row": row,
-                "prompt": f"Say {row}",
-                "lang": "th" if row < 7 else "en",
-                "status": "error" if row < 3 else "ok",
-            }
-            for row in range(14)
-        ),
-        middle=["lang"],
-    )
-
-    summary_df(frame)
-
-    assert capsys.readouterr().err == (
-        "Missing is not at random: with lang=th, 3 of 7 prompts have a reply that "
-        "failed, otherwise 0 of 7. Figures are about the rest.\n"
-    )
-
-
-def test_failures_by_chance_are_not_said() -> None:
-    """Failures that are spread evenly are not a pattern."""
-    frame = replies(
-        (
-            {
-                "row": row,
-                "prompt": f"Say {row}",
-                "lang": "th" if row % 2 else "en",
-                "status": "error" if row in {3, 4, 9, 10} else "ok",
-            }
-            for row in range(40)
-        ),
-        middle=["lang"],
-    )
-
-    assert missing_lines(frame) == []
-
-
-def test_missing_scores_that_depend_on_a_model_are_said() -> None:
-    """A score that one model's replies lack is as misleading as a failure."""
-    frame = _studied()
-    is_lost = (frame["model"] == LARGE) & (frame["row"] < 4)
-    frame["score_right"] = frame["score_right"].astype("boolean").mask(is_lost)
-
-    (line,) = missing_lines(frame, on="right")
-
-    assert f"model={LARGE}, 4 of 8 prompts have a reply that has no right" in line
 
 
 @pytest.mark.slow
@@ -256,7 +197,9 @@ def test_a_comparison_of_texts_says_what_is_missing(
 
     svc.compare(frame)
 
-    assert "4 of 8 prompts have a reply that failed" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"8 of 16 replies of {LARGE} failed, and 0 of 16 others.\n"
+    )
 
 
 @pytest.mark.slow
@@ -276,9 +219,209 @@ def test_intervals_are_one_row_a_group() -> None:
 
     assert found.columns.tolist() == [
         *("lang", "model"),
-        *("value", "low", "high", "n_prompts"),
+        *("value", "low", "high", "n_prompts", "n_units"),
     ]
     assert len(found) == 4
+
+
+def _repeated_unevenly() -> pd.DataFrame:
+    """Return ten rows: five that are always right, asked 9 times, and five never."""
+    return replies(
+        {"row": row, "repeat": repeat, "score_right": row < 5}
+        for row in range(10)
+        for repeat in range(9 if row < 5 else 1)
+    )
+
+
+def test_prompts_count_the_same_however_often_they_are_asked() -> None:
+    """Easy rows that are repeated more do not raise a rate; asked for, they do."""
+    frame = _repeated_unevenly()
+
+    by_prompt = summary_df(frame, by="model").iloc[0]
+    by_reply = summary_df(frame, by="model", weight="replies").iloc[0]
+    interval = intervals_df(frame, "right", by="model").iloc[0]
+
+    assert by_prompt["right"] == interval["value"] == 0.5
+    assert by_reply["right"] == 0.9
+    assert by_prompt[["n_prompts", "n_scored"]].tolist() == [10, 50]
+
+
+def test_a_summary_and_a_contrast_show_one_rate() -> None:
+    """Both weigh prompts alike where easy rows were repeated more."""
+    other = _repeated_unevenly().assign(model=LARGE)
+    frame = pd.concat([_repeated_unevenly(), other[other["repeat"] < 3]])
+
+    summary = summary_df(frame, by="model").set_index("model")["right"]
+    contrast = svc.contrast_df(frame, "model", "right").iloc[0]
+
+    assert contrast["mean"] == summary[contrast["level"]]
+    assert contrast["mean_against"] == summary[contrast["against"]]
+
+
+def _of_documents(n_documents: int = 6, n_rows: int = 5) -> pd.DataFrame:
+    """Return rows whose scores are nearly those of their document."""
+    return replies(
+        (
+            {"row": row, "document": f"d{row // n_rows}", "customer": row // 7}
+            | {"score_right": (row // n_rows) % 2 == 0 or row == n_rows}
+            | {"score_depth": 1.0 + row // n_rows + row % 2 / 10}
+            for row in range(n_documents * n_rows)
+        ),
+        middle=["document", "customer"],
+    )
+
+
+def test_rows_of_one_document_belong_together() -> None:
+    """With `unit` values stay, and intervals are over documents: longer ones."""
+    frame = _of_documents()
+
+    alone = summary_df(frame).iloc[0]
+    together = summary_df(frame, unit="document").iloc[0]
+
+    assert together[["n_prompts", "n_units"]].tolist() == [30, 6]
+    for name in ("right", "depth"):
+        assert together[name] == pytest.approx(alone[name])
+        assert together[f"{name}_low"] < alone[f"{name}_low"]
+        assert together[f"{name}_high"] > alone[f"{name}_high"]
+
+
+def test_documents_of_one_size_are_compared_by_students_t() -> None:
+    """The interval of a mean is that of the documents' means, which have no skew."""
+    frame = _of_documents(n_rows=4)
+    by_document = frame.groupby("document")["score_depth"].mean()
+    expected = stats.t.interval(0.95, 5, by_document.mean(), stats.sem(by_document))
+
+    found = intervals_df(frame, "depth", by="model", unit="document").iloc[0]
+
+    assert (found["low"], found["high"]) == pytest.approx(expected)
+
+
+def test_what_belongs_together_can_be_several_columns() -> None:
+    """Rows of one document and one customer are a unit."""
+    found = summary_df(_of_documents(), unit=["document", "customer"]).iloc[0]
+
+    assert found["n_units"] == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("model", "has several values for one of the rows"),
+        ("documents", "Did you mean document"),
+        ("gap", "gap is missing in 1 of 60 replies"),
+    ],
+)
+def test_a_unit_says_where_each_row_belongs(name: str, said: str) -> None:
+    """What differs within a row, is missing or does not exist is no unit."""
+    frame = pd.concat([_of_documents(), _of_documents().assign(model=LARGE)])
+    frame["gap"] = ["x"] * 59 + [None]
+
+    with pytest.raises(ParameterError, match=said):
+        summary_df(frame, unit=name)
+
+
+def test_a_figure_says_on_how_many_scores_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A pilot was scored and the run went on: the figures are about the pilot."""
+    frame = _studied(n_prompts=8, n_repeats=3)
+    frame["score_right"] = frame["score_right"].astype("boolean")
+    frame.loc[frame["row"] > 1, "score_right"] = pd.NA
+
+    found = summary_df(frame)
+
+    assert found["n_scored"].tolist() == [6, 6]
+    assert found["n_prompts"].tolist() == [2, 2]
+    assert found["n_ok"].tolist() == [24, 24]
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "36 of 48 replies have no score right; the figures leave them out, and with "
+        "them 6 of 8 rows."
+    )
+
+
+def test_of_several_scores_the_fewest_count() -> None:
+    """`n_scored` promises no more than the score with the most gaps has."""
+    frame = _studied()
+    frame["score_brief"] = pd.array([True, None] * 16, dtype="boolean")
+
+    found = summary_df(frame)
+
+    assert found["n_scored"].tolist() == [8, 8]
+
+
+def test_missing_replies_may_count_as_wrong_or_as_either() -> None:
+    """Failed and unscored replies count 0, or widen the interval both ways."""
+    frame = replies(
+        {"row": row, "status": "error" if row < 4 else "ok"}
+        | {"score_right": None if row < 6 else row % 2 == 0}
+        for row in range(20)
+    )
+    frame["score_right"] = frame["score_right"].astype("boolean")
+    right, low, high = "right", "right_low", "right_high"
+
+    drop = summary_df(frame).iloc[0]
+    wrong = summary_df(frame, missing="wrong").iloc[0]
+    bounds = summary_df(frame, missing="bounds").iloc[0]
+
+    assert drop[right] == bounds[right] == 0.5
+    assert wrong[right] == 7 / 20
+    assert bounds[low] == wrong[low] < drop[low]
+    assert bounds[high] > drop[high] > wrong[high]
+    assert drop["n_scored"] == wrong["n_scored"] == bounds["n_scored"] == 14
+
+
+def test_only_scores_within_0_and_1_have_a_worst_case() -> None:
+    """What is missing cannot count as 0 where other values are possible."""
+    frame = _of_documents()
+
+    with pytest.raises(ParameterError, match=r"values from 1 to 6\.1"):
+        summary_df(frame, on="depth", missing="bounds")
+    with pytest.raises(ParameterError, match="'drop', 'wrong' or 'bounds'"):
+        summary_df(frame, missing="worst")  # type: ignore[arg-type]  # a slip
+    with pytest.raises(ParameterError, match="'prompts' or 'replies'"):
+        summary_df(frame, weight="rows")  # type: ignore[arg-type]  # a slip
+
+
+def test_equal_values_have_no_interval() -> None:
+    """A rounding error is no spread: 25 times 0.3 is known no better for it."""
+    frame = replies({"row": row, "score_f1": 0.1 + 0.2} for row in range(25))
+    frame.loc[:11, "score_f1"] = 0.3
+
+    found = summary_df(frame).iloc[0]
+
+    assert found["f1"] == pytest.approx(0.3)
+    assert found[["f1_low", "f1_high"]].isna().all()
+
+
+def test_intervals_stay_within_what_is_possible() -> None:
+    """Shares are not above 1, and seconds not below 0."""
+    frame = replies(
+        {"row": row, "score_f1": value, "latency_s": 1 - value, "score_gain": value - 1}
+        for row, value in enumerate([1.0, 1.0, 1.0, 0.99, 0.5])
+    )
+
+    share = intervals_df(frame, "f1", by="model").iloc[0]
+    seconds = intervals_df(frame, "latency_s", by="model").iloc[0]
+    gain = intervals_df(frame, "gain", by="model").iloc[0]
+
+    assert share["high"] == 1.0
+    assert seconds["low"] == 0.0
+    assert gain["high"] > 0
+
+
+def test_scores_do_not_take_each_others_columns() -> None:
+    """The scores `x` and `x_low` are both there, whichever was made first."""
+    frame = replies(
+        {"row": row, "score_x_low": row * 10.0, "score_x": row * 1.0}
+        for row in range(8)
+    )
+
+    found = summary_df(frame).iloc[0]
+    swapped = summary_df(frame, on=["x", "x_low"]).iloc[0]
+
+    for row in (found, swapped):
+        assert (row["x"], row["score_x_low"]) == (3.5, 35.0)
+        assert row["x_low"] < 3.5 < row["x_high"] < row["score_x_low_low"] < 35
 
 
 def _sorted(frame: pd.DataFrame) -> Any:  # noqa: ANN401 - nested lists

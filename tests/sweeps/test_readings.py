@@ -54,6 +54,26 @@ def test_the_sources_columns_join_back(session: Session) -> None:
 
 
 @pytest.mark.slow
+def test_prices_are_rehearsed_on_the_emulator(session: Session) -> None:
+    """A run of the emulator has the costs that the service's would have."""
+    price = {"prompt": 100.0, "completion": 200.0}
+    prices = {"as_of": "2026-01-31", "currency": "USD", "models": {SMALL: price}}
+    run = _swept(session).run()
+    replies = run.replies_df()
+    replies = replies[(replies["model"] == SMALL) & (replies["status"] == "ok")]
+    cost = replies["prompt_tokens"] * 1e-4 + replies["completion_tokens"] * 2e-4
+
+    free = run.summary_df()["cost_per_reply"]
+    rehearsed = run.summary_df(prices=prices, include_emulated=True)["cost_per_reply"]
+
+    assert free.isna().all()
+    assert rehearsed.isna().tolist() == [False, True]
+    assert rehearsed[0] == pytest.approx(cost.mean())
+    with pytest.raises(ParameterError, match="needs a price table"):
+        run.summary_df(include_emulated=True)
+
+
+@pytest.mark.slow
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000
