@@ -94,10 +94,7 @@ class Key:
         """Return texts, also in lists and structs, with `[key]` in place of the key."""
         if isinstance(value, msgspec.Struct) and not self._is_in(_JSON.encode(value)):
             return value  # nearly always so, and encoding is the fastest search
-        for key in (self, *self.others):
-            secret = key._reveal()  # noqa: SLF001 - a key, too
-            value = _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
-        return value
+        return _redacted(value, self._redact_text)
 
     def redact_error(self, error: SvcError) -> None:
         """Replace the key in the message and the attributes of an error."""
@@ -115,6 +112,15 @@ class Key:
                 "or a parameter). It was not sent, because every request is recorded. "
                 "Remove the key and ask again."
             )
+
+    def _redact_text(self, text: str) -> str:
+        return _replaced(text, self._secrets()) if text else text
+
+    def _secrets(self) -> tuple[str, ...]:
+        """Return the keys to hide, the longest first: one may begin with another."""
+        secrets = {key._reveal() for key in (self, *self.others)}  # noqa: SLF001 - keys, too
+        hidden = (secret for secret in secrets if len(secret) >= _MIN_CHARS)
+        return tuple(sorted(hidden, key=len, reverse=True))
 
     def _is_in(self, body: bytes) -> bool:
         keys = (self, *self.others)
@@ -168,21 +174,86 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
     return cleaned
 
 
-def _redacted(value: Value, secret: str) -> Value:
+def _redacted(value: Value, redact: Callable[[str], str]) -> Value:
     clean: Any = value
     if isinstance(value, str):
-        clean = value.replace(secret, _MARK) if secret in value else value
+        clean = redact(value)
     elif isinstance(value, (list, tuple)):
-        clean = type(value)([_redacted(item, secret) for item in value])
+        clean = type(value)([_redacted(item, redact) for item in value])
     elif isinstance(value, dict):
         clean = {
-            _redacted(name, secret): _redacted(item, secret)
+            _redacted(name, redact): _redacted(item, redact)
             for name, item in value.items()
         }
     elif isinstance(value, msgspec.Struct):
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        clean = msgspec.structs.replace(value, **_redacted(fields, secret))
+        clean = msgspec.structs.replace(value, **_redacted(fields, redact))
     return cast(Value, clean)
+
+
+class StreamRedactor:
+    """Redacts a text that comes in pieces; a key may be cut anywhere.
+
+    What may be the start of a key is held back until the next piece decides.
+    """
+
+    def __init__(self, key: Key) -> None:
+        secrets = key._secrets()  # noqa: SLF001 - it is a part of the key
+        self._reveal: Callable[[], tuple[str, ...]] = lambda: secrets
+        self._first_letters = frozenset(secret[0] for secret in secrets)
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece, and return what can be shown now."""
+        if not self._held and self._first_letters.isdisjoint(piece):
+            return piece  # nothing in it begins a key
+        shown, self._held = _split(self._held + piece, self._reveal())
+        return shown
+
+    def end(self) -> str:
+        """Return what was held back, at the end of the text."""
+        held, self._held = self._held, ""
+        return _replaced(held, self._reveal())
+
+
+def _places(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where keys start and end in a text."""
+    if not any(secret in text for secret in secrets):  # the fastest search
+        return []
+    pattern = "|".join(map(re.escape, secrets))
+    return [match.span() for match in re.finditer(pattern, text)]
+
+
+def _replaced(text: str, secrets: Iterable[str]) -> str:
+    shown, at = "", 0
+    for start, end in _places(text, secrets):
+        shown += text[at:start] + _MARK
+        at = end
+    return shown + text[at:]
+
+
+def _split(text: str, secrets: Iterable[str]) -> tuple[str, str]:
+    """Return the redacted start of a text, and its rest, which may begin a key."""
+    shown, at = "", 0
+    for start, end in _places(text, secrets):
+        begun = _begun(text, at, secrets)
+        if begun <= start:
+            return shown + text[at:begun], text[begun:]
+        shown += text[at:start] + _MARK
+        at = end
+    begun = _begun(text, at, secrets)
+    return shown + text[at:begun], text[begun:]
+
+
+def _begun(text: str, at: int, secrets: Iterable[str]) -> int:
+    """Return from where on a text may be the start of a key; its length if nowhere."""
+    begun = len(text)
+    for secret in secrets:
+        start = text.find(secret[0], max(at, len(text) - len(secret) + 1), begun)
+        while start >= 0 and not secret.startswith(text[start:]):
+            start = text.find(secret[0], start + 1, begun)
+        begun = begun if start < 0 else start
+    return begun
 
 
 def to_key(

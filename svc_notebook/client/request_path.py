@@ -38,6 +38,7 @@ from svc_notebook.wire.encode import encode
 
 from . import model_list
 from .deadlines import REAL, Deadlines, Runtime, timed_out, with_earlier
+from .delta_redaction import DeltaRedactor
 from .event_loop import keep_awake
 from .exchange_record import (
     CANCELLED,
@@ -167,9 +168,12 @@ async def _send(attempt: Attempt) -> FailedTry | None:
         clock=clock,
         sent_s=sent_s,
     )
+    redactor = DeltaRedactor(context.key)
     try:
-        return await reader.read(attempt.show)
+        return await reader.read(lambda delta: attempt.show(redactor.feed(delta)))
     finally:
+        for delta in redactor.end():
+            attempt.show(delta)
         record.body = context.key.redact(reader.reply.body())
         record.n_chunks = reader.reply.n_chunks
         await reader.close()
@@ -208,7 +212,6 @@ class ExchangeTask:
             started_s=context.runtime.clock(),
         )
         self._failure: FailedTry | None = None
-        self._has_shown = False
 
     @property
     def is_unsent(self) -> bool:
@@ -265,7 +268,6 @@ class ExchangeTask:
 
         def noted(delta: Delta) -> None:
             if delta.text or delta.calls:
-                self._has_shown = True
                 self._record.text(self._runtime.clock())
             show(delta)
 
@@ -341,7 +343,6 @@ class ExchangeTask:
             failure,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
-            has_shown=self._has_shown,
             policy=self._policy,
         )
         left_s = self._deadlines.total_left_s(self._runtime.clock())

@@ -4,12 +4,13 @@ Requests that are written differently but ask the same have one hash. Several ha
 may serve a request; a store is searched for one after the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
 
+from svc_notebook.completion import Completion
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest
@@ -22,11 +23,19 @@ _WITHOUT_EFFECT = "user"  # doc: Request body; for monitoring, not for the reply
 _HASHED = ("model", "messages", "params", "tools", "extra", "is_fitted")
 
 
+Serves = Callable[[Exchange], bool]
+"""Says whether a recorded exchange, as it was, may answer a request."""
+
+
 class RecordingStore(Protocol):
     """Has recorded exchanges by the hash of their request."""
 
     def recorded(
-        self, request_hash: str, request: CompletionRequest, origin: Origin
+        self,
+        request_hash: str,
+        request: CompletionRequest,
+        origin: Origin,
+        serves: Serves,
     ) -> Exchange | None:
         """Return the exchange for a repetition of a request, if there is one."""
 
@@ -46,21 +55,23 @@ class LedgerCache:
         request_hash: str,
         request: CompletionRequest,  # noqa: ARG002 - another store needs it
         origin: Origin,
+        serves: Serves,
     ) -> Exchange | None:
         """Return the newest that did not fail; `origin` has the repetition."""
         exchanges = self._ledger.with_request_hash(
             request_hash, endpoint=self._endpoint, hash_of=_hash_of_exchange
         )
         repeat = origin.repeat or 0
-        return next((x for x in exchanges if (x.origin.repeat or 0) == repeat), None)
+        of_repeat = (x for x in exchanges if (x.origin.repeat or 0) == repeat)
+        return next(filter(serves, of_repeat), None)
 
 
 def find_recorded(
     store: RecordingStore, request: CompletionRequest, origin: Origin
 ) -> Exchange | None:
     """Return the exchange of a store that answers a request best, if any does."""
-    for request_hash in _hashes_to_try(request):
-        exchange = store.recorded(request_hash, request, origin)
+    for request_hash, serves in _hashes_to_try(request):
+        exchange = store.recorded(request_hash, request, origin, serves)
         if exchange is not None:
             return exchange
     return None
@@ -82,15 +93,19 @@ def _hash_of_exchange(exchange: Exchange) -> str:
     return hash_request(exchange.request)
 
 
-def _hashes_to_try(request: CompletionRequest) -> Iterator[str]:
+def _hashes_to_try(request: CompletionRequest) -> Iterator[tuple[str, Serves]]:
     """Return the hashes of requests whose answers serve this one, the best first."""
-    yield hash_request(request)
+    yield hash_request(request), lambda _: True
     if request.is_fitted:
-        # An answer to a request without max_tokens serves `fit`, too: the service's
-        # default was enough for it.
+        # An answer to a request without max_tokens serves `fit`, too, where the
+        # service's default was enough for it.
         params = {k: v for k, v in request.params.items() if k != "max_tokens"}
         plain = msgspec.structs.replace(request, params=params, is_fitted=False)
-        yield hash_request(plain)
+        yield hash_request(plain), _is_whole
+
+
+def _is_whole(exchange: Exchange) -> bool:
+    return not Completion(exchange).is_cut
 
 
 def in_one_form(request: CompletionRequest) -> CompletionRequest:

@@ -7,7 +7,7 @@ keys, since they ask in any order.
 
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import chain
@@ -25,7 +25,7 @@ from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 
-from .cache import find_recorded, hash_request, in_one_form
+from .cache import Serves, find_recorded, hash_request, in_one_form
 from .records import mended
 
 FORMAT = 1
@@ -79,6 +79,25 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> tuple[str, int]:
         """The request's hash and the repetition."""
         return hash_request(self.request), self.repeat
+
+    def exchange(self) -> Exchange:
+        """Return the exchange that it records."""
+        request_hash, repeat = self.key
+        return Exchange(
+            exchange_id=f"{request_hash}-{repeat}",
+            origin=Origin(repeat=repeat),
+            endpoint=self.endpoint,
+            is_emulated=self.is_emulated,
+            emulator_note=self.emulator_note,
+            request=self.request,
+            body=self.body,
+            started_at=self.answered_at,
+            ended_at=self.answered_at,
+            est_prompt_tokens=self.est_prompt_tokens,
+            est_completion_tokens=self.est_completion_tokens,
+            est_low_tokens=self.est_low_tokens,
+            est_high_tokens=self.est_high_tokens,
+        )
 
 
 class Written(int):
@@ -224,33 +243,29 @@ class RecordingFile:
         return exchange
 
     def recorded(
-        self, request_hash: str, request: CompletionRequest, origin: Origin
+        self,
+        request_hash: str,
+        request: CompletionRequest,
+        origin: Origin,
+        serves: Serves,
     ) -> Exchange | None:
         """Return the next exchange for a repetition of a request, if there is one."""
-        repeat = origin.repeat or 0
+        key = request_hash, origin.repeat or 0
         with self._lock:
-            if (request_hash, repeat) not in self._by_key:
+            of_key = self._by_key.get(key, ())
+            recordings = [x for x in of_key if serves(x.exchange())]
+            if not recordings:
                 return None
-            recording = self._next((request_hash, repeat), origin.request_key)
-        return Exchange(
-            exchange_id=f"{request_hash}-{repeat}",
-            origin=Origin(repeat=repeat),
-            endpoint=recording.endpoint,
-            is_emulated=recording.is_emulated,
-            emulator_note=recording.emulator_note,
-            request=request,
-            body=recording.body,
-            started_at=recording.answered_at,
-            ended_at=recording.answered_at,
-            est_prompt_tokens=recording.est_prompt_tokens,
-            est_completion_tokens=recording.est_completion_tokens,
-            est_low_tokens=recording.est_low_tokens,
-            est_high_tokens=recording.est_high_tokens,
-        )
+            recording = self._next(key, recordings, origin.request_key)
+        return msgspec.structs.replace(recording.exchange(), request=request)
 
-    def _next(self, key: tuple[str, int], request_key: str | None) -> Recording:
+    def _next(
+        self,
+        key: tuple[str, int],
+        recordings: Sequence[Recording],
+        request_key: str | None,
+    ) -> Recording:
         """Return the next answer for a trial, or for what is asked without a run."""
-        recordings = self._by_key[key]
         of_trial = [x for x in recordings if x.request_key == request_key]
         n_before = self._n_returned[*key, request_key]
         self._n_returned[*key, request_key] += 1

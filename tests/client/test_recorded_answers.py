@@ -176,3 +176,35 @@ def test_the_service_needs_no_key_where_a_file_answers(
 
     assert "answers.jsonl goes on answering" in said
     assert "The service cannot be asked: No API key" in said
+
+
+@pytest.mark.parametrize("is_from_file", [False, True])
+def test_a_cut_reply_does_not_answer_a_request_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_from_file: bool
+) -> None:
+    """What the service's default cut is not re-used where max_tokens is `fit`."""
+    file = tmp_path / "answers.jsonl"
+    script = [{"text": "One, tw", "finish_reason": "length"}, {"text": "One, two."}]
+    with Emulator(script=script) as emulator, isolated():
+        svc.use(endpoint=emulator)
+        cut = svc.complete("Count.", max_tokens="service")
+        if is_from_file:
+            svc.export_answers(file)
+            monkeypatch.setenv("SVC_ANSWERS", str(file))
+            with pytest.raises(AskError, match="no recorded answer"):
+                svc.complete("Count.", max_tokens="fit")
+            return
+        whole = svc.complete("Count.", max_tokens="fit", reuse=True)
+        again = svc.complete("Count.", max_tokens="fit", reuse=True)
+
+    assert [cut.is_cut, whole.text, again.text] == [True, "One, two.", "One, two."]
+    assert again.exchange.is_reused
+
+
+def test_a_whole_reply_answers_a_request_that_fits() -> None:
+    """Where the service's default was enough, its reply is re-used for `fit`."""
+    with Emulator(script=SCRIPT) as emulator, isolated():
+        svc.use(endpoint=emulator)
+        svc.complete("Count.", max_tokens="service")
+
+        assert svc.complete("Count.", max_tokens="fit", reuse=True).text == "One."

@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import svc_notebook as svc
 from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.sync_client import Client
-from svc_notebook.credentials import Key, find_key
+from svc_notebook.credentials import Key, StreamRedactor, find_key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.chunk import Delta
+from svc_notebook.session import isolated
 
 Serve = Callable[..., Any]
 ClientOf = Callable[..., Client]
@@ -165,24 +170,89 @@ def test_a_reply_that_quotes_the_key_is_kept_without_it(
     )
 
 
-def test_a_key_cut_over_deltas_is_replaced_when_the_reply_settles(
-    serve: Serve, client_of: ClientOf
-) -> None:
-    """The text streams as it comes; the completion has `[key]` in place of the key."""
-    events = [
-        {"choices": [{"index": 0, "delta": {"content": piece}}]}
-        for piece in (f"It is {KEY[:9]}", KEY[9:] + ".")
+def streamed(*deltas: dict[str, Any], finish_reason: str = "stop") -> dict[str, Any]:
+    """Return the script of a stream with these deltas."""
+    choices = [{"index": 0, "delta": delta} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish_reason})
+    chunks = [json.dumps({"choices": [choice]}) for choice in choices]
+    return {"events": [*chunks, "[DONE]"]}
+
+
+def call_piece(arguments: str) -> dict[str, Any]:
+    """Return a delta with a piece of the arguments of a tool call."""
+    return {"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}
+
+
+@pytest.mark.parametrize("n_letters", [1, 2, 9, 99])
+def test_a_stream_never_shows_the_key(n_letters: int) -> None:
+    """A key that a server echoes, however it is cut, is `[key]` as it streams."""
+    text = f"It is {KEY}, as"
+    pieces = [text[at : at + n_letters] for at in range(0, len(text), n_letters)]
+    script = [streamed(*({"content": piece} for piece in pieces))]
+    with Emulator(script=script, keys=[KEY]) as emulator, isolated():
+        svc.use(endpoint=emulator)
+        stream = svc.stream("Hi")
+
+        assert "".join(stream) == "It is [key], as"
+        assert stream.completion.text == "It is [key], as"
+
+
+def test_a_stream_hides_the_key_in_reasoning_and_calls() -> None:
+    """The key is hidden in what a model thinks, and in the arguments of its calls."""
+    deltas = [
+        *({"reasoning_content": piece} for piece in ("Is ", KEY[:5], f"{KEY[5:]}.")),
+        *(call_piece(piece) for piece in ('{"key": "', KEY[:7], f'{KEY[7:]}"}}')),
     ]
-    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    body = "".join(f"data: {json.dumps(each)}\n\n" for each in events)
+    script = [streamed(*deltas, finish_reason="tool_calls")]
+    with (
+        Emulator(script=script, keys=[KEY]) as emulator,
+        Client(base_url=emulator.base_url, api_key=KEY) as client,
+    ):
+        stream = client.stream("Hi")
+        came = []
+        while not stream.is_done:
+            came += [each for each in stream.poll() if isinstance(each, Delta)]
+
+    assert "".join(delta.reasoning for delta in came) == "Is [key]."
+    pieces = [call.arguments for delta in came for call in delta.calls]
+    assert "".join(pieces) == '{"key": "[key]"}'
+
+
+@pytest.mark.parametrize("rest", ["", KEY[:5]])
+def test_what_may_begin_a_key_is_shown_at_the_end(
+    rest: str, serve: Serve, client_of: ClientOf
+) -> None:
+    """Text that looks like the start of the key is not lost, also if a reply breaks."""
+    event = {"choices": [{"index": 0, "delta": {"content": f"It is {rest}"}}]}
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-    server = serve([f"{head}{body}data: [DONE]\n\n".encode()])
+    server = serve([f"{head}data: {json.dumps(event)}\n\n".encode(), "reset"])
+    shown: list[str] = []
 
-    stream = client_of(server.base_url).stream("Hi")
-    streamed = "".join(stream)
+    with pytest.raises(SvcError):
+        shown.extend(client_of(server.base_url).stream("Hi"))
 
-    assert streamed == f"It is {KEY}."
-    assert stream.completion.text == "It is [key]."
+    assert "".join(shown) == f"It is {rest}"
+
+
+@given(
+    st.lists(st.text("ab-sk", max_size=12), max_size=6),
+    st.lists(st.text("ab-sk", min_size=8, max_size=10), min_size=1, max_size=3),
+)
+def test_a_text_in_pieces_is_redacted_as_the_whole(
+    pieces: list[str], secrets: list[str]
+) -> None:
+    """However a text is cut, its pieces show what the redacted whole shows."""
+    key, *others = (Key(secret, source="test") for secret in secrets)
+    key.others = tuple(others)
+    pieces = [
+        piece for pair in zip(pieces, secrets * 6, strict=False) for piece in pair
+    ]
+    stream = StreamRedactor(key)
+
+    shown = "".join([*map(stream.feed, pieces), stream.end()])
+
+    assert shown == key.redact("".join(pieces))
+    assert not [secret for secret in secrets if secret in shown]
 
 
 def test_a_short_key_is_not_replaced() -> None:

@@ -1,5 +1,7 @@
 """Every key that this kernel has is kept out of what is shown and sent."""
 
+import json
+
 import pytest
 
 import svc_notebook as svc
@@ -40,3 +42,17 @@ def test_a_prompt_with_the_services_key_is_refused() -> None:
     """From Python it is not hidden, but refused, as at the service."""
     with pytest.raises(svc.errors.ParameterError, match="contains the API key"):
         svc.complete(f"What is {SECRET}?")
+
+
+def test_a_cell_never_shows_a_key_that_is_echoed(emulated: Shell) -> None:
+    """A key that comes back, a few letters at a time, is `[key]` in the cell."""
+    pieces = ["The key is ", *(SECRET[at : at + 4] for at in range(0, 24, 4)), "."]
+    choices = [{"index": 0, "delta": {"content": piece}} for piece in pieces]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    events = [*(json.dumps({"choices": [choice]}) for choice in choices), "[DONE]"]
+    with svc.Emulator(script=[{"events": events}]) as emulator:
+        svc.use(endpoint=emulator)
+        shown = emulated.run("%%svc\nWhat is it?").shown
+
+    assert "The key is [key]." in shown
+    assert SECRET[:8] not in shown
