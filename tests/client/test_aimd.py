@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.client.aimd import FIRST, PAUSE_S, Concurrency
+from svc_notebook.client.aimd import FIRST, Concurrency
 
 MANY = 10**9
 
@@ -182,19 +182,6 @@ def test_one_slow_reply_does_not_lower_the_level_for_long() -> None:
     assert len(server.replies_s) > 4000
     assert min(server.levels[4000:]) >= 0.6 * 64
     assert server.rate(10.0) >= 0.8 * 64 / 0.1
-
-
-def test_what_was_let_out_together_is_refused_once() -> None:
-    """Of eight requests six are refused: that lowers the level one time."""
-    state = Concurrency()
-    for _ in range(8):
-        state = state.began(1.0)
-    for _ in range(6):
-        state = state.refused(1.1, sent_s=1.0)
-
-    assert state.level == 6
-    assert state.n_in_flight == 2
-    assert state.pause_until_s == 1.1 + PAUSE_S
 
 
 @pytest.mark.slow

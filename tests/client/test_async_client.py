@@ -17,7 +17,7 @@ from svc_notebook.client.rate_windows import Room
 from svc_notebook.client.response import HttpAnswer
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ServerFaultError, SvcError
+from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.settings import Settings
 
@@ -138,26 +138,6 @@ def test_completion_before_the_end(emulator: Emulator) -> None:
 
     with pytest.raises(SvcError, match="not ended"):
         _ = stream.completion
-
-
-@pytest.mark.slow
-def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa: ANN401
-    """Thirty failing calls make at most ninety requests."""
-    server = serve([b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", "keep"])
-
-    async def ask() -> int:
-        client = AsyncClient(
-            base_url=server.base_url,
-            api_key="k",
-            limits=RateLimits(clock=virtual.clock),
-            runtime=virtual.runtime,
-        )
-        calls = [client.complete("Hi", model=MODEL) for _ in range(30)]
-        failed = await asyncio.gather(*calls, return_exceptions=True)
-        return sum(isinstance(each, ServerFaultError) for each in failed)
-
-    assert asyncio.run(ask()) == 30
-    assert len(server.requests) == 90
 
 
 def test_a_stream_shows_how_far_it_is() -> None:

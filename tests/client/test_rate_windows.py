@@ -172,17 +172,6 @@ def test_a_slot_that_is_given_back_is_free_for_all(path: Path, now: Now) -> None
     assert got == [False, True]
 
 
-def test_another_key_or_model_counts_apart(path: Path, now: Now) -> None:
-    """One file holds the counts of all; none of them holds up another."""
-    one, other = (SharedQuota(path, mark, clock=now) for mark in "ab")
-    full = [one.take(now.s, WINDOWS) for _ in range(6)]
-
-    got = other.take(now.s, WINDOWS)
-
-    assert isinstance(full[-1], Waiting)
-    assert isinstance(got, int)
-
-
 @pytest.mark.parametrize("ahead_s", [-900.0, 900.0])
 def test_a_machine_leaves_the_rows_of_others_alone(
     ahead_s: float, path: Path, now: Now

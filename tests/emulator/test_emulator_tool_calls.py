@@ -293,27 +293,6 @@ def test_a_whole_flow_ends_in_an_answer_with_the_results(
     assert "tool_calls" not in answer["message"]
 
 
-def test_a_further_question_gets_calls_with_new_ids(
-    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
-) -> None:
-    """Ids of calls never repeat within a conversation."""
-    service = make_service()
-    body = fields("Use get_time", tools=[_tool("get_time")])
-    asked = _body(post(service, body))["choices"][0]["message"]
-    (first,) = asked["tool_calls"]
-    history = [
-        *body["messages"],
-        asked,
-        {"role": "tool", "tool_call_id": first["id"], "content": "now"},
-        {"role": "assistant", "content": "It is now."},
-        {"role": "user", "content": "Use get_time"},
-    ]
-
-    again = _body(post(service, body | {"messages": history}))["choices"][0]["message"]
-
-    assert again["tool_calls"][0]["id"] != first["id"]
-
-
 def test_streamed_calls_join_to_the_whole_ones(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:

@@ -106,20 +106,6 @@ def test_each_repetition_has_its_own_answer(ledger: Ledger, make: MakeExchange) 
     assert _found(ledger, _request()) == "x0000"
 
 
-def test_an_index_that_fails_is_begun_again(ledger: Ledger, make: MakeExchange) -> None:
-    """Interrupted while it looks through, the next call looks again."""
-    ledger.add(make(1, request=_request()))
-
-    def interrupted(_: Exchange) -> str:
-        raise KeyboardInterrupt
-
-    asked = ledger.with_request_hash("x", endpoint=HERE, hash_of=interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        next(asked)
-
-    assert _found(ledger, _request()) == "x0001"
-
-
 @pytest.mark.slow
 def test_looking_through_a_held_ledger_waits_once(
     ledger: Ledger, make: MakeExchange, path: Path
@@ -153,17 +139,3 @@ def test_an_index_that_cannot_be_kept_is_an_error(
         next(ledger.with_request_hash("x", endpoint=HERE, hash_of=lambda _: object()))  # type: ignore[arg-type, return-value]  # wrong on purpose
 
     assert _found(ledger, _request()) == "x0001"
-
-
-def test_what_was_used_again_is_no_second_report(
-    ledger: Ledger, make: MakeExchange
-) -> None:
-    """Estimates are fitted on what the service reported, once for each answer."""
-    ledger.add(make(1))
-    ledger.add(make(2, is_reused=True))
-
-    found = ledger.newest(
-        "svc-v2-8b-instruct", is_emulated=False, usage_source="reported", n=9
-    )
-
-    assert [each.exchange_id for each in found] == ["x0001"]

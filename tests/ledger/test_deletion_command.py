@@ -79,16 +79,6 @@ def test_forgets_without_a_trace(path: Path, make: MakeExchange) -> None:
     assert b"secret" not in left
 
 
-def test_a_kernel_goes_on_after_forgetting(path: Path, make: MakeExchange) -> None:
-    """A ledger that is open elsewhere keeps what is asked from then on."""
-    with Ledger(path) as ledger:
-        ledger.add(make(1)).result()
-        deletion.forget(str(path))
-        ledger.add(make(2))
-
-        assert [each.exchange_id for each in ledger.read()] == ["x0002"]
-
-
 def test_forgets_what_is_old(path: Path, make: MakeExchange) -> None:
     """With a day, what started before it is forgotten, the rest stays."""
     _fill(path, make)

@@ -80,14 +80,6 @@ def test_parquet_comes_back_identical(
     assert_frame_equal(got, frame)
 
 
-def test_reads_what_pandas_wrote(make: MakeExchange, tmp_path: Path) -> None:
-    """A file that pandas wrote by itself gets the stated dtypes."""
-    frame = _frame(make)
-    frame.to_parquet(tmp_path / "r.parquet")
-
-    assert_frame_equal(read_parquet(tmp_path / "r.parquet"), frame)
-
-
 @pytest.mark.parametrize("content", [None, b"", b"no parquet at all"])
 def test_refuses_what_is_no_parquet(tmp_path: Path, content: bytes | None) -> None:
     """A file that cannot be read is refused as ours."""

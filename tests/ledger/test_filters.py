@@ -12,7 +12,6 @@ import pytest
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]
 
@@ -83,16 +82,3 @@ def test_a_word_that_cannot_match_is_refused(
     """Where only some words are possible, the error lists them."""
     with pytest.raises(ParameterError, match=r"must be .*'?(session|ok|magic)"):
         ledger.read(**wrong)
-
-
-@pytest.mark.parametrize("model", [["a", "b"], ("a", "b"), pd.Series(["a", "b"])])
-def test_several_names_may_come_in_any_collection(
-    ledger: Ledger, make: MakeExchange, model: list[str]
-) -> None:
-    """Lists, tuples and Series name several."""
-    for number, name in enumerate("abc"):
-        ledger.add(make(number, request=build_request("Hi", model=name)))
-
-    found = [exchange.request.model for exchange in ledger.read(model=model)]
-
-    assert found == ["a", "b"]

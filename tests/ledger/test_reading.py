@@ -11,7 +11,6 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import reply_frames
-from svc_notebook.ledger.columns import CHUNK_ROWS
 from svc_notebook.ledger.reply_frames import TEXTS, replies_df, to_array
 from svc_notebook.ledger.reply_frames import replies_frame as frame_of
 from svc_notebook.ledger.store import Ledger
@@ -88,14 +87,6 @@ def test_estimates_by_what_the_whole_ledger_reported(
     assert frame["n_requests"].tolist() == [1]
     assert 99 <= frame["estimated_completion_tokens"][0] <= 106
     assert frame["estimated_low_tokens"][0] >= 75
-
-
-def test_more_rows_than_a_chunk_are_one_frame(make: MakeExchange) -> None:
-    """A frame of several chunks has one index and the same dtypes."""
-    few, many = frame_of([make(0)]), frame_of([make(0)] * (CHUNK_ROWS + 1))
-
-    assert many.index.tolist() == list(range(CHUNK_ROWS + 1))
-    assert (many.dtypes == few.dtypes).all()
 
 
 def test_is_the_same_without_pyarrow(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
@@ -20,7 +19,6 @@ from svc_notebook.service.request import (
     system,
     user,
 )
-from svc_notebook.tokens import fit_max_tokens
 
 MakeExchange = Callable[..., Exchange]
 
@@ -84,29 +82,6 @@ def test_what_was_asked_twice_is_answered_in_order(
     assert export_answers(file, [*asked, failed]) == 3
 
     assert _texts(file, 4) == ["0", "1", "2", "0"]
-
-
-def test_a_computed_max_tokens_identifies_nothing(
-    make: MakeExchange, file: Path
-) -> None:
-    """What `fit` gave when it was recorded may be another number than today."""
-    recorded = replace(_request(max_tokens=fit_max_tokens(100)), is_fitted=True)
-    export_answers(file, [make(request=recorded, est_prompt_tokens=100)])
-
-    answers = RecordingFile.from_file(file)
-
-    asked = replace(_request(max_tokens=7000), is_fitted=True)
-    assert answers.find(asked, Origin()).request == asked
-    with pytest.raises(AskError, match=r"max_tokens \('fit' recorded, 7000 asked\)"):
-        answers.find(_request(max_tokens=7000), Origin())
-
-
-def test_an_answer_to_no_max_tokens_serves_fit(make: MakeExchange, file: Path) -> None:
-    """What was recorded without max_tokens is found."""
-    export_answers(file, [make(request=_request())])
-    asked = replace(_request(max_tokens=7000), is_fitted=True)
-
-    assert RecordingFile.from_file(file).find(asked, Origin()).request == asked
 
 
 def test_a_file_is_read_once_for_each_change(make: MakeExchange, file: Path) -> None:

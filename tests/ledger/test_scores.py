@@ -61,17 +61,6 @@ def test_a_newer_score_replaces_the_one_before(
     assert replies_df(ledger)["score_right"].tolist() == [0, 1, 1]
 
 
-def test_a_frame_of_other_replies_has_no_such_column(
-    ledger: Ledger, replies: pd.DataFrame
-) -> None:
-    """A frame has the scores of its own rows, also without texts; an empty one none."""
-    keep_scores(ledger, replies.assign(score_right=pd.array([1, None, None])))
-
-    assert "score_right" not in replies_df(ledger, since="2026-01-01T00:00:01+00:00")
-    assert "score_right" not in replies_df(ledger, model="other")
-    assert "score_right" in replies_df(ledger, texts=False)
-
-
 def test_what_is_forgotten_has_no_scores(ledger: Ledger, replies: pd.DataFrame) -> None:
     """Scores go with their replies."""
     keep_scores(ledger, replies.assign(score_right=[1, 1, 1]))

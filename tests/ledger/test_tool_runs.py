@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from svc_notebook.errors import LedgerError, ParameterError
+from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.ledger.store import Ledger
@@ -84,12 +83,3 @@ def test_calls_are_filtered_like_replies(ledger: Ledger, make: MakeExchange) -> 
     assert ids(since="2026-01-01T00:00:30+00:00") == ["b"]
     with pytest.raises(ParameterError, match="scope"):
         ids(scope="mine")
-
-
-def test_a_ledger_that_cannot_be_read_says_so(tmp_path: Path) -> None:
-    """No foreign error reaches the user."""
-    place = tmp_path / "text.sqlite"
-    place.write_text("no ledger", encoding="utf-8")
-
-    with pytest.raises(LedgerError):
-        Ledger(place).tool_runs()

@@ -171,22 +171,6 @@ def test_leaves_emulated_and_reused_replies_out_and_says_so(
     ]
 
 
-def test_the_interval_of_a_sum_is_narrower_than_that_of_its_parts(
-    make: MakeExchange,
-) -> None:
-    """A group's interval is of its sum: single errors partly cancel."""
-    one, many = (
-        _usage_df([_streamed(make, each) for each in range(n)]) for n in (1, 9)
-    )
-
-    widths = [
-        int((each["estimated_high_tokens"] - each["estimated_low_tokens"])[0])
-        for each in (one, many)
-    ]
-    assert many["estimated_prompt_tokens"][0] == round(9 * 6.95)
-    assert widths[1] < 0.8 * 9 * widths[0]
-
-
 def test_a_cost_needs_a_table(make: MakeExchange) -> None:
     """With a price table there are costs, reported and estimated ones apart."""
     asked = [make(0), make(1), _streamed(make, 2), make(3, is_emulated=True)]

@@ -1,6 +1,5 @@
 """Defaults that `%config SvcMagics` sets: files, and who chose them."""
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -91,24 +90,6 @@ def test_what_cannot_be_used_is_refused(
     assert reason in caplog.text
     assert getattr(current().settings, name) == before
     assert text is None or place.read_text() == text
-
-
-@pytest.mark.slow
-def test_prices_are_in_force_at_once(
-    shell: Shell, prices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A relative path is that of the folder at the time; `''` takes it back."""
-    monkeypatch.chdir(prices.parent)
-    shell.run("%config SvcMagics.prices = 'prices.toml'")
-    monkeypatch.chdir(os.sep)
-
-    table = current().context().prices
-    shell.run("%config SvcMagics.prices = ''")
-
-    assert table is not None
-    assert table.stamp == "prices.toml, USD, 2026-01-31"
-    assert current().context().prices is None
-    assert "prices" not in shell.run("%svc use").shown
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The subcommands of `%svc`: how they are read, what they show, and the login."""
 
-import pickle
-
 import pandas as pd
 import pytest
 
@@ -151,27 +149,6 @@ def test_models_tell_the_room_left(shell: Shell) -> None:
     assert left["svc-v2-8b-instruct"] == 50
     assert left["svc-instruct"] is pd.NA
     assert str(models["left_second"].dtype) == "Int64"
-
-
-def test_models_are_listed_before_a_service_is_chosen(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a key there is no room to tell, and the table is there."""
-    monkeypatch.delenv("SVC_API_KEY")
-
-    assert frame(shell, "%svc models")["left_minute"].isna().all()
-
-
-@pytest.mark.slow
-def test_a_listing_is_a_frame_with_every_column(shell: Shell) -> None:
-    """What is computed from it is an ordinary frame, and it can be copied."""
-    shell.run("%%svc\nHello")
-
-    usage = frame(shell, "%svc usage emulated")
-
-    assert type(usage[["n_requests"]]) is pd.DataFrame
-    assert "estimated_low_tokens" in usage
-    assert repr(pickle.loads(pickle.dumps(usage))) == repr(usage)  # noqa: S301 - ours
 
 
 def test_help_is_a_short_page(shell: Shell) -> None:

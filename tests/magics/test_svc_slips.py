@@ -57,17 +57,6 @@ def test_a_wrong_setting_leaves_the_magic_there(
     assert "--temperature" in helped.shown
 
 
-@pytest.mark.slow
-def test_the_emulator_needs_no_right_address(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wrong address does not keep the emulator from answering."""
-    monkeypatch.setenv("SVC_BASE_URL", "HOST/v1")
-    shell.run("%svc use emulator")
-
-    assert shell.run("%%svc --max-tokens 3\nHello").error is None
-
-
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
@@ -138,16 +127,6 @@ def test_marks_of_a_system_message_are_said_too(shell: Shell) -> None:
     cell = shell.run("%%svc --system '{{1x}} \x07'\nHello")
 
     assert cell.shown.startswith("Goes as typed: {{1x}} (only")
-
-
-def test_a_call_is_refused_before_it_costs(shell: Shell, emulator: Emulator) -> None:
-    """`{{df.head()}}` says how to do it; nothing is sent."""
-    shell.run("import pandas as pd\ndf = pd.DataFrame({'a': [1]})")
-
-    cell = shell.run("%%svc\nExplain {{df.head()}}")
-
-    assert "`value = df.head()`, then {{value}}" in cell.shown
-    assert emulator.requests == ()
 
 
 def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:

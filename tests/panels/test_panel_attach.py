@@ -124,18 +124,6 @@ def test_a_huge_text_keeps_its_ends(
     assert said["n_tokens"] < 1600
 
 
-def test_those_that_begin_so_come_first(
-    open_page: OpenPage, shell: InteractiveShell
-) -> None:
-    """Letters within a name are found, too; capitals do not matter."""
-    page = open_page()
-    run(shell, "city, velocity = 1, 2")
-
-    assert [*offered(page, "CIT")] == ["city", "velocity"]
-    assert [*offered(page, "in[")] == ["In[2]", "In[1]"]
-    assert offered(page, "nothing") == {}
-
-
 def test_of_many_variables_few_are_sent(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:
@@ -364,19 +352,6 @@ def test_an_edit_keeps_adds_and_removes(
     assert (turn["attached"], turn["n_versions"]) == ([], 4)
     page.say("choose", turn=turn["id"], version=2)
     assert len(page.view["turns"][0]["attached"]) == 2
-
-
-def test_an_empty_message_is_refused(
-    open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
-) -> None:
-    """What is attached is no message by itself."""
-    page = open_page()
-    del shell
-
-    page.say("send", text=" ", attached=["df"])
-
-    assert "prompt is empty" in page.view["notice"]
-    assert not emulator.requests
 
 
 @pytest.mark.parametrize("attached", [None, "df", [5, None], {"df": 1}])

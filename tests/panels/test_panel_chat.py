@@ -10,7 +10,6 @@ from IPython.utils.capture import capture_output
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.session import current
 from tests.panels.conftest import OpenPage, Page
 
 SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
@@ -367,17 +366,6 @@ def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     assert said[-1]["until_ms"] is None
     ends = [each["text"] for page in pages for each in page.all("ended")]
     assert ends == ["Reply finished"] * 7
-
-
-def test_exchanges_are_marked_as_the_panels(open_page: OpenPage) -> None:
-    """The ledger knows the origin and the conversation."""
-    page = open_page()
-    page.ask("Hello")
-
-    [exchange] = current().ledger.read()
-
-    assert (exchange.origin.kind, exchange.origin.conversation) == ("panel", "plan")
-    assert exchange.origin.turn_id == page.view["turns"][0]["id"]
 
 
 def test_a_panel_without_a_name_goes_on_with_the_chat(open_page: OpenPage) -> None:

@@ -336,14 +336,3 @@ def test_what_cannot_be_compared_is_refused(
     assert page.view["is_problem"]
     assert reason in page.view["notice"]
     assert page.view["compare"]["values"] == [A, B]
-
-
-@pytest.mark.slow
-def test_streaming_side_by_side_is_cheap(page: Page) -> None:
-    """At most 20 bytes come for each byte of the replies."""
-    turn = page.ask("Please stream")
-
-    n_bytes = sum(len(json.dumps(each)) + 500 for each in page.comm.published)
-    n_replies = sum(len(each["text"]) for each in turn["choices"])
-    assert turn["choices"][0]["text"] == "".join(WORDS)
-    assert n_bytes / n_replies < 20

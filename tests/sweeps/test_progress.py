@@ -61,19 +61,6 @@ def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "waits 12 s: minute limit" in text
 
 
-def test_what_was_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the last time nothing more is drawn, also if it is shown again."""
-    terminal = _terminal(monkeypatch)
-    bars = Bars(Screen.TERMINAL, clock=lambda: 0.0)
-    bars.show(PARTS, is_last=True)
-    n_before = len(terminal.getvalue())
-
-    bars.show(PARTS, is_last=True)
-    bars.show(PARTS)
-
-    assert len(terminal.getvalue()) == n_before
-
-
 def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two updates lies a gap, except before the last."""
     now_s = 0.0
@@ -241,13 +228,6 @@ def test_says_pauses_and_ends() -> None:
     assert _note(_queue(50, failures)) == (
         "10 failed · 0 tokens · stopped: ServerFaultError"
     )
-
-
-def test_a_model_without_a_documented_limit_has_an_end() -> None:
-    """Of 99 trials 98 are left, 8 at a time, 10 s each: thirteen rounds."""
-    queue = _queue(99, [Answered()], model="svc-instruct", took_s=10.0)
-
-    assert _note(queue, now_s=10.0) == "0 tokens · ends about 12:02:10"
 
 
 def test_no_end_is_announced_before_the_first_reply() -> None:

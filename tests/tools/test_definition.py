@@ -85,14 +85,6 @@ def test_calls_are_checked_against_a_ready_made_schema(
     assert expected in str(run.error)
 
 
-def test_a_definition_without_parameters_takes_an_object() -> None:
-    """Where no parameters are described, any object will do, and none too."""
-    box = Toolbox([{"type": "function", "function": {"name": "find"}}])
-
-    for arguments in ("", "{}", '{"a": 1}'):
-        assert isinstance(check_call(box, _call(arguments)), Checked)
-
-
 @pytest.mark.parametrize(
     "definition",
     [

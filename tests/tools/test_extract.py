@@ -76,22 +76,6 @@ def test_a_list_comes_in_a_field_or_alone(serve: Serve, arguments: object) -> No
     assert schema["properties"]["items"]["items"]["required"] == ["number", "total"]
 
 
-def test_a_list_that_does_not_fit_goes_back_with_its_place(serve: Serve) -> None:
-    """The fault names the item; a list of another name is not taken."""
-    bad = {"items": [GOOD, {"number": "seven", "total": 1}]}
-    emulator = serve(
-        calling(bad, "Invoice_list"),
-        calling({"all": [GOOD]}, "Invoice_list"),
-        calling({"items": [GOOD]}, "Invoice_list"),
-    )
-
-    assert svc.extract(list[Invoice], "Number 7.") == [Invoice(number=7, total=120.0)]
-
-    second, third = (each.json["messages"] for each in emulator.requests[1:])
-    assert "items[1].number" in second[-1]["content"]
-    assert "items" in third[-1]["content"]
-
-
 def test_what_does_not_fit_goes_back_with_the_reason(serve: Serve) -> None:
     """Words instead of a call, then a wrong type, then the value: three exchanges."""
     emulator = serve(

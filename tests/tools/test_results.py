@@ -6,7 +6,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -152,15 +151,6 @@ def test_a_large_frame_is_cut_by_rows() -> None:
     assert n_shown > 10
     assert most_tokens(got) <= 300
     assert n_cut_tokens > 100_000
-
-
-def test_frames_inside_other_values_are_tables_too() -> None:
-    """A frame in a dict is the text of its table."""
-    got: dict[str, Any] = json.loads(
-        to_result_text({"df": pd.DataFrame({"a": [1]})})[0]
-    )
-
-    assert got == {"df": "DataFrame, 1 row:\n,a\n0,1"}
 
 
 def test_a_large_array_is_not_written_whole() -> None:

@@ -322,19 +322,6 @@ def test_a_retried_request_runs_no_call_again(
     assert log.calls == ["x"]
 
 
-def test_calls_are_told_and_kept_with_their_exchange(
-    make_caller: MakeCaller, log: Log
-) -> None:
-    """Each call is watched before and after, and recorded once."""
-    caller = make_caller(calling(call("name", {"text": "x"})), DONE)
-
-    completion = caller.run(log.all)
-
-    assert [type(each).__name__ for each in caller.watched] == ["ToolCall", "ToolRun"]
-    assert [run for _, run in caller.kept] == list(completion.tool_runs)
-    assert caller.kept[0][0] != completion.exchange.exchange_id
-
-
 def test_several_choices_are_refused(make_caller: MakeCaller, log: Log) -> None:
     """Tools run for one answer; n is refused before anything is sent."""
     caller = make_caller(DONE)
