@@ -73,24 +73,6 @@ def test_marks_are_restored_in_another_kernel() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_undone_stays_undone_and_what_came_back_is_back() -> None:
-    """Undo is a change like others."""
-    with kernel() as plan:
-        plan.ask("one")
-        plan.ask("two")
-        plan.delete(1)
-        plan.undo()
-        plan.ask("three")
-        plan.undo()
-        plan.toggle_pin(1)
-        plan.undo()
-        live = seen(plan)
-    with kernel(restored=True) as plan:
-        assert seen(plan) == live
-        assert [turn.prompt.content for turn in plan.turns] == ["one", "two"]
-
-
-@pytest.mark.slow
 def test_what_was_redone_is_back() -> None:
     """An answer, a deletion and a pin, each undone and redone; a reset changes none."""
     with kernel() as plan:

@@ -103,16 +103,6 @@ def test_a_turn_asked_again_with_tools_keeps_its_older_versions() -> None:
     assert [each.exchange_id for each in only_last.versions] == ["a", "c"]
 
 
-def test_an_answer_without_content_changes_nothing() -> None:
-    """A failure that brought no text leaves the history as it was."""
-    empty = exchange("a", (user("ask"),), Choice(text=""), status="error")
-
-    assert history_of(empty) == History()
-    assert history_of(exchange("a", (user("ask"),), said("x"), origin=Origin())) == (
-        History()
-    )
-
-
 def continued(history: History, more: Choice, status: Status = "ok") -> Exchange:
     """Return the exchange that goes on with the only turn."""
     step = request_continuation(history, ORIGIN, TurnSettings(model="svc-instruct"))

@@ -1,7 +1,6 @@
 """The demo's notebook: found, changed, marked, placed."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from svc_notebook.demo import quickstart
 from svc_notebook.errors import SettingsError
 
 EMULATOR = 'svc.use(endpoint=svc.Emulator(script="answers.json"))'
-NOW = datetime(2031, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_finds_the_checkouts_own_quickstart() -> None:
@@ -45,28 +43,6 @@ def test_for_the_service_one_cell_is_changed() -> None:
     pairs = zip(notebook.cells, changed.cells, strict=True)
     different = [(a.source, b.source) for a, b in pairs if a != b]
     assert different == [(EMULATOR, "%svc use service")]
-
-
-def test_a_marked_notebook_begins_with_who_answered() -> None:
-    """The first cell of the executed notebook names the emulator and the time."""
-    got = quickstart.with_note(
-        quickstart.read_quickstart(), who="the emulator", now=NOW
-    )
-
-    assert got.cells[0].source == (
-        "> This copy was run by `svc-notebook demo` on 2031-02-03 04:05 UTC.\n"
-        "> **Every reply and every number below comes from the emulator**, a program "
-        "on this machine; no service was asked and nothing was spent."
-    )
-
-
-def test_a_marked_notebook_names_the_service() -> None:
-    """After --service the first cell names the address that answered."""
-    got = quickstart.with_note(
-        quickstart.read_quickstart(), who="https://svc.example/v1", now=NOW
-    )
-
-    assert "come from the service at https://svc.example/v1." in got.cells[0].source
 
 
 def test_a_second_demo_gets_a_folder_of_its_own(tmp_path: Path) -> None:

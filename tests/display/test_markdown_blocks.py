@@ -156,15 +156,6 @@ def test_long_lists_are_cut_before_an_item() -> None:
     assert (got, blocks.tail.markdown) == (["1. first\n2. second\n"], "3. thi")
 
 
-def test_verbatim_blocks_are_lines() -> None:
-    """Shown as it is, a text is finished line by line."""
-    blocks = Blocks(is_verbatim=True)
-
-    got = _fed(blocks, ["```\na", "\n\nb"])
-
-    assert (got, blocks.tail.source) == (["```\n", "a\n\n"], "b")
-
-
 def test_finds_blocks_wherever_they_stand() -> None:
     """Blocks in lists and quotations count, in order; inline code does not."""
     reply = (

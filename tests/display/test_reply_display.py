@@ -127,19 +127,6 @@ def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
     assert n_seen == sorted(n_seen)
 
 
-def test_a_short_reply_ends_as_one_output(recorder: Recorder) -> None:
-    """At the end the one output is updated in place."""
-    display = _open(recorder, Mode.LIVE)
-    display.add("One.\n\nTwo.")
-
-    display.finish(_FINAL)
-
-    assert (recorder.cell(), recorder.kinds()) == (
-        [_FINAL.bundle()],
-        ["publish", "update"],
-    )
-
-
 def test_a_long_reply_ends_in_place(recorder: Recorder) -> None:
     """At the end only the last output changes: it gets the footer."""
     display = _open(recorder, Mode.LIVE)

@@ -184,19 +184,6 @@ def test_identical_requests_get_one_sample_after_another(
     assert runs[0] == runs[1]
 
 
-def test_every_reply_has_its_own_id(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """Ids repeat neither among equal nor among different requests."""
-    bodies = [fields(), fields(), fields("Else?"), fields(stream=True, n=2)]
-
-    replies = [post(service, body) for body in bodies]
-
-    ids = {_body(reply)["id"] for reply in replies[:3]}
-    ids |= {json.loads(piece.data[6:])["id"] for piece in replies[3].body[:-1]}
-    assert len(ids) == 4
-
-
 def test_the_pace_is_part_of_the_reply(
     make_service: MakeService, post: Post, fields: Fields
 ) -> None:
@@ -211,19 +198,6 @@ def test_the_pace_is_part_of_the_reply(
     assert [piece.after_s for piece in streamed.body] == [0.0, 0.1, 0.1, 0.1, 0.1]
     assert whole.before_s == pytest.approx(0.8)
     assert [piece.after_s for piece in whole.body] == [0.0]
-
-
-def test_streamed_choices_come_in_turns(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """Chunks of several choices are interleaved, each with its index."""
-    reply = post(service, fields(stream=True, n=3, max_tokens=2))
-
-    indices = [
-        json.loads(piece.data[6:])["choices"][0]["index"] for piece in reply.body[:-1]
-    ]
-
-    assert indices == [0, 1, 2] * 3
 
 
 def test_a_fault_of_a_streamed_request_is_json(

@@ -143,18 +143,6 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
         svc.complete("word " * 2000)
 
 
-def test_a_number_of_the_users_is_named(start: Start, describe: Describe) -> None:
-    """The same max_tokens would not fit, which the note says."""
-    server = start(contexts={MODEL: 1024})
-    describe("")
-    svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
-
-    with pytest.raises(svc.errors.BadRequestError) as caught:
-        svc.complete("Hi", max_tokens=2000)
-
-    assert "max_tokens='fit' or a smaller" in caught.value.remedy
-
-
 def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
     """The refusal says what differs, and nothing changes."""
     server = refuse("maximum context length is 2048 tokens")

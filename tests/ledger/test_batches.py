@@ -108,31 +108,6 @@ def test_rows_of_a_run_are_read_as_those_of_the_ledger(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_rows", [1, 7, 60])
-def test_of_a_trial_the_last_turn_stays(make: MakeExchange, n_rows: int) -> None:
-    """What was asked again for a trial replaces all choices that came before."""
-    before = _varied(make, n_choices=3, seed=1)
-    after = _varied(make, n_choices=3, seed=2)
-    found = [*before, *reversed(after)]
-    trials = [*range(60), *reversed(range(60))]
-    batches = (
-        exchange_batch(
-            found[at : at + n_rows],
-            PRICES,
-            parts={
-                "trial": trials[at : at + n_rows],
-                "turn": range(len(found))[at : at + n_rows],
-            },
-        )
-        for at in range(0, len(found), n_rows)
-    )
-
-    frame = trials_frame(batches)
-
-    assert_frame_equal(frame, replies_frame(after, prices=PRICES))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_one_at_a_time_is_all_at_once(make: MakeExchange, seed: int) -> None:
     """What a row holds does not depend on the rows that are read with it."""

@@ -251,14 +251,6 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, ending: str) -> Non
         export(frame, tmp_path / f"d.{ending}")
 
 
-def test_an_index_called_as_a_column_is_refused(tmp_path: Path) -> None:
-    """An index that would become a second column of the same name is named."""
-    frame = pd.DataFrame({"a": [1]}, index=pd.Index(["x"], name="a"))
-
-    with pytest.raises(ParameterError, match="Rename one of them, or the index"):
-        export(frame, tmp_path / "d.csv")
-
-
 @pytest.mark.slow
 def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
     """A workbook is refused above 1,048,575 rows, with other formats to take."""

@@ -7,12 +7,11 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from svc_notebook.errors import LedgerError, ParameterError
+from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connection import (
     check_is_ours,
@@ -24,8 +23,6 @@ from svc_notebook.ledger.connection import (
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
 
 MakeExchange = Callable[..., Exchange]
-
-WEST = timezone(timedelta(hours=-7))
 
 
 def test_keeps_an_exchange_once(ledger: Ledger, make: MakeExchange) -> None:
@@ -71,26 +68,6 @@ def test_a_reader_that_stops_holds_up_nobody(
         other.add(make(9))
 
     assert ledger.count() == 4
-
-
-@pytest.mark.parametrize(
-    ("filters", "remedy"),
-    [
-        ({"scope": "everything"}, "'session'"),
-        ({"since": "yesterday"}, "2026-01-31"),
-        ({"since": 5}, "2026-01-31"),
-        ({"since": datetime(9999, 12, 31, 23, tzinfo=WEST)}, "2026-01-31"),
-        ({"model": [5]}, "a name or a list of names"),
-        ({"origin": "magik"}, "magic, panel, sweep, frame, python"),
-        ({"status": ["ok", "planned"]}, "ok, error, cancelled"),
-    ],
-)
-def test_refuses_what_cannot_be_meant(
-    ledger: Ledger, filters: dict[str, object], remedy: str
-) -> None:
-    """A filter that cannot be meant is refused at the call, with what can."""
-    with pytest.raises(ParameterError, match=remedy):
-        ledger.read(**filters)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_opens_nothing_before_it_is_used(path: Path) -> None:

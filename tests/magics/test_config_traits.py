@@ -48,21 +48,6 @@ def prices(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
-def test_another_ledger_is_in_force_at_once(shell: Shell, tmp_path: Path) -> None:
-    """What is asked after the line is kept in the new ledger, and `use` says so."""
-    place = tmp_path / "project" / "ledger.sqlite"
-
-    shell.run(f"%config SvcMagics.ledger = '{place}'")
-    shell.run("%svc -t 0 Hello")
-
-    assert place.exists()
-    assert len(svc.replies_df(scope="all")) == 1
-    assert shell.run("%config SvcMagics.ledger").value == str(place)
-    shown = shell.run("%svc use").shown
-    assert f"ledger   {place} (%config SvcMagics.ledger)" in shown
-
-
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [

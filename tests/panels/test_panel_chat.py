@@ -317,23 +317,6 @@ def test_other_origins_are_seen_at_once(open_page: OpenPage) -> None:
 
 
 @pytest.mark.slow
-def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None:
-    """Every answer is a turn, wherever it was asked."""
-    one, other = open_page(), open_page()
-
-    for n in range(4):
-        one.say("send", text=f"One {n}")
-        other.say("send", text=f"Other {n}")
-        svc.conversation("plan").ask(f"Python {n}")
-        one.wait(lambda: one.view["state"] == other.view["state"] == "idle")
-
-    prompts = sorted(turn["prompt"] for turn in one.view["turns"])
-    names = ("One", "Other", "Python")
-    assert prompts == sorted(f"{name} {n}" for name in names for n in range(4))
-    assert other.view["turns"] == one.view["turns"]
-
-
-@pytest.mark.slow
 def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     """The meter warns before, the notice tells after."""
     page = open_page()

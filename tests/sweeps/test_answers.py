@@ -189,22 +189,6 @@ def test_a_label_that_no_answer_can_be_is_refused(session: Session) -> None:
     assert run.score(right=lambda r: r.answer == r.label.strip().lower()) == 2
 
 
-@pytest.mark.slow
-def test_a_score_of_two_types_leaves_the_run_as_it_was(session: Session) -> None:
-    """The run is read, summed up and scored as before; another run may differ."""
-    run = _swept(session).run()
-
-    with pytest.raises(ParameterError, match="z is text in 1 of 2 replies"):
-        run.score(z=lambda r: True if r.row else "no")
-
-    assert "score_z" not in run.replies_df()
-    run.score(z=lambda _: True)
-    other = plan_run(session, "b", name="other").run()
-    other.score(z=lambda _: "no")
-    assert run.summary_df()["z"].tolist() == [1]
-    assert set(replies_df(session.ledger)["score_z"]) == {"1", "no"}
-
-
 def test_a_score_needs_a_name(session: Session) -> None:
     """Without a function there is nothing to do, and the message shows how."""
     with pytest.raises(ParameterError, match=r"run\.score\(right=svc"):

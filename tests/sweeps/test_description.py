@@ -1,6 +1,5 @@
 """A run in words: its plan, its progress, its outcome and its errors."""
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any
@@ -11,14 +10,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
 from svc_notebook.sweeps.description import (
-    SHOWN_REASONS,
     Line,
     plan_lines,
-    reasons_of,
 )
 from svc_notebook.sweeps.estimate import estimate_of
 from svc_notebook.sweeps.grid import Grid
@@ -135,19 +131,6 @@ def test_a_plan_names_columns_that_are_there_twice(session: Session) -> None:
     assert "1 (x, var_x, y), the second x as var_x" in str(run)
 
 
-def test_html_has_every_line_of_the_text(session: Session) -> None:
-    """The HTML has every line of the text, as a list."""
-    run = priced_run(session, PRICES, "Hi", model=[SMALL, LARGE], name="a<b>*c*")
-
-    bundle = run._repr_mimebundle_()
-
-    labels = dict.fromkeys(re.findall(r"^  (\w+) ", bundle["text/plain"], re.MULTILINE))
-    assert list(labels) == ["prompt", "model", "tokens", "cost", "note"]
-    assert all(f"<li>{label}: " in bundle["text/html"] for label in labels)
-    assert "a<b>" not in bundle["text/html"]
-    assert "&lt;b&gt;*c*" in bundle["text/html"]
-
-
 def test_reasons_are_printed_if_all_requests_failed(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,21 +161,6 @@ def test_a_service_cannot_write_into_the_terminal(
     assert "\x1b" not in capsys.readouterr().err
     assert "\x1b" not in str(run)
     assert "<b>" not in run._repr_mimebundle_()["text/html"]
-
-
-def test_failures_that_differ_in_numbers_are_one() -> None:
-    """Reasons are counted, the most frequent first; the rest is counted, too."""
-    failures = [
-        Failure(type="A", message=f"id {number}", http_status=500)
-        for number in range(3)
-    ]
-    others = [Failure(type="B", message="x" * at) for at in range(SHOWN_REASONS)]
-
-    lines = reasons_of([*others, *failures])
-
-    assert lines[0] == "3 x A (500): id 0"
-    assert len(lines) == SHOWN_REASONS + 1
-    assert lines[-1] == "1 more reasons are in replies_df()"
 
 
 @pytest.fixture

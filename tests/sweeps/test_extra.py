@@ -5,7 +5,6 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.sweep import plan_run
 
@@ -67,21 +66,3 @@ def test_it_goes_with_other_arguments(session: Session) -> None:
     ]
     assert tied[["extra_seed", "temperature"]].to_numpy().tolist() == [[1, 0], [2, 1]]
     assert kept["extra_seed"].tolist() == [2]
-
-
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        ([{"temperature": 1}], "'temperature', which is a parameter of the service"),
-        ([3], "extra must be a mapping"),
-        ([{"seed": 1}, {"seed": 1}], "Two combinations are the same request"),
-        ([{"x": {1}}], "which JSON cannot represent"),
-        ([], "extra is an empty list"),
-    ],
-)
-def test_what_is_refused(session: Session, extra: object, said: str) -> None:
-    """What a request would refuse is found before anything is sent."""
-    with pytest.raises(ParameterError, match=r"extra|Two") as caught:
-        plan_run(session, "Hi", extra=extra)
-
-    assert said in str(caught.value)

@@ -68,22 +68,6 @@ def test_replies_of_another_kernel_are_counted_at_the_next_look(
     assert "3 ok" in repr(here)
 
 
-@pytest.mark.slow
-def test_a_run_counts_its_own_requests_only(session: Session) -> None:
-    """After a larger plan of the same name was sent, each still counts its own."""
-    small = plan_run(session, "{{text}}", rows=list("abc"), name="n").run(first=1)
-    large = plan_run(session, "{{text}}", rows=list("abcde"), name="n").run(first=4)
-    n_ok = int((small.replies_df()["status"] == "ok").sum())
-
-    assert small.n_todo == 3 - n_ok
-    assert small.manifest["counts"] == {"ok": n_ok, "error": 0, "not_run": 3 - n_ok}
-    large.run()
-    usage = small.usage_df(include_emulated=True)
-    assert int(usage["n_exchanges"].sum()) == 3
-    assert repr(small).startswith("Run n: 3 requests: 3 ok.\n")
-    assert small.n_todo == 0
-
-
 def test_a_plan_that_was_extended_sends_its_own_and_the_larger_stays(
     session: Session, emulator: Emulator
 ) -> None:

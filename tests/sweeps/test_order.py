@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.scheduler import blocks, by_model, seed_of
+from svc_notebook.sweeps.scheduler import blocks, seed_of
 
 
 @pytest.mark.slow
@@ -48,13 +47,3 @@ def test_blocks_and_models_have_orders_of_their_own() -> None:
         for block in (order[:50], order[50:], other, third)
     ]
     assert len({tuple(order) for order in orders}) == 4
-
-
-def test_each_model_has_its_combinations() -> None:
-    """A model's queue holds what it is asked, and no more."""
-    grid = build_grid("p", varied={"model": ["a", "b"], "n": [1, 2]})
-
-    assert {model: list(numbers) for model, numbers in by_model(grid).items()} == {
-        "a": [0, 1],
-        "b": [2, 3],
-    }

@@ -169,20 +169,6 @@ def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:
     assert "text x" in frame["error_message"][1]
 
 
-def test_the_ledger_answers_where_it_may(session: Session, emulator: Emulator) -> None:
-    """With reuse only what the ledger lacks is sent; without it everything is."""
-    plan_run(session, ["a", "b"], model=MODEL, repeats=2).run()
-
-    run = plan_run(session, ["a", "b", "c"], model=MODEL, repeats=2, reuse=True).run()
-
-    frame = run.replies_df()
-    assert frame["is_reused"].tolist() == [True] * 4 + [False] * 2
-    assert frame["text"].notna().all()
-    assert len(emulator.requests) == 6
-    plan_run(session, "a", model=MODEL).run()
-    assert len(emulator.requests) == 7
-
-
 def test_a_change_of_endpoint_does_not_wait_for_the_loop(session: Session) -> None:
     """What runs on the loop may look at the session while its endpoint changes."""
     assert session.client.settings.base_url

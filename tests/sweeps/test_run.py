@@ -13,7 +13,6 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AuthError, ParameterError
-from svc_notebook.ledger.reply_frames import replies_frame
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
@@ -54,25 +53,6 @@ def test_two_models_at_two_temperatures(session: Session) -> None:
     assert frame["usage_source"].tolist() == ["reported"] * 4
     assert frame["run"].tolist() == [run.run_id] * 4
     assert frame["origin"].tolist() == ["sweep"] * 4
-
-
-@pytest.mark.slow
-def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> None:
-    """Plan, replies and the ledger's frame share names, order and dtypes."""
-    run = plan_run(session, ["a", "b"], n=[1, 2])
-    planned = run.plan_df()
-    before = run.replies_df()
-
-    after = run.run().replies_df()
-
-    ledger = replies_frame(session.ledger.read())
-    assert planned.dtypes.to_dict() == ledger.dtypes.to_dict()
-    assert after.dtypes.to_dict() == ledger.dtypes.to_dict()
-    assert before.equals(planned)
-    assert planned["status"].tolist() == ["planned"] * 4
-    assert planned["prompt"].tolist() == ["a", "a", "b", "b"]
-    assert planned["est_prompt_tokens"].min() > 0
-    assert after["choice_index"].tolist() == [0, 0, 1, 0, 0, 1]
 
 
 def test_plans_without_asking(session: Session, emulator: Emulator) -> None:

@@ -191,23 +191,6 @@ def test_a_whole_run_is_read_wherever_requests_go(
     assert (len(emulator.requests), len(other.requests)) == (2, 0)
 
 
-def test_a_ledger_that_cannot_be_written_stops_before_asking(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A ledger that cannot be used is raised before anything is sent."""
-    (tmp_path / "ledger").mkdir()
-    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
-    session = Session(
-        Settings(base_url=emulator.base_url, ledger=str(tmp_path / "ledger"))
-    )
-
-    with pytest.raises(LedgerError, match="SVC_LEDGER"):
-        plan_run(session, "p").run()
-
-    assert len(emulator.requests) == 0
-    session.close()
-
-
 def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
     """Send Ctrl-C to the main thread as soon as something is so."""
     main = threading.get_ident()

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.errors import RateLimitError, ServerFaultError
+from svc_notebook.errors import RateLimitError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
     Answered,
-    Failed,
     Outcome,
     PendingTrials,
     Refused,
@@ -146,20 +145,3 @@ def test_a_refused_model_holds_up_no_other() -> None:
     assert [at for at, what in world.log if what == "o ended"] == [0.0] * 3
     m_ended = [at for at, what in world.log if what == "m ended"]
     assert m_ended == pytest.approx([60.0, 61.08, 62.16])
-
-
-def test_a_trial_that_never_answers_holds_up_no_other() -> None:
-    """While one trial takes until its time-out, all others are asked."""
-
-    async def answer(world: World, trial: Trial) -> Outcome:
-        if trial.request.prompt == "3":
-            await world.sleep(60.0)
-            return Failed(error=ServerFaultError("late"), is_of_service=True)
-        return Answered()
-
-    world = World()
-    stopped = world.run(conditions_of(40), answer, in_flight=2)
-
-    assert stopped is None
-    assert len(world.log) == 40
-    assert world.log[-1][0] == 0.0

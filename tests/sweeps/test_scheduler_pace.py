@@ -52,29 +52,6 @@ def test_a_level_that_is_found_finds_limits_too(reply_s: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_gets_as_many_at_once_as_it_takes() -> None:
-    """One that answers 429 above 50 at once gets half of the ideal after 15 s."""
-    world, n_here, n_refused = World(), 0, 0
-
-    async def answer(world: World, _trial: Trial) -> Outcome:
-        nonlocal n_here, n_refused
-        if n_here >= 50:
-            await world.sleep(0.002)
-            n_refused += 1
-            return Refused(RateLimitError())
-        n_here += 1
-        await world.sleep(0.1)
-        n_here -= 1
-        return Answered()
-
-    world.run(conditions_of(4000), answer, in_flight=None)
-
-    last = [at_s for at_s, _ in world.log if at_s > 15.0]
-    assert len(last) >= 0.5 * 500 * (world.now_s - 15.0)
-    assert n_refused <= 200
-
-
-@pytest.mark.slow
 def test_three_models_take_the_time_of_one() -> None:
     """Three models of 200 trials at 50 a minute end in about 189 s, not 568."""
     models = ["svc-v1.5x-70b-instruct", "svc-v2-8b-instruct", "svc-v2-70b-instruct"]

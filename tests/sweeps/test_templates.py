@@ -221,21 +221,6 @@ def test_rows_can_be_tied() -> None:
     assert len({trial.request_key for trial in grid}) == len(grid) == grid.n_product
 
 
-def test_each_row_can_have_its_own_model() -> None:
-    """A model that is tied to the rows has a queue of its rows, repeats included."""
-    varied = {"model": ["a", "b", "a"], "temperature": [0, 0, 1]}
-    grid = build_grid(
-        "{{text}}",
-        varied=varied,
-        rows=["x", "x", "x"],
-        tied=["model", "rows", "temperature"],
-        repeats=2,
-    )
-
-    assert [grid.model_of(at) for at in range(3)] == ["a", "b", "a"]
-    assert [trial.model for trial in grid] == ["a", "a", "b", "b", "a", "a"]
-
-
 def test_an_explicit_list_of_conditions_is_asked_as_it_is() -> None:
     """Conditions are not multiplied; a gap is a parameter that is not sent."""
     conditions = pd.DataFrame(

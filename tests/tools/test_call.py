@@ -208,29 +208,6 @@ def test_an_interrupt_while_a_tool_runs_acts_at_once(gate: threading.Event) -> N
     assert "hang is still running" in stopped.value.__notes__[0]
 
 
-@pytest.mark.parametrize(
-    ("own_s", "limits"),
-    [
-        (None, {"timeout_s": SHORT_S}),
-        (LONG_S, {"within_s": SHORT_S}),
-        (None, {"timeout_s": LONG_S, "within_s": 0.0512345}),
-    ],
-    ids=["caller", "total", "both"],
-)
-def test_the_callers_limits_hold_too(
-    gate: threading.Event, own_s: float | None, limits: dict[str, Any]
-) -> None:
-    """The caller's limit holds where a tool has none; what is left in total, always."""
-
-    def hang() -> None:
-        """Hang."""
-        gate.wait()
-
-    run = _run(Toolbox([tool(hang, timeout_s=own_s)]), "hang", **limits)
-
-    assert run.error == "hang gave no result within 0.05 s."
-
-
 def test_with_no_time_left_nothing_is_run(box: Toolbox, log: Log) -> None:
     """A call that could not end in time is answered without being run."""
     run = _run(box, "now", within_s=0.0)

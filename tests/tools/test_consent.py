@@ -57,19 +57,6 @@ def test_complete_refuses_what_it_would_not_even_need(
     assert not emulator.requests
 
 
-def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
-    """Any text would count as True."""
-    emulator = serve()
-    reuse: Any = "x"
-
-    with pytest.raises(
-        svc.errors.ParameterError, match="reuse must be True or False; got 'x'"
-    ):
-        svc.stream("Hello", reuse=reuse)
-
-    assert not emulator.requests
-
-
 DONE: dict[str, Any] = {"text": "Done."}
 PROPOSAL = Proposal(call_id="c", name="send", arguments={"to": "Bo"}, about="Send it.")
 
