@@ -15,8 +15,8 @@ Conversations  conversation, panel, conversations_df; Conversation
 Tools          tool, Toolbox, tool_calls_df
 Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, how_many,
-               compare, plot, score, scores, read_answers, describe, estimate_tokens;
-               Contrast, Tokens
+               agreement_df, repeats_df, confusion_df, compare, plot, score, scores,
+               read_answers, describe, estimate_tokens; Contrast, Tokens
 Files          export, read_parquet, export_answers; as_replies and read_eval for
                replies that were made elsewhere
 The ledger     last, reply

@@ -3,8 +3,10 @@ import typing
 from . import errors
 from .analysis.contrast import Contrast
 from .analysis.frame_functions import (
+    agreement_df,
     as_replies,
     compare,
+    confusion_df,
     contrast,
     contrast_df,
     export,
@@ -13,6 +15,7 @@ from .analysis.frame_functions import (
     read_answers,
     read_eval,
     read_parquet,
+    repeats_df,
     reply,
     score,
     scores,
@@ -62,9 +65,11 @@ __all__ = [
     "SvcError",
     "Tokens",
     "Toolbox",
+    "agreement_df",
     "as_replies",
     "compare",
     "complete",
+    "confusion_df",
     "contrast",
     "contrast_df",
     "conversation",
@@ -83,6 +88,7 @@ __all__ = [
     "read_answers",
     "read_eval",
     "read_parquet",
+    "repeats_df",
     "replies_df",
     "reply",
     "run",

@@ -567,6 +567,8 @@ def describe(df: "pd.DataFrame") -> "pd.DataFrame":
 
 def frame_columns() -> "dict[str, tuple[Column, ...]]":
     """Return the columns of each kind of frame, by the function that returns it."""
+    from svc_notebook.analysis.agreement import AGREEMENT, REPEATS  # noqa: PLC0415
+    from svc_notebook.analysis.confusion import CONFUSION  # noqa: PLC0415
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
@@ -582,6 +584,9 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
         "usage_df": USAGE,
         "summary_df": SUMMARY,
         "contrast_df": CONTRAST,
+        "agreement_df": AGREEMENT,
+        "repeats_df": REPEATS,
+        "confusion_df": CONFUSION,
         "tool_calls_df": TOOL_CALLS,
         "runs_df": RUNS,
         "conversations_df": CONVERSATIONS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.comparison_table import ComparisonTable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from .contrast import Contrast
     from .missing import Missing
     from .plot import Plot
+    from .repeats import Similarity
     from .sample_size import Needed
     from .statistics import Weight
 
@@ -255,6 +256,120 @@ def contrast_df(
     from svc_notebook.analysis.contrast import contrast_df as frame  # noqa: PLC0415
 
     return frame(df, factor, on, against=against)
+
+
+def agreement_df(
+    df: "pd.DataFrame",
+    by: str | Sequence[str] | None = None,
+    on: str | None = None,
+    *,
+    similarity: "Literal['exact'] | Similarity" = "exact",
+    k: int | Sequence[int] | None = None,
+    unit: str | Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """Say how much the repeats of a prompt agree, and how often all or any are right.
+
+    Repeats are replies to one prompt under one condition. Answers are compared, or the
+    texts where nothing was read as an answer. Prompts count the same, and intervals
+    are over prompts, or over units of them.
+
+    Args:
+        df: A frame of replies, or several as one.
+        by: Columns to group by; what varies if None.
+        on: A score of True and False for `all_of_k` and `any_of_k`; the only one if
+            None.
+        similarity: How alike two replies are: `exact` is 1 for the same answer and 0
+            for others. A function takes two replies, as in `score`, and returns a
+            number from 0 to 1, or True or False.
+        k: How many replies must all be right (`all_of_k`, pass^k), or at least one of
+            them (`any_of_k`, pass@k). Several make a row each. What nine of ten prompts
+            have if None. More repeats than k make the figures surer; they have no bias.
+        unit: Columns that say which prompts belong together, such as a document.
+
+    Returns:
+        One row for each group and k: `equal` (share of the pairs of repeats that are
+        equal, or their mean similarity), `alpha` (Krippendorff's, for labels),
+        `all_of_k` and `any_of_k`, each with `_low` and `_high` (0.95), and counts.
+
+    Raises:
+        ParameterError: A name does not exist, `on` is not a score of True and False, k
+            is more than any prompt has, or the function failed.
+
+    Example:
+        >>> steady = svc.agreement_df(replies, by="model", on="right")
+    """
+    from svc_notebook.analysis.agreement import agreement_df as frame  # noqa: PLC0415
+
+    return frame(df, by, on, similarity=similarity, k=k, unit=unit)
+
+
+def repeats_df(
+    df: "pd.DataFrame",
+    on: str | None = None,
+    *,
+    similarity: "Literal['exact'] | Similarity" = "exact",
+) -> "pd.DataFrame":
+    """List each prompt that was asked several times, the least agreement first.
+
+    Args:
+        df: A frame of replies, or several as one.
+        on: A score of True and False; the only one if None.
+        similarity: As in `agreement_df`.
+
+    Returns:
+        One row for each prompt and condition: what varies, the prompt, how many replies
+        and how many different ones, `equal`, the share that is right, and `replies`,
+        such as "2x ham, 1x spam". Among equals, those that are right least come first.
+
+    Raises:
+        ParameterError: As in `agreement_df`.
+
+    Example:
+        >>> worst = svc.repeats_df(replies).head(10)
+    """
+    from svc_notebook.analysis.agreement import repeats_df as frame  # noqa: PLC0415
+
+    return frame(df, on, similarity=similarity)
+
+
+def confusion_df(
+    df: "pd.DataFrame",
+    label: str = "label",
+    by: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """Count which labels are answered for which, with precision, recall and F1.
+
+    Answers are compared with what is right as in `svc.scores.exact`: a reply without a
+    valid answer is not right, and a request that failed is not counted as a reply.
+    Without answers, the texts are compared. Prompts count the same however many
+    replies they have, so figures may differ from quotients of the counts. Intervals
+    are over prompts, or over units of them.
+
+    Args:
+        df: A frame of replies, or several as one.
+        label: The column that has what is right; at most 30 different values.
+        by: Columns to group by; what varies if None.
+        unit: Columns that say which prompts belong together, such as a document.
+
+    Returns:
+        One row for each label in each group. `n_as_LABEL` counts the replies that
+        answer with each label; `n_no_answer` those whose answer is missing, unreadable
+        or no label; `n_failed` requests without a reply. `precision`, `recall` and `f1`
+        have `_low` and `_high` (0.95). The last row of a group, `macro average`, has
+        the sums of the counts and the means of the figures over the labels that are
+        right for some prompt; a precision that is missing is left out of the mean.
+
+    Raises:
+        ParameterError: A column does not exist, or `label` has too many values.
+
+    Example:
+        >>> confusion = svc.confusion_df(replies, "label", by="model")
+    """
+    from svc_notebook.analysis.confusion import confusion_df as frame  # noqa: PLC0415
+
+    return frame(df, label, by, unit=unit)
 
 
 def how_many(

@@ -1,4 +1,4 @@
-"""Means, rates and agreement, where repeats of a prompt are not independent.
+"""Means and rates, where repeats of a prompt are not independent.
 
 Prompts are the sample: repeats of one prompt tell about that prompt, so that pooling
 them as rows would give intervals that are far too short. Prompts of one unit, such as
@@ -372,55 +372,3 @@ def wilson(rate: Any, n: Any, quantile: Any) -> tuple[Any, Any]:  # noqa: ANN401
         quantile / (1 + squared) * np.sqrt(rate * (1 - rate) / n + squared / (4 * n))
     )
     return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
-
-
-class Agreement(NamedTuple):
-    """How alike the repeats of one request are, by group; NaN without repeats.
-
-    Attributes:
-        equal: Share of the pairs of repeats that are equal, the mean over requests.
-        distinct: Share of different replies among the repeats, likewise.
-        alpha: Krippendorff's alpha for labels: 1 is agreement, 0 what chance gives.
-    """
-
-    equal: Floats
-    distinct: Floats
-    alpha: Floats
-
-
-def agreement(values: Any, request: Any, group: Any, n_groups: int) -> Agreement:  # noqa: ANN401 - codes
-    """Return how much repeats agree; alpha is that of Krippendorff (2011), nominal.
-
-    All arguments are codes from 0: of the reply (-1 is missing), of the request that
-    is repeated, and of the group, which is the same for all repeats of a request.
-    """
-    is_there = values >= 0
-    values, request, group = (codes[is_there] for codes in (values, request, group))
-    n = np.bincount(request)
-    is_repeated = n[request] > 1
-    values, request, group = (codes[is_repeated] for codes in (values, request, group))
-    size = values.max(initial=0) + 1
-    key, count = np.unique(request.astype(np.int64) * size + values, return_counts=True)
-    place, label = key // size, key % size
-    of_group = np.zeros(len(n), dtype=np.int64)
-    of_group[request] = group
-    pairs = np.bincount(place, count * (count - 1.0), len(n))
-    kinds = np.bincount(place, minlength=len(n))
-    repeated = np.flatnonzero(kinds)
-    home, m = of_group[repeated], n[repeated]
-
-    def mean(values: Any) -> Floats:  # noqa: ANN401 - an array
-        n_requests = np.bincount(home, minlength=n_groups)
-        return np.bincount(home, values, n_groups) / n_requests
-
-    with np.errstate(all="ignore"):
-        equal = mean(pairs[repeated] / (m * (m - 1)))
-        distinct = mean(kinds[repeated] / m)
-        total = np.bincount(home, m, n_groups)
-        seen = total - np.bincount(home, pairs[repeated] / (m - 1), n_groups)
-        key, of_key = np.unique(of_group[place] * size + label, return_inverse=True)
-        by_label = np.bincount(of_key, count, len(key))
-        same = np.bincount(key // size, by_label**2, n_groups)
-        expected = (total**2 - same) / (total - 1)
-        alpha = np.where(expected > 0, 1 - seen / expected, np.nan)
-    return Agreement(equal, distinct, alpha)

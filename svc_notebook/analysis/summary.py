@@ -19,6 +19,7 @@ from svc_notebook.service.params import must_be
 
 from . import statistics
 from .missing import Missing, check_missing, missing_lines, with_missing
+from .repeats import Requests, exact_agreement
 from .reply_costs import with_costs
 from .reply_factors import (
     check_replies,
@@ -69,8 +70,6 @@ SUMMARY = tuple(
 """Columns of `summary_df`, after those it is grouped by; scores are among them."""
 _DTYPES: dict[str, Any] = {column.name: column.dtype for column in SUMMARY}
 REFUSED = "BadRequestError"  # the same request would be refused again
-_MAX_LABELS = 20  # of short replies; more are texts
-_MAX_LABEL_CHARS = 40
 _ENDINGS = ("", "_low", "_high")  # of the columns of a score
 _OF_REQUESTS = frozenset(number.name for number in NUMBERS)
 
@@ -140,8 +139,7 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
 ) -> pd.DataFrame:
     """Sum up replies by group: see `svc.summary_df`."""
     df = with_costs(check_replies(df), prices, include_emulated=include_emulated)
-    varied = factors(df)
-    groups = grouped(df, named(df, by) if by is not None else varied or ["model"])
+    groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
     wanted = rates if on is None else [column_of(df, name) for name in as_names(on)]
     sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
@@ -153,8 +151,8 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
         for ending, values in zip(_ENDINGS, estimate[:3], strict=True):
             columns[names[name] + ending] = values
     columns |= _sums(df, groups) | _costs(df, groups, names)
-    columns |= _agreement(df, sample.prompt, groups, varied)
-    _refuse_clash(groups.keys, columns)
+    columns |= _agreement(df, groups)
+    refuse_clash(groups.keys, columns)
     frame = groups.keys.assign(
         **{
             name: pd.array(values, dtype=_dtype(name))
@@ -319,35 +317,13 @@ def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str,
     return columns
 
 
-def _agreement(
-    df: pd.DataFrame,
-    prompt: Any,  # noqa: ANN401 - codes
-    groups: Groups,
-    varied: Iterable[str],
-) -> dict[str, Any]:
-    names = ("repeats_equal", "repeats_distinct", "repeats_alpha")
-    answers = column(df, "answer")
-    if not answers.notna().any():
-        answers = column(df, "text")
-    is_good = has(df, "status", "ok")
-    same = pd.DataFrame({"prompt": prompt, "group": groups.codes}).assign(
-        **{f"factor {name}": df[name].array for name in varied}
-    )
-    request = group_codes(same)[0]
-    if len(df) == 0 or request.max(initial=-1) + 1 == is_good.sum():
-        nothing = np.full(len(groups.keys), np.nan)
-        return dict.fromkeys(names, nothing)
-    values, kinds = pd.factorize(answers)
-    values = np.where(is_good, values, -1)
-    agreement = statistics.agreement(values, request, groups.codes, len(groups.keys))
-    if not _are_labels(kinds):
-        agreement = agreement._replace(alpha=np.full(len(groups.keys), np.nan))
-    return dict(zip(names, agreement, strict=True))
-
-
-def _are_labels(kinds: Any) -> bool:  # noqa: ANN401 - an array or an index
-    is_few = 1 <= len(kinds) <= _MAX_LABELS
-    return is_few and max(len(str(value)) for value in kinds) <= _MAX_LABEL_CHARS
+def _agreement(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
+    repeats = exact_agreement(df, Requests.of(df, groups.codes, len(groups.keys)))
+    return {
+        "repeats_equal": repeats.equal.value,
+        "repeats_distinct": repeats.distinct,
+        "repeats_alpha": repeats.alpha.value,
+    }
 
 
 def _n_prompts(prompt: Any, groups: Groups) -> Any:  # noqa: ANN401 - codes
@@ -375,7 +351,8 @@ def few_prompts(which: str, what: str = "prompts") -> str:
     )
 
 
-def _refuse_clash(keys: pd.DataFrame, columns: Iterable[str]) -> None:
+def refuse_clash(keys: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Refuse to group by what has the name of a column of the figures."""
     for name in columns:
         if name in keys.columns:
             raise ParameterError(

@@ -32,7 +32,12 @@ def describe(
         _Meaning(
             name,
             str(frame.dtypes.iloc[at]),
-            *(_estimated(name, names) or _unit_and_meaning(name, kinds)),
+            *(
+                _known(name, kinds[:1])
+                or _estimated(name, names)
+                or _known(name, kinds)
+                or _your_own(name)
+            ),
         )
         for at, name in enumerate(map(str, frame.columns))
     )
@@ -58,6 +63,7 @@ ADDED = {
     "score_": "your score {!r} of the reply: see svc.score",
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
+    "n_as_": "replies that answer with {!r}",
     "cost_per_": "all costs, failures included, by the replies that are {!r}",
     "var_": "the column {!r} of the rows, whose name a column of replies has",
 }
@@ -80,12 +86,18 @@ def _estimated(name: str, names: Collection[str]) -> tuple[None, str] | None:
     return None
 
 
-def _unit_and_meaning(
+def _known(
     name: str, kinds: Iterable[Mapping[str, Column]]
-) -> tuple[str | None, str]:
+) -> tuple[str | None, str] | None:
+    """Say what a column means if a kind of frame has it."""
     for kind in kinds:
         if name in kind:
             return kind[name].unit, kind[name].doc
+    return None
+
+
+def _your_own(name: str) -> tuple[str | None, str]:
+    """Say what a column means by how its name begins, or that it is the user's."""
     if name == "row":
         return None, "position of the row, from 0"
     for first, meaning in ADDED.items():

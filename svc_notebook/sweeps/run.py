@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.contrast import Contrast
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
+    from svc_notebook.analysis.repeats import Similarity
     from svc_notebook.analysis.statistics import Weight
 
 
@@ -534,6 +535,44 @@ class Run:
         from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
         return contrast_df(self.replies_df(), factor, on, against=against)
+
+    def agreement_df(
+        self,
+        by: str | Sequence[str] | None = None,
+        on: str | None = None,
+        *,
+        similarity: "Literal['exact'] | Similarity" = "exact",
+        k: int | Sequence[int] | None = None,
+        unit: str | Sequence[str] | None = None,
+    ) -> "pd.DataFrame":
+        """Say how much repeats agree: `svc.agreement_df` of `replies_df()`."""
+        from svc_notebook.analysis.agreement import agreement_df  # noqa: PLC0415
+
+        replies = self.replies_df()
+        return agreement_df(replies, by, on, similarity=similarity, k=k, unit=unit)
+
+    def repeats_df(
+        self,
+        on: str | None = None,
+        *,
+        similarity: "Literal['exact'] | Similarity" = "exact",
+    ) -> "pd.DataFrame":
+        """List the least agreement of repeats: `svc.repeats_df` of `replies_df()`."""
+        from svc_notebook.analysis.agreement import repeats_df  # noqa: PLC0415 - pandas
+
+        return repeats_df(self.replies_df(), on, similarity=similarity)
+
+    def confusion_df(
+        self,
+        label: str = "label",
+        by: str | Sequence[str] | None = None,
+        *,
+        unit: str | Sequence[str] | None = None,
+    ) -> "pd.DataFrame":
+        """Count which labels are answered: `svc.confusion_df` of `replies_df()`."""
+        from svc_notebook.analysis.confusion import confusion_df  # noqa: PLC0415
+
+        return confusion_df(self.replies_df(), label, by, unit=unit)
 
     def compare(
         self,

@@ -11,7 +11,6 @@ from svc_notebook.analysis.differences import paired, prompts_needed, shares
 from svc_notebook.analysis.statistics import (
     Estimates,
     Prompts,
-    agreement,
     means,
     p_of_zero,
     rates,
@@ -104,48 +103,6 @@ def test_repeats_that_are_all_equal_count_once() -> None:
 
     assert alike.low[0] == pytest.approx(once.low[0], abs=0.02)
     assert mixed.low[0] > once.low[0] + 0.08
-
-
-def test_agreement_is_krippendorffs() -> None:
-    """Four observers of 12 units: alpha 0.743 (Krippendorff 2011, example C)."""
-    missing = -1
-    observers = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, missing, missing, missing],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, missing, 3],
-        [missing, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, missing],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, missing],
-    ]
-    units = np.tile(np.arange(12), 4)
-
-    found = agreement(np.array(observers).ravel(), units, units * 0, 1)
-
-    assert found.alpha[0] == pytest.approx(0.743, abs=5e-4)
-
-
-def test_agreement_of_two_is_krippendorffs() -> None:
-    """Two observers of ten units: alpha 0.095 (Krippendorff 2011, example A)."""
-    first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
-    second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    units = np.tile(np.arange(10), 2)
-
-    found = agreement(np.array(first + second), units, units * 0, 1)
-
-    assert found.alpha[0] == pytest.approx(0.095, abs=5e-4)
-    assert found.equal[0] == pytest.approx(0.6)
-    assert found.distinct[0] == pytest.approx(0.7)
-
-
-def test_agreement_is_by_group() -> None:
-    """Each group has its own agreement; one without repeats has none."""
-    values = np.array([0, 0, 1, 1, 0, 1, 0])
-    request = np.array([0, 0, 1, 1, 2, 2, 3])
-    group = np.array([0, 0, 0, 0, 1, 1, 2])
-
-    found = agreement(values, request, group, 3)
-
-    assert found.equal[:2].tolist() == [1.0, 0.0]
-    assert found.alpha[0] == 1.0
-    assert np.isnan(found.equal[2])
 
 
 def test_sample_sizes_are_the_published_ones() -> None:

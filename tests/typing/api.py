@@ -113,6 +113,10 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     pairs = pd.concat([pairs, svc.contrast_df(frame, "temperature"), run.summary_df()])
     compared: svc.Contrast = svc.contrast(frame, "model", "right")
     pairs = pd.concat([pairs, compared.df, run.contrast("model", on="right").df])
+    alike = run.agreement_df("model", similarity=lambda a, b: a.text == b.text, k=[2])
+    pairs = pd.concat([alike, svc.agreement_df(frame, k=2), run.repeats_df("right")])
+    pairs = pd.concat([run.confusion_df("label", by="model"), svc.repeats_df(frame)])
+    pairs = pd.concat([pairs, svc.confusion_df(frame, "label", unit=["document"])])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts}"
 

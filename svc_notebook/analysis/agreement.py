@@ -1,0 +1,302 @@
+"""Whether a model says the same again: agreement of repeats, and the worst prompts."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.columns import Column
+from svc_notebook.service.params import check_int, must_be, printable, shorten
+
+from . import statistics
+from .missing import missing_lines
+from .ratios import Share
+from .repeats import (
+    Pairs,
+    Requests,
+    Similarity,
+    all_of_k,
+    answer_codes,
+    answers_of,
+    any_of_k,
+    equal_pairs,
+    exact_agreement,
+    similar_pairs,
+)
+from .reply_factors import (
+    check_replies,
+    column_of,
+    counted,
+    factors,
+    has,
+    in_words,
+    is_rate,
+    measure,
+    named,
+    scores,
+    unit_codes,
+)
+from .reply_factors import unit as prompt_columns
+from .statistics import HOW_TO_INSTALL, MIN_PROMPTS
+from .summary import few_prompts, grouped, refuse_clash, say
+
+
+def _with_ends(name: str, doc: str) -> dict[str, str]:
+    low, high = f"lower end of the interval (0.95) of {name}", "its upper end"
+    return {name: doc, f"{name}_low": low, f"{name}_high": high}
+
+
+AGREEMENT = tuple(
+    Column(name, "Int64" if name == "k" or name[:2] == "n_" else "Float64", name, doc)
+    for name, doc in {
+        "n_prompts": "prompts with at least two replies that are compared",
+        "n_replies": "these replies",
+        "n_no_answer": "good replies without an answer, which are not compared",
+        **_with_ends("equal", "share of the pairs of repeats that are equal"),
+        **_with_ends("alpha", "Krippendorff's alpha: agreement beyond chance"),
+        "k": "how many replies all_of_k and any_of_k are about",
+        "n_prompts_of_k": "prompts with at least k replies that have the score",
+        **_with_ends("all_of_k", "chance that k replies are all right (pass^k)"),
+        **_with_ends("any_of_k", "chance that one of k or more is right (pass@k)"),
+    }.items()
+)
+"""The columns of `agreement_df`, after those it is grouped by."""
+REPEATS = (
+    Column("n_replies", "Int64", "n_replies", "good replies that are compared"),
+    Column("n_distinct", "Int64", "n_distinct", "different ones among them"),
+    Column("equal", "Float64", "equal", "share of the pairs of replies that are equal"),
+    Column("replies", "string", "replies", "the most frequent ones, with their counts"),
+)
+"""The columns of `repeats_df`, after what varies; the score is before `replies`."""
+_DTYPES: dict[str, Any] = {
+    column.name: column.dtype for column in (*AGREEMENT, *REPEATS)
+}
+_SHORT_OF_K = 0.1  # so many prompts may have fewer replies than the k that is chosen
+_SHOWN_CHARS = 40
+_SHOWN_KINDS = 4
+
+
+def agreement_df(
+    df: pd.DataFrame,
+    by: str | Sequence[str] | None = None,
+    on: str | None = None,
+    *,
+    similarity: Literal["exact"] | Similarity = "exact",
+    k: int | Sequence[int] | None = None,
+    unit: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Say how much repeats agree: see `svc.agreement_df`."""
+    df = check_replies(df)
+    groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
+    requests = Requests.of(df, groups.codes, len(groups.keys), unit_codes(df, unit))
+    refuse_clash(groups.keys, _DTYPES)
+    score, numbers = _rate(df, on), _check_k(k)
+    columns = _agreement(df, requests, _check_similarity(similarity))
+    frames = [
+        _with(groups.keys, columns | right_of_k)
+        for right_of_k in _right_of_k(df, requests, score, numbers)
+    ]
+    frame = pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
+    lines = missing_lines(df, on=score, by=groups.keys.columns)
+    say([*lines, *_lines(df, columns["n_prompts"], score, unit)])
+    return frame
+
+
+def repeats_df(
+    df: pd.DataFrame,
+    on: str | None = None,
+    *,
+    similarity: Literal["exact"] | Similarity = "exact",
+) -> pd.DataFrame:
+    """List prompts by how much their repeats agree: see `svc.repeats_df`."""
+    df = check_replies(df)
+    requests = Requests.of(df, np.zeros(len(df), dtype=np.int64), 1)
+    score, pairs = _rate(df, on), _pairs(df, requests, _check_similarity(similarity))
+    at = np.flatnonzero(pairs.n > 1)
+    columns = {
+        "n_replies": pairs.n[at],
+        "n_distinct": pairs.n_kinds[at],
+        "equal": pairs.alike[at],
+    }
+    order = [columns["equal"]]
+    if score is not None:
+        n_right, n = _scored(df, requests, score)
+        with np.errstate(all="ignore"):
+            columns[score] = (n_right / n)[at]
+        order.insert(0, columns[score])
+    columns["replies"] = _most_frequent(df, requests, at)
+    names = dict.fromkeys([*factors(df), *prompt_columns(df), "prompt"])
+    firsts = np.unique(requests.of_row, return_index=True)[1][at]
+    keys = df[list(names)].iloc[firsts].reset_index(drop=True)
+    return _with(keys, columns).iloc[np.lexsort(order)].reset_index(drop=True)
+
+
+def _check_similarity(similarity: Any) -> Similarity | None:  # noqa: ANN401 - whatever was given
+    """Return the function; None for exact."""
+    if isinstance(similarity, str) and similarity == "exact":
+        return None
+    if not callable(similarity):
+        raise must_be(
+            "similarity",
+            "'exact' or a function of two replies",
+            similarity,
+            hint="Such as lambda a, b: a.text.casefold() == b.text.casefold().",
+        )
+    function: Similarity = similarity
+    return function
+
+
+def _check_k(k: Any) -> list[int]:  # noqa: ANN401 - whatever was given
+    """Return the numbers of replies; none if the frame decides."""
+    if k is None:
+        return []
+    is_list = isinstance(k, Iterable) and not isinstance(k, str)
+    numbers = [*dict.fromkeys(k)] if is_list else [k]
+    if not numbers:
+        raise must_be("k", "a number of replies, or several", k)
+    return [check_int("k", number, minimum=1) for number in numbers]
+
+
+def _rate(df: pd.DataFrame, on: Any) -> str | None:  # noqa: ANN401 - whatever was given
+    """Return the score that says what is right: the only one of True and False."""
+    if on is None:
+        rates = _rates(df)
+        return rates[0] if len(rates) == 1 else None
+    name = column_of(df, on)
+    if measure(df, name).notna().any() and not is_rate(df, name):
+        raise ParameterError(
+            f"{name} is not only True and False, so it does not say which replies are "
+            "right. Give a score that does, such as "
+            f"run.score(good=lambda r: r[{name!r}] > 0.5), and on='good'.",
+            param="on",
+        )
+    return name
+
+
+def _rates(df: pd.DataFrame) -> list[str]:
+    rates = []
+    for name in scores(df):
+        try:
+            rates += [name] if is_rate(df, name) else []
+        except ParameterError:  # a score of labels
+            continue
+    return rates
+
+
+def _pairs(
+    df: pd.DataFrame, requests: Requests, similarity: Similarity | None
+) -> Pairs:
+    if similarity is None:
+        return equal_pairs(answer_codes(df), requests)
+    return similar_pairs(df, requests, similarity)
+
+
+def _agreement(
+    df: pd.DataFrame, requests: Requests, similarity: Similarity | None
+) -> dict[str, Any]:
+    """Return the counts and the agreement; alpha is for equal labels alone."""
+    pairs = _pairs(df, requests, similarity)
+    is_repeated, n_groups = pairs.n > 1, requests.n_groups
+    n_replies = np.where(is_repeated, pairs.n, 0)
+    is_left_out = has(df, "status", "ok") & (answer_codes(df) < 0)
+    if similarity is not None:
+        is_left_out[:] = False  # the function compares them, too
+    columns = {
+        "n_prompts": requests.n_prompts(is_repeated),
+        "n_replies": np.bincount(requests.group, n_replies, n_groups),
+        "n_no_answer": np.bincount(
+            requests.group[requests.of_row], is_left_out, n_groups
+        ),
+    }
+    nothing = np.full(n_groups, np.nan)
+    equal, alpha = requests.share(pairs.alike), Share(nothing, nothing, nothing)
+    if similarity is None:
+        equal, _, alpha = exact_agreement(df, requests)
+    return columns | _ends("equal", equal) | _ends("alpha", alpha)
+
+
+def _scored(df: pd.DataFrame, requests: Requests, score: str) -> tuple[Any, Any]:
+    """Return how many replies of each request are right, and how many are scored."""
+    values, n_requests = measure(df, score).to_numpy(), len(requests.group)
+    n = np.bincount(requests.of_row, ~np.isnan(values), n_requests)
+    return np.bincount(requests.of_row, np.nan_to_num(values), n_requests), n
+
+
+def _right_of_k(
+    df: pd.DataFrame, requests: Requests, score: str | None, numbers: list[int]
+) -> Iterable[dict[str, Any]]:
+    """Return the columns of each k: those given, or what nearly all prompts have."""
+    n_right, n = np.zeros((2, len(requests.group)))
+    if score is not None:
+        n_right, n = _scored(df, requests, score)
+    most = int(n.max(initial=0))
+    if numbers and score is not None and max(numbers) > most:
+        raise ParameterError(
+            f"k={max(numbers)} is more than any prompt has: {most} replies with "
+            f"{score} are the most. Give a smaller k, or ask with "
+            f"repeats={max(numbers)}.",
+            param="k",
+        )
+    if not numbers and most > 1:
+        numbers = [int(np.quantile(n[n > 1], _SHORT_OF_K, method="inverted_cdf"))]
+    for k in numbers or [most + 1]:  # which no request has: all is missing
+        yield {
+            "k": np.full(requests.n_groups, k if k <= most else np.nan),
+            "n_prompts_of_k": requests.n_prompts(n >= k),
+            **_ends("all_of_k", requests.share(all_of_k(n_right, n, k))),
+            **_ends("any_of_k", requests.share(any_of_k(n_right, n, k))),
+        }
+
+
+def _ends(name: str, share: Share) -> dict[str, Any]:
+    return {name: share.value, f"{name}_low": share.low, f"{name}_high": share.high}
+
+
+def _most_frequent(df: pd.DataFrame, requests: Requests, at: Any) -> list[str]:  # noqa: ANN401 - positions
+    """Return the replies of requests as text, such as "2x ham, 1x spam"."""
+    texts = answers_of(df).astype(object)
+    is_good = has(df, "status", "ok")
+    by_request = texts[is_good].groupby(requests.of_row[is_good]).agg(list)
+    return [_in_words(by_request[request]) for request in at.tolist()]
+
+
+def _in_words(replies: list[Any]) -> str:
+    counts = Counter("no answer" if pd.isna(x) else in_words("", x) for x in replies)
+    kinds = [
+        f"{n}x {shorten(printable(text), _SHOWN_CHARS)}"
+        for text, n in counts.most_common(_SHOWN_KINDS)
+    ]
+    n_more = len(counts) - len(kinds)
+    return ", ".join(kinds) + (f" and {n_more} more" if n_more else "")
+
+
+def _with(keys: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
+    return keys.assign(
+        **{
+            name: pd.array(values, dtype=_DTYPES.get(name, "Float64"))
+            for name, values in columns.items()
+        }
+    )
+
+
+def _lines(
+    df: pd.DataFrame,
+    n_prompts: Any,  # noqa: ANN401 - an array
+    score: str | None,
+    unit: str | Sequence[str] | None,
+) -> list[str]:
+    """Return why figures or their intervals are missing."""
+    if not n_prompts.any():
+        return ["Nothing was asked twice, so repeats cannot agree; sweep(repeats=3)."]
+    lines = []
+    if score is None and (rates := _rates(df)):
+        lines.append(f"all_of_k and any_of_k need on=, one of {', '.join(rates)}.")
+    if statistics.special() is None:
+        return [*lines, f"low and high {HOW_TO_INSTALL}."]
+    if n := int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()):
+        which = f"{n} group{'s'[: n != 1]}"
+        lines.append(few_prompts(which, counted(df, unit)))
+    return lines

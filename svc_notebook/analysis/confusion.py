@@ -1,0 +1,320 @@
+"""Which labels are taken for which: counts, precision, recall and F1 of each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.columns import Column
+from svc_notebook.service.params import must_be, printable
+
+from . import statistics
+from .missing import missing_lines
+from .ratios import Ratios, Share
+from .reply_factors import (
+    check_replies,
+    column,
+    counted,
+    factors,
+    has,
+    has_flag,
+    in_number,
+    in_words,
+    named,
+    prompt_codes,
+    unit_codes,
+)
+from .same_value import is_same, plain
+from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Floats
+from .summary import Groups, few_prompts, grouped, refuse_clash, say
+
+MACRO = "macro average"
+"""The label of the row that has the means over the labels."""
+MAX_LABELS = 30
+_AS = "n_as_"
+_FIGURES = {
+    "precision": "share of the answers with this label that are right",
+    "recall": "share of the replies to prompts with this label that are right",
+    "f1": "harmonic mean of precision and recall",
+}
+_ENDS = {"_low": "lower end of the interval (0.95) of {}", "_high": "its upper end"}
+CONFUSION = tuple(
+    Column(
+        name,
+        "string" if name == "label" else "Int64" if name[:2] == "n_" else "Float64",
+        name,
+        doc,
+    )
+    for name, doc in {
+        "label": "what is right; the last row has the means over labels",
+        "n_prompts": "prompts with this label and a good reply",
+        "n_replies": "good replies to them",
+        "n_no_answer": "those whose answer is missing or is no label",
+        "n_failed": "requests that failed: not among the replies",
+        **{
+            name + ending: doc.format(name)
+            for name, meaning in _FIGURES.items()
+            for ending, doc in {"": meaning, **_ENDS}.items()
+        },
+    }.items()
+)
+"""The columns of `confusion_df`, after those it is grouped by; `n_as_LABEL` counts the
+replies that answer with each label, after `n_replies`."""
+_DTYPES: dict[str, Any] = {column.name: column.dtype for column in CONFUSION}
+
+
+def confusion_df(
+    df: pd.DataFrame,
+    label: str = "label",
+    by: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Count which labels are answered for which: see `svc.confusion_df`."""
+    df = check_replies(df)
+    groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
+    labelled = _Labelled.of(df, _label_of(df, label))
+    units = unit_codes(df, unit)
+    n_labels = len(labelled.labels)
+    rows = _counts(df, labelled, groups)
+    for name, share in _figures(df, labelled, groups, units).items():
+        rows |= {
+            name: share.value,
+            f"{name}_low": share.low,
+            f"{name}_high": share.high,
+        }
+    keys = groups.keys.loc[np.repeat(groups.keys.index, n_labels + 1)]
+    keys = keys.reset_index(drop=True)
+    columns = {"label": [*labelled.labels, MACRO] * len(groups.keys)} | rows
+    refuse_clash(keys, columns)
+    frame = keys.assign(
+        **{
+            name: pd.array(values, dtype=_DTYPES.get(name, "Int64"))
+            for name, values in columns.items()
+        }
+    )
+    lines = [*missing_lines(df, by=groups.keys.columns), *labelled.lines(label)]
+    say([*lines, *_interval_lines(rows, n_labels, counted(df, unit))])
+    return frame
+
+
+def _label_of(df: pd.DataFrame, label: Any) -> str:  # noqa: ANN401 - whatever was given
+    if not isinstance(label, str):
+        raise must_be("label", "the name of the column that has what is right", label)
+    return named(df, label, param="label")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """What is right for each row of a frame, and what was answered.
+
+    Attributes:
+        labels: What there is: what is right, then what else was answered.
+        right: The code of what is right; -1 if that is not known.
+        answered: The code of what was answered; -1 for no answer, or no label.
+        is_reply: Which rows are good replies, for which it is known what is right.
+        has_failed: Which rows failed, likewise.
+    """
+
+    labels: list[str]
+    right: Any
+    answered: Any
+    is_reply: Any
+    has_failed: Any
+
+    @classmethod
+    def of(cls, df: pd.DataFrame, label: str) -> "_Labelled":
+        """Read what is right from a column, and answers, or texts if there are none."""
+        values = _plain_values(df[label])
+        right = _codes(values, known := _distinct(values, label))
+        is_reply = has(df, "status", "ok") & (right >= 0)
+        answers = _plain_values(column(df, "answer"))
+        is_read = column(df, "answer_ok").notna().any()
+        if not is_read:
+            answers = _plain_values(column(df, "text"))
+        is_answer = is_reply & (has_flag(df, "answer_ok") | ~np.array(is_read))
+        answers = [
+            answer if is_there else None
+            for answer, is_there in zip(answers, is_answer.tolist(), strict=True)
+        ]
+        answered = _codes(answers, known)
+        if is_read:
+            known = [*known, *_others(answers, answered, MAX_LABELS - len(known))]
+            answered = _codes(answers, known)
+        return cls(
+            [printable(in_words("", value)) for value in known],
+            right,
+            answered,
+            is_reply,
+            has(df, "status", "error") & (right >= 0),
+        )
+
+    def lines(self, label: str) -> list[str]:
+        """Return how many replies are left out: what is right is not known."""
+        n = int((self.right < 0).sum())
+        if not n:
+            return []
+        replies = in_number(n, "replies")
+        return [f"{replies} without a value of {label}: left out here."]
+
+
+def _plain_values(values: pd.Series) -> list[Any]:
+    """Return Python's own values; None is missing."""
+    plain_values: list[Any] = values.astype(object).where(values.notna(), None).tolist()
+    return plain_values
+
+
+def _distinct(values: list[Any], label: str) -> list[Any]:
+    """Return what can be right, in order of appearance."""
+    distinct: dict[str, Any] = {}
+    for value in values:
+        if value is not None:
+            distinct.setdefault(plain(value), value)
+            if len(distinct) > MAX_LABELS:
+                raise ParameterError(
+                    f"{label} has more than {MAX_LABELS} different values, so it is "
+                    "not a label. Group them into fewer labels, or score the answers "
+                    "as numbers or texts, with run.score.",
+                    param="label",
+                )
+    if values and not distinct:
+        raise ParameterError(
+            f"{label} has no value in these replies, so nothing is known to be right.",
+            param="label",
+        )
+    return list(distinct.values())
+
+
+def _codes(values: list[Any], labels: list[Any]) -> Any:  # noqa: ANN401 - an array
+    """Return which label each value is; -1 for none."""
+    code_of: dict[str, int] = {plain(label): at for at, label in enumerate(labels)}
+
+    def code(value: Any) -> int:  # noqa: ANN401 - of any column
+        text = plain(value)
+        if value is None or text in code_of:
+            return -1 if value is None else code_of[text]
+        same = (at for at, label in enumerate(labels) if is_same(value, label))
+        return code_of.setdefault(text, next(same, -1))
+
+    return np.array([code(value) for value in values], dtype=np.int64)
+
+
+def _others(answers: list[Any], answered: Any, n_most: int) -> list[Any]:  # noqa: ANN401 - codes
+    """Return the most frequent answers that are never right."""
+    counts = Counter(
+        plain(answer)
+        for answer, code in zip(answers, answered.tolist(), strict=True)
+        if answer is not None and code < 0
+    )
+    return [answer for answer, _ in counts.most_common(n_most)]
+
+
+def _counts(df: pd.DataFrame, labelled: _Labelled, groups: Groups) -> dict[str, Any]:
+    """Return the columns of counts; the last row of each group is their sum."""
+    n_labels, n_groups = len(labelled.labels), len(groups.keys)
+
+    def count(flags: Any) -> Any:  # noqa: ANN401 - an array
+        at = groups.codes[flags] * n_labels + labelled.right[flags]
+        table = np.bincount(at, minlength=n_groups * n_labels)
+        table = table.reshape(n_groups, n_labels)
+        return np.column_stack([table, table.sum(axis=1)]).ravel()
+
+    cells = pd.DataFrame(
+        {"group": groups.codes, "prompt": prompt_codes(df), "right": labelled.right}
+    )
+    is_reply = labelled.is_reply
+    is_prompt = is_reply.copy()
+    is_prompt[is_reply] = ~cells[is_reply].duplicated()
+    columns = {"n_prompts": count(is_prompt), "n_replies": count(is_reply)}
+    for code, text in enumerate(labelled.labels):
+        columns[_AS + text] = count(is_reply & (labelled.answered == code))
+    return columns | {
+        "n_no_answer": count(is_reply & (labelled.answered < 0)),
+        "n_failed": count(labelled.has_failed),
+    }
+
+
+def _figures(
+    df: pd.DataFrame,
+    labelled: _Labelled,
+    groups: Groups,
+    units: Any,  # noqa: ANN401 - codes
+) -> dict[str, Share]:
+    """Return precision, recall and F1 of each label and group, and their means.
+
+    F1 is made of the share of the prompts with this label, or this answer, that have
+    both: F1 = 2 J / (1 + J), with Jaccard's J, which is a share of prompts.
+    """
+    rows = np.flatnonzero(labelled.is_reply)
+    prompt, group = prompt_codes(df)[rows], groups.codes[rows]
+    unit = prompt if units is None else units[rows]
+    right, answered = labelled.right[rows], labelled.answered[rows]
+    size = int(prompt.max(initial=0)) + 1
+    cell = group.astype(np.int64) * size + prompt
+    weight = 1 / np.bincount(cell)[cell]  # prompts count the same
+    n_labels, n_groups = len(labelled.labels), len(groups.keys)
+    is_right, is_label = right == answered, answered >= 0
+    hit = np.where(is_right, weight, 0.0)
+    other = is_label & ~is_right
+    n = n_groups * n_labels
+    place, wrong_place = group * n_labels + right, group * n_labels + answered
+
+    def ratios(right: Floats, counted: Floats, unit: Any, place: Any) -> Ratios:  # noqa: ANN401 - codes
+        return Ratios.of(right, counted, unit, place, n)
+
+    by_figure = {
+        "precision": ratios(
+            hit[is_label], weight[is_label], unit[is_label], wrong_place[is_label]
+        ),
+        "recall": ratios(hit, weight, unit, place),
+        "f1": ratios(
+            np.append(hit, np.zeros(other.sum())),
+            np.append(weight, weight[other]),
+            np.append(unit, unit[other]),
+            np.append(place, wrong_place[other]),
+        ),
+    }
+    is_asked = np.bincount(place, minlength=n) > 0
+    part_of = np.where(is_asked, np.repeat(np.arange(n_groups), n_labels), -1)
+    return {
+        name: _with_mean(name, one, part_of, n_groups)
+        for name, one in by_figure.items()
+    }
+
+
+def _with_mean(name: str, ratios: Ratios, part_of: Any, n_groups: int) -> Share:  # noqa: ANN401 - codes
+    """Return a figure of each label, and behind those of each group their mean."""
+    if name == "f1":
+        share = Share(*map(_f1, ratios.share()))
+        mean = ratios.mean(part_of, n_groups, scale=_f1, slope=_slope_of_f1)
+    else:
+        share, mean = ratios.share(), ratios.mean(part_of, n_groups)
+    shape = n_groups, len(part_of) // max(n_groups, 1)
+    return Share(
+        *(
+            np.column_stack([of_labels.reshape(shape), of_all]).ravel()
+            for of_labels, of_all in zip(share, mean, strict=True)
+        )
+    )
+
+
+def _f1(jaccard: Floats) -> Floats:
+    return 2 * jaccard / (1 + jaccard)
+
+
+def _slope_of_f1(jaccard: Floats) -> Floats:
+    return 2 / (1 + jaccard) ** 2
+
+
+def _interval_lines(rows: dict[str, Any], n_labels: int, what: str) -> list[str]:
+    """Return why there are no intervals, if they are missing."""
+    if statistics.special() is None:
+        return [f"low and high {HOW_TO_INSTALL}."]
+    n_prompts = np.delete(rows["n_prompts"], np.s_[n_labels :: n_labels + 1])
+    if n := int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()):
+        return [few_prompts(f"{n} label{'s'[: n != 1]}", what)]
+    return []
