@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis
+import pandas as pd
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
@@ -27,6 +28,10 @@ hypothesis.settings.register_profile(
     "repeatable", deadline=None, derandomize=True, database=None
 )
 hypothesis.settings.load_profile("repeatable")
+
+if pd.__version__.startswith("2."):
+    # Texts made from a list are stored as the package stores them, as in pandas 3.
+    pd.set_option("mode.string_storage", "pyarrow")
 
 _HOME = TemporaryDirectory(prefix="svc-notebook-tests-", ignore_cleanup_errors=True)
 atexit.register(_HOME.cleanup)  # left to the collector, it is a warning

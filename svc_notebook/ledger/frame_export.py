@@ -364,11 +364,12 @@ def _for_xml(text: str) -> str:
 
 
 def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:
-    texts = frame.select_dtypes(["string", "str", "object"])
+    is_text = pd.api.types.is_string_dtype  # also for columns of objects
     long = {
         str(name): n
-        for name in texts.columns
-        if (n := sum(isinstance(x, str) and _cut(x) != x for x in texts[name]))
+        for name, column in frame.items()
+        if is_text(column.dtype)
+        and (n := sum(isinstance(x, str) and _cut(x) != x for x in column))
     }
     if long:
         columns = ", ".join(f"{name} ({n})" for name, n in long.items())

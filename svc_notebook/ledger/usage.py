@@ -268,7 +268,7 @@ def group_codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
     """
     codes = np.zeros(len(keys), dtype="int64")
     for name in keys:
-        one, values = pd.factorize(keys[name].array, use_na_sentinel=False)
+        one, values = pd.factorize(keys[name], use_na_sentinel=False)
         codes, _ = pd.factorize(codes * len(values) + one)
     return codes, np.unique(codes, return_index=True)[1].tolist()
 

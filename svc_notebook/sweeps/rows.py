@@ -286,6 +286,12 @@ def read_rows(rows: object, *, called: str = "rows") -> Rows:
     return _of_list(rows, called)
 
 
+def _is_before_pandas_3() -> bool:
+    import pandas as pd  # noqa: PLC0415 - only where rows are a DataFrame
+
+    return int(pd.__version__.partition(".")[0]) < 3  # noqa: PLR2004 - a version
+
+
 def typed(
     rows: Sequence[Mapping[str, Any]],
     dtypes: Mapping[str, Any],
@@ -337,12 +343,12 @@ def _of_frame(frame: Any, called: str) -> Rows:  # noqa: ANN401 - a DataFrame, w
         raise _doubled(min(doubled), called)
     if len(frame) and not names:
         raise _refused(f"{called} has no columns", called)
-    # a shallow copy is pandas' own way to keep what may be written to later
+    # From pandas 3 on a shallow copy keeps what may be written to later.
     return Rows(
         columns={name: frame.iloc[:, at].tolist() for at, name in enumerate(names)},
         labels=frame.index.tolist(),
         index=_index_of(frame.index),
-        frame=frame.copy(deep=False),
+        frame=frame.copy(deep=_is_before_pandas_3()),
         called=called,
         doubled=doubled,
     )

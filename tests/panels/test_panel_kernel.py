@@ -1,6 +1,7 @@
 """The panel in a real kernel, spoken to as a front end speaks to a widget."""
 
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -9,6 +10,10 @@ from svc_notebook.emulator.server import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel
 
 pytestmark = pytest.mark.slow
+needs_ipykernel_7 = pytest.mark.skipif(
+    int(version("ipykernel").partition(".")[0]) < 7,
+    reason="needs ipykernel 7: subshells, and output in its own cell",
+)
 PIECES = [f"word{n} " for n in range(60)]
 
 
@@ -102,6 +107,7 @@ class Page:
         return any(each["t"] == kind for each in self.heard)
 
 
+@needs_ipykernel_7
 @pytest.mark.parametrize("is_changed_by_a_cell", [False, True])
 def test_send_and_stop_answer_while_a_cell_runs(
     kernel: Kernel, emulator: Emulator, is_changed_by_a_cell: bool
@@ -194,6 +200,7 @@ def test_the_transcript_follows_a_new_name(kernel: Kernel) -> None:
     assert page.view["name"] == "<b>trip</b>"
 
 
+@needs_ipykernel_7
 def test_each_part_of_a_long_transcript_is_an_output_of_the_panels_cell(
     kernel: Kernel,
 ) -> None:
