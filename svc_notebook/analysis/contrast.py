@@ -1,47 +1,83 @@
 """Which value of a factor is better, by how much, and whether that is chance."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from itertools import combinations
+from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import pandas as pd
 
-from svc_notebook.ledger.columns import Column
-from svc_notebook.service.params import check_int
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.columns import Column, as_names
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import check_flag, check_int, check_number, must_be
 
 from . import contrast_display, statistics
-from .contrast_sentences import sentence
-from .contrast_study import Pair, Study, compare_pair, level_names, pairs_of, study_of
+from .contrast_pair import Pair, compare_groups, compare_pair, dependence_of
+from .contrast_sentences import Said, sentence, verdict
+from .contrast_study import (
+    Design,
+    Study,
+    level_names,
+    only_score,
+    pairs_of,
+    shown,
+    study_of,
+)
+from .differences import Correction, Difference, concluded, corrected, p_value
 from .flips import Flips, chosen_comparison
-from .missing import missing_lines
+from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
-from .reply_factors import check_replies, unit
-from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS
+from .reply_factors import check_replies, column_of, named, scores
+from .reply_factors import unit as unit_columns
+from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
 from .summary import few_prompts, say
+from .ties import Tie, tied_sets
 
 _DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("factor", "level", "against", "says"), "string"),
-    "n_prompts": "Int64",
+    **dict.fromkeys(("factor", "level", "against", "on", "verdict", "says"), "string"),
+    **dict.fromkeys(("n_prompts", "n_units", "n_scored"), "Int64"),
+    "is_between_groups": "boolean",
 }
+_MANY = 3  # values; that two of two cannot be told apart is in their sentence
+_PER = 1_000
 CONTRAST = tuple(
     Column(name, _DTYPES.get(name, "Float64"), name, doc)
     for name, doc in {
         "factor": "what is compared",
         "level": "a value of the factor",
         "against": "the value it is compared with",
+        "on": "the score, or other column",
+        "is_between_groups": "of the differences in two subgroups, how far they differ",
         "n_prompts": "prompts that have both",
+        "n_units": "what the interval is over: the prompts, or what unit names",
+        "n_scored": "replies of both with a value",
         "mean": "mean, or share, of the level over these prompts",
         "mean_against": "that of the other",
         "difference": "the first less the second",
-        "low": "lower end of its interval (0.95), corrected for the number of rows",
+        "low": "lower end of its interval, corrected as p is",
         "high": "its upper end",
-        "p": "chance of such a difference if there is none; corrected, too",
+        "p": "chance of such a difference if there is none, or with a margin if it is "
+        "just that; corrected for the rows of the call",
         "smallest_difference": "what would have been found 8 of 10 times",
+        "verdict": "with a margin: not worse than it, worse, or cannot tell",
         "cost_ratio": "cost of a request, by that of the other",
+        "saved_per_1000": "what 1,000 requests cost less than those of the other",
+        "mistakes_per_1000": "what the mistakes of 1,000 replies cost more",
         "says": "all this as a sentence",
     }.items()
 )
 """The columns of `contrast_df`."""
+
+
+class _Row(NamedTuple):
+    """A comparison of a study, and the difference that p is the chance of."""
+
+    study: Study
+    pair: Pair
+    null: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +95,10 @@ class Contrast:
         unit: The columns that say which replies belong together.
         margin: The difference that would not matter, if one was given.
         level: The level of the intervals.
-        correct: How the comparisons of the family are corrected.
-        missing: What a reply without a value counts as.
+        correct: How the comparisons of the call are corrected together.
+        missing: What becomes of replies without a value.
+        tied: Sets of values of which no two can be told apart, if there are three
+            values or more.
 
     Example:
         >>> compared = run.contrast("model", on="right")
@@ -79,6 +117,7 @@ class Contrast:
     level: float
     correct: str | None
     missing: str
+    tied: list[Tie]
 
     def flips(
         self,
@@ -137,39 +176,87 @@ class Contrast:
         return {"text/html": contrast_display.html(self), "text/plain": repr(self)}
 
 
-def contrast(
+def contrast(  # noqa: PLR0913 - a study is described in many words
     df: pd.DataFrame,
-    factor: str,
-    on: str | None = None,
+    factor: str | Sequence[str],
+    on: str | Sequence[str] | None = None,
     *,
-    against: Any = None,  # noqa: ANN401 - a value of the factor
+    against: Any = ...,  # noqa: ANN401 - a value of the factor
+    by: str | Sequence[str] | None = None,
+    unit: str | Sequence[str] | None = None,
+    weight: Weight = "prompts",
+    missing: Missing = "drop",
+    paired: bool = True,
+    pair_by: str | Sequence[str] | None = None,
+    margin: float | None = None,
+    mistake_costs: float | None = None,
+    level: float = LEVEL,
+    correct: Correction | None = "holm",
 ) -> Contrast:
-    """Compare the values of a factor in pairs: see `svc.contrast`."""
+    """Compare the values of factors in pairs: see `svc.contrast`."""
     df = check_replies(df)
-    study = study_of(df, factor, on)
-    pairs = pairs_of(study, against)
-    results = [compare_pair(study, *pair, n_comparisons=len(pairs)) for pair in pairs]
-    frame = _frame(study, pairs, results)
+    design = _design(
+        df,
+        by=by,
+        unit=unit,
+        weight=weight,
+        missing=missing,
+        paired=paired,
+        pair_by=pair_by,
+    )
+    said = Said(
+        level=level, correct=correct, margin=margin, mistake_costs=mistake_costs
+    )
+    _check_said(said, against)
+    columns, measures = _factors(df, factor), _scores(df, on)
+    values = _against(columns, against)
+    rows = [
+        row
+        for column in columns
+        for measure in measures
+        for row in _rows(
+            study_of(df, column, measure, design), values.get(column, ...), said
+        )
+    ]
+    p = np.array([p_value(row.pair.estimate, row.null) for row in rows])
+    said = replace(said, n_family=int((~np.isnan(p)).sum()))
+    p, tails = corrected(p, level=level, correct=correct)
+    differences = [
+        concluded(row.pair.estimate, tail=tail, p=float(of_row))
+        for row, of_row, tail in zip(rows, p, tails, strict=True)
+    ]
+    says = [
+        sentence(
+            study,
+            pair,
+            difference,
+            said,
+            dependence_of(study, pair, level=level),
+        )
+        for (study, pair, _), difference in zip(rows, differences, strict=True)
+    ]
+    tied = list(_ties(rows, differences, level)) if margin is None else []
     return Contrast(
-        df=frame,
-        says=frame["says"].tolist(),
-        notes=[*missing_lines(df, on=on, by=[study.factor]), *_lines(study, results)],
+        df=_frame(rows, differences, said, says),
+        says=says,
+        notes=[*repeated_lines(df), *_lines(rows), *_tied_lines(tied)],
         replies=df,
-        factors=[study.factor],
-        scores=[study.on],
-        by=[],
-        unit=unit(df),
-        margin=None,
-        level=LEVEL,
-        correct="bonferroni",
-        missing="drop",
+        factors=columns,
+        scores=list(dict.fromkeys(row.study.on for row in rows)),
+        by=list(design.by),
+        unit=list(design.unit or design.pair_by or unit_columns(df)),
+        margin=margin,
+        level=level,
+        correct=correct,
+        missing=missing,
+        tied=tied,
     )
 
 
 def contrast_df(
     df: pd.DataFrame,
-    factor: str,
-    on: str | None = None,
+    factor: str | Sequence[str],
+    on: str | Sequence[str] | None = None,
     **options: Any,  # noqa: ANN401 - those of `contrast`
 ) -> pd.DataFrame:
     """Return the frame of `contrast`; what holds for all its rows goes to stderr."""
@@ -178,57 +265,267 @@ def contrast_df(
     return compared.df
 
 
-def _frame(
-    study: Study, pairs: list[tuple[int, int]], results: list[Pair]
-) -> pd.DataFrame:
-    names = level_names(study)
-    rows = [
-        _row(study, pair, result, names)
-        for pair, result in zip(pairs, results, strict=True)
+def _design(  # noqa: PLR0913 - all that belongs to it
+    df: pd.DataFrame,
+    *,
+    by: Any,  # noqa: ANN401 - columns
+    unit: Any,  # noqa: ANN401 - columns
+    weight: Any,  # noqa: ANN401 - checked here
+    missing: Any,  # noqa: ANN401 - checked here
+    paired: Any,  # noqa: ANN401 - checked here
+    pair_by: Any,  # noqa: ANN401 - columns
+) -> Design:
+    check_flag("paired", paired)
+    if weight not in get_args(Weight):
+        raise must_be("weight", "'prompts' or 'replies'", weight)
+    by = [] if by is None else named(df, by)
+    if taken := [name for name in by if name in {one.name for one in CONTRAST}]:
+        raise ParameterError(
+            f"by={taken[0]!r} is a column of the result; give the column another name.",
+            param="by",
+        )
+    return Design(
+        by=by,
+        unit=None if unit is None else _columns(df, unit, "unit"),
+        pair_by=None if pair_by is None else _columns(df, pair_by, "pair_by"),
+        is_paired=paired,
+        weight=weight,
+        missing=check_missing(missing),
+    )
+
+
+def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: ANN401 - columns
+    """Return columns that exist, as they are called: no label replaces its factor."""
+    named(df, names, param=param)
+    return list(dict.fromkeys(map(str, as_names(names))))
+
+
+def _check_said(said: Said, against: Any) -> None:  # noqa: ANN401 - a value
+    if said.margin is not None:
+        check_number("margin", said.margin, above=0)
+        if against is ...:
+            raise ParameterError(
+                "margin says how much worse a value may be, so it needs the value that "
+                "the others are compared with, such as against='old'.",
+                param="against",
+            )
+    if said.mistake_costs is not None:
+        check_number("mistake_costs", said.mistake_costs, above=0)
+    check_number("level", said.level, above=0)
+    if said.level >= 1:
+        raise must_be("level", "a share < 1, such as 0.95", said.level)
+    if said.correct not in (None, *get_args(Correction)):
+        raise must_be("correct", "'holm', 'bonferroni' or None", said.correct)
+
+
+def _factors(df: pd.DataFrame, factor: Any) -> list[str]:  # noqa: ANN401 - names
+    columns = named(df, factor, param="factor")
+    if not columns:
+        raise ParameterError(
+            "factor must name a column, such as 'model', or several.", param="factor"
+        )
+    return columns
+
+
+def _scores(df: pd.DataFrame, on: Any) -> list[str]:  # noqa: ANN401 - names
+    """Return the columns to compare on; a pattern such as `field_*` means scores."""
+    if on is None:
+        return [only_score(df)]
+    columns: list[str] = []
+    for name in as_names(on):
+        is_pattern = isinstance(name, str) and "*" in name
+        columns += _fitting(df, name) if is_pattern else [column_of(df, name)]
+    return list(dict.fromkeys(columns))
+
+
+def _fitting(df: pd.DataFrame, pattern: str) -> list[str]:
+    fitting = [
+        name
+        for name in scores(df)
+        if fnmatchcase(name.removeprefix(PREFIX), pattern)
+        and pd.api.types.is_numeric_dtype(df[name].dtype)
     ]
+    if not fitting:
+        known = ", ".join(name.removeprefix(PREFIX) for name in scores(df))
+        raise ParameterError(
+            f"on={pattern!r} fits no score of numbers; the scores are "
+            f"{known or 'none'}.",
+            param="on",
+        )
+    return fitting
+
+
+def _against(columns: list[str], against: Any) -> dict[str, Any]:  # noqa: ANN401 - a value
+    """Return the value that the others are compared with, by factor."""
+    if isinstance(against, Mapping):
+        if unknown := [name for name in against if name not in columns]:
+            raise ParameterError(
+                f"against has a value for {unknown[0]}, which is not compared. What is "
+                f"compared is {', '.join(columns)}.",
+                param="against",
+            )
+        return dict(against)
+    if against is not ... and len(columns) > 1:
+        raise ParameterError(
+            "With several factors, against has a value for each: "
+            f"against={{{columns[0]!r}: ...}}.",
+            param="against",
+        )
+    return {columns[0]: against}
+
+
+def _rows(study: Study, against: Any, said: Said) -> Iterable[_Row]:  # noqa: ANN401 - a value
+    """Compare each pair; in each subgroup, and then between each two of them."""
+    _check_measure(study, said)
+    null = 0.0
+    if said.margin is not None:
+        null = said.margin if study.is_of_requests else -said.margin
+    for pair in pairs_of(study, against):
+        if study.groups.empty:
+            yield _Row(study, compare_pair(study, *pair), null)
+            continue
+        by_group = [
+            compare_pair(study, *pair, group) for group in range(len(study.groups))
+        ]
+        yield from (_Row(study, one, null) for one in by_group)
+        known = (one for one in by_group if one.n_prompts)
+        for one, other in combinations(known, 2):
+            yield _Row(study, compare_groups(study, other, one), 0.0)
+
+
+def _check_measure(study: Study, said: Said) -> None:
+    is_share = np.isfinite(study.most)
+    if said.margin is not None and is_share and said.margin >= 1:
+        raise ParameterError(
+            f"margin={said.margin:g} is more than a rate can differ; give a share, "
+            "such as 0.03 for 3 points.",
+            param="margin",
+        )
+    if said.mistake_costs is not None and not is_share:
+        raise ParameterError(
+            f"mistake_costs needs a score of right and wrong, and {study.name} has "
+            "other values.",
+            param="mistake_costs",
+        )
+
+
+def _frame(
+    rows: Sequence[_Row],
+    differences: Sequence[Difference],
+    said: Said,
+    says: Sequence[str],
+) -> pd.DataFrame:
+    numbers = [
+        _numbers(row, difference, said)
+        for row, difference in zip(rows, differences, strict=True)
+    ]
+    by = rows[0].study.design.by
+    columns: dict[str, Any] = {
+        "factor": [row.study.factor for row in rows],
+        "on": [row.study.on.removeprefix(PREFIX) for row in rows],
+        **{name: [_group_value(row, name) for row in rows] for name in by},
+        **{name: [of_row[name] for of_row in numbers] for name in numbers[0]},
+        "says": list(says),
+    }
+    dtypes = _DTYPES | dict.fromkeys(by, "string")
     frame = pd.DataFrame(
         {
-            name: pd.array(
-                [row[name] for row in rows], dtype=_DTYPES.get(name, "Float64")
-            )
-            for name in rows[0]
+            name: pd.array(values, dtype=dtypes.get(name, "Float64"))
+            for name, values in columns.items()
         }
     )
-    for place, (name, which) in enumerate((("level", 0), ("against", 1))):
-        values = study.levels.take([pair[which] for pair in pairs])
-        frame.insert(place, name, pd.Series(values))
-    frame.insert(0, "factor", pd.Series(study.factor, frame.index, dtype="string"))
+    frame.insert(1, "level", _levels(rows, 0))
+    frame.insert(2, "against", _levels(rows, 1))
     return frame
 
 
-def _row(
-    study: Study, pair: tuple[int, int], result: Pair, names: list[str]
-) -> dict[str, Any]:
-    difference = result.difference
+def _levels(rows: Sequence[_Row], place: int) -> Any:  # noqa: ANN401 - an array
+    """Return values of the factors; as texts if the factors are of several kinds."""
+    values = [row.study.levels.take([row.pair.levels[place]]) for row in rows]
+    if len({value.dtype for value in values}) == 1:
+        return pd.concat([pd.Series(value) for value in values]).array
+    texts = [
+        pd.NA if pd.isna(value[0]) else shown(row.study.factor, value[0])
+        for row, value in zip(rows, values, strict=True)
+    ]
+    return pd.array(texts, dtype="string")
+
+
+def _group_value(row: _Row, name: str) -> str:
+    """Return the value of a subgroup, or what is compared with what."""
+    values = row.study.groups[name].array.take(list(row.pair.groups))
+    return " less ".join(dict.fromkeys(shown(name, value) for value in values))
+
+
+def _numbers(row: _Row, difference: Difference, said: Said) -> dict[str, Any]:
+    study, pair, _ = row
+    mistakes = np.nan
+    if said.mistake_costs is not None and not pair.is_between_groups:
+        mistakes = -_PER * said.mistake_costs * difference.value
     return {
-        "n_prompts": result.n_prompts,
-        "mean": result.means[0],
-        "mean_against": result.means[1],
+        "is_between_groups": pair.is_between_groups,
+        "n_prompts": pair.n_prompts,
+        "n_units": pair.estimate.n_units,
+        "n_scored": pair.n_scored,
+        "mean": pair.means[0],
+        "mean_against": pair.means[1],
         "difference": difference.value,
         "low": difference.low,
         "high": difference.high,
         "p": difference.p,
         "smallest_difference": difference.smallest,
-        "cost_ratio": result.cost_ratio,
-        "says": sentence(study, result, names[pair[0]], names[pair[1]]),
+        "verdict": verdict(study, pair, difference, said),
+        "cost_ratio": pair.cost_ratio,
+        "saved_per_1000": _PER * (pair.costs[1] - pair.costs[0]),
+        "mistakes_per_1000": mistakes,
     }
 
 
-def _lines(study: Study, results: Iterable[Pair]) -> list[str]:
-    """Return why there are no intervals, and what the pairing cannot do."""
-    lines, results = [], list(results)
+def _ties(
+    rows: Sequence[_Row], differences: Sequence[Difference], level: float
+) -> Iterable[Tie]:
+    """Return the largest sets of values of which no two can be told apart."""
+    by_study: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for at, (study, pair, _) in enumerate(rows):
+        if not pair.is_between_groups and len(study.levels) >= _MANY:
+            by_study.setdefault((id(study), pair.groups), []).append(at)
+    for places in by_study.values():
+        pairs = [
+            rows[at].pair.levels
+            for at in places
+            if rows[at].pair.n_prompts and not differences[at].p < 1 - level
+        ]
+        row = rows[places[0]]
+        means = _level_means(rows[at].pair for at in places)
+        names = level_names(row.study)
+        group = ", ".join(_group_value(row, name) for name in row.study.design.by)
+        for tied in tied_sets(pairs):
+            order = sorted(tied, key=means.__getitem__, reverse=True)
+            said = tuple(names[number] for number in order)
+            yield Tie(row.study.factor, row.study.on, group, said)
+
+
+def _level_means(pairs: Iterable[Pair]) -> dict[int, float]:
+    """Return the mean of each level, over all its comparisons."""
+    means: dict[int, list[float]] = {}
+    for pair in pairs:
+        for number, mean in zip(pair.levels, pair.means, strict=True):
+            means.setdefault(number, []).append(mean)
+    return {number: float(np.nanmean(known)) for number, known in means.items()}
+
+
+def _tied_lines(tied: Sequence[Tie]) -> Iterable[str]:
+    is_one = len({(tie.factor, tie.on) for tie in tied}) == 1
+    for tie in tied:
+        where = "" if is_one else f" in {tie.on.removeprefix(PREFIX)}"
+        where += f" with {tie.group}" if tie.group else ""
+        values = f"{', '.join(tie.names[:-1])} and {tie.names[-1]}"
+        yield f"Tied{where}: {values} cannot be told apart."
+
+
+def _lines(rows: Sequence[_Row]) -> Iterable[str]:
+    """Return why there are no intervals."""
     if statistics.special() is None:
-        lines.append(f"low, high and p {HOW_TO_INSTALL}.")
-    if n := sum(result.n_prompts < MIN_PROMPTS for result in results):
-        lines.append(few_prompts(f"{n} comparison{'s'[: n != 1]}"))
-    if any(result.is_confounded for result in results):
-        lines.append(
-            f"{study.factor} never varies alone, but with {', '.join(study.others)}: "
-            "a difference may be due to either."
-        )
-    return lines
+        yield f"low, high and p {HOW_TO_INSTALL}."
+    if n := sum(row.pair.estimate.n_units < MIN_PROMPTS for row in rows):
+        yield few_prompts(f"{n} comparison{'s'[: n != 1]}")

@@ -16,7 +16,7 @@ from svc_notebook.ledger.scores import PREFIX
 from .contrast_sentences import number, points
 from .contrast_study import short_names
 from .flips import Flips, chosen_comparison, flips, records
-from .reply_factors import in_words, is_rate, unit
+from .reply_factors import column_of, in_words, is_rate, unit
 
 _COLUMNS = 79  # of a terminal
 _SENTENCES = 6  # more are folded, or counted
@@ -130,7 +130,7 @@ def _most_different(contrast: Contrasted) -> Flips | None:
 
 
 def _score(contrast: Contrasted, row: Mapping[str, Any]) -> str:
-    return str(row.get("on", contrast.scores[0]))
+    return column_of(contrast.replies, row["on"])
 
 
 def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]:

@@ -1,37 +1,207 @@
-"""A comparison of two values as a sentence."""
+"""A comparison of two values as a sentence, with what it leaves open."""
 
-from math import ceil
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import NamedTuple
 
 import numpy as np
 
-from .contrast_study import Pair, Study
-from .statistics import LEVEL, MIN_PROMPTS
+from svc_notebook.ledger.scores import PREFIX
+
+from .contrast_pair import Dependence, Pair
+from .contrast_study import Study, level_names, shown
+from .differences import Correction, Difference
+from .statistics import LEVEL, MIN_PROMPTS, special
 
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 _MOST_MORE = 20  # times as many prompts would be no advice
-_ALIKE = 0.05  # costs that differ less are the same in words
+_SAME_COST = 0.005  # half a percent, which would be shown as none
+_TWICE, _HUNDREDTH = 2.0, 0.01
+_DIGITS = 3
+_MORE_DECIMALS = 3
+_SHOWN_VALUES = 4
+_PER = 1_000
+_TENTH = 0.1
+_FILLED = {
+    "drop": "Left out",
+    "wrong": "Counted as wrong",
+    "bounds": "The interval allows for any value of what is missing",
+}
 
 
-def sentence(study: Study, result: Pair, first: str, second: str) -> str:
-    """Say what a comparison found, the higher one first."""
-    value, low, high, *_ = result.difference
-    (mean, other), ratio = result.means, result.cost_ratio
-    if not result.n_prompts:
-        return f"no prompt has {study.name} for both {first} and {second}."
-    if value < 0:
-        first, second, mean, other = second, first, other, mean
-        value, low, high, ratio = -value, -high, -low, 1 / ratio
-    show = points if study.is_rate else number
-    seen = f"{_more(study, first, second)}: {show(mean)} against {show(other)}, "
-    seen += f"difference {show(value, is_difference=True)}"
-    cost = _cost(first, ratio)
-    if np.isnan(low):
-        return f"too early to say whether {seen}; {_why(result)}{cost}."
-    seen += f" ({show(low, unit='')} to {show(high, unit='')})"
-    if result.difference.p < 1 - LEVEL:
-        return f"{seen}{cost}."
-    return f"cannot tell yet whether {seen}; {_what_would(result, show)}{cost}."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What is said of all comparisons of a call.
+
+    Attributes:
+        level: The level of the intervals.
+        correct: How they are corrected.
+        n_family: How many are corrected together.
+        margin: The difference that would not matter.
+        mistake_costs: What one mistake costs.
+    """
+
+    level: float = LEVEL
+    correct: Correction | None = "holm"
+    n_family: int = 1
+    margin: float | None = None
+    mistake_costs: float | None = None
+
+
+class _Facts(NamedTuple):
+    """What a sentence is about, the subject first."""
+
+    first: str
+    second: str
+    means: tuple[float, float]
+    value: float
+    low: float
+    high: float
+    smallest: float
+    costs: tuple[float, float]
+
+
+def sentence(
+    study: Study,
+    pair: Pair,
+    difference: Difference,
+    said: Said,
+    dependence: Dependence | None = None,
+) -> str:
+    """Say what a comparison found, with its caveats."""
+    facts = _facts(study, pair, difference)
+    subgroup = _subgroup(study, pair)
+    if not pair.n_prompts:
+        closing = _missing(study, pair)
+        return f"{subgroup}{_nothing(study, facts)}{' '.join(['', *closing])}"
+    if pair.is_between_groups:
+        found = _between_groups(study, pair, difference, said)
+    elif said.margin is not None:
+        found = _not_worse(study, pair, difference, said, facts)
+    else:
+        found = _better(study, pair, difference, said, _higher_first(facts))
+    caveats = [
+        *_confounded(study, pair),
+        *_depends(study, pair, dependence),
+        *_missing(study, pair),
+        *_family(said),
+    ]
+    return " ".join([f"{subgroup}{found}", *caveats])
+
+
+def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str | None:
+    """Return whether a value is at most so much worse, with a margin."""
+    if said.margin is None or pair.is_between_groups or np.isnan(difference.low):
+        return None
+    low, high = difference.low, difference.high
+    if study.is_of_requests:  # less is better
+        low, high = -high, -low
+    if low > -said.margin:
+        return f"not worse than {_margin(study, said)}"
+    return "worse" if high < -said.margin else "cannot tell"
+
+
+def _facts(study: Study, pair: Pair, difference: Difference) -> _Facts:
+    names = level_names(study)
+    first, second = (names[level] for level in pair.levels)
+    value, low, high, _, smallest, _ = difference
+    return _Facts(first, second, pair.means, value, low, high, smallest, pair.costs)
+
+
+def _higher_first(facts: _Facts) -> _Facts:
+    if facts.value >= 0:
+        return facts
+    return facts._replace(
+        first=facts.second,
+        second=facts.first,
+        means=facts.means[::-1],
+        value=-facts.value,
+        low=-facts.high,
+        high=-facts.low,
+        costs=facts.costs[::-1],
+    )
+
+
+def _better(
+    study: Study, pair: Pair, difference: Difference, said: Said, facts: _Facts
+) -> str:
+    figures = _figures(study, pair, facts, said)
+    seen = f"{_more(study, facts.first, facts.second)}: {figures}"
+    closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
+    if np.isnan(facts.low):
+        why = _why(study, pair)
+        return f"too early to say whether {seen}; {why}{closing}"
+    if difference.p < 1 - said.level:
+        return f"{seen}{closing}"
+    would = _what_would(study, pair, facts)
+    return f"cannot tell yet whether {seen}; {would}{closing}"
+
+
+def _not_worse(
+    study: Study, pair: Pair, difference: Difference, said: Said, facts: _Facts
+) -> str:
+    first, second, margin = facts.first, facts.second, _margin(study, said)
+    figures = _figures(study, pair, facts, said)
+    on = "" if study.name in ADJECTIVES else f" in {study.name}"
+    closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
+    found = verdict(study, pair, difference, said)
+    if found is None:
+        why = _why(study, pair)
+        return (
+            f"too early to say whether {first} is worse than {second}{on} by more than "
+            f"{margin}: {figures}; {why}{closing}"
+        )
+    if found == "cannot tell":
+        would = _what_would(study, pair, facts, margin=said.margin)
+        return (
+            f"cannot tell yet whether {first} is worse than {second}{on} by more than "
+            f"{margin}: {figures}; {would}{closing}"
+        )
+    if found == "worse":
+        seen = f"{first} is worse than {second}{on} by more than {margin}"
+    elif (facts.high < 0) if study.is_of_requests else (facts.low > 0):
+        seen = f"{first} is better than {second}{on}, so not worse by {margin}"
+    else:
+        seen = f"{first} is not worse than {second}{on} by more than {margin}"
+    return f"{seen}: {figures}{closing}"
+
+
+def _between_groups(
+    study: Study, pair: Pair, difference: Difference, said: Said
+) -> str:
+    """Say whether a difference is larger in one subgroup than in the other."""
+    names = level_names(study)
+    first, second = (names[level] for level in pair.levels)
+    groups = [_group_name(study, group) for group in pair.groups]
+    means, amounts = list(pair.means), list(difference[:3])
+    if difference.value < 0:
+        groups, means = groups[::-1], means[::-1]
+        amounts = [-difference.value, -difference.high, -difference.low]
+    scale = 100 if study.is_rate else 1
+    amounts = [scale * amount for amount in amounts]
+    interval = _interval(study, amounts, _n_decimals(study, amounts), said)
+    one, other = (
+        f"{_difference_text(study, mean)} for {group}"
+        for mean, group in zip(means, groups, strict=True)
+    )
+    seen = (
+        f"the difference in {study.name} ({first} less {second}) depends on "
+        f"{' and '.join(study.design.by)}: {one}, {other}; {groups[0]} less "
+        f"{groups[1]}: {interval}{_over(study, pair)}"
+    )
+    if np.isnan(difference.low):
+        return f"too early to say whether {seen}; {_why(study, pair)}."
+    if difference.p < 1 - said.level:
+        return f"{seen}."
+    return f"cannot tell yet whether {seen}."
+
+
+def _nothing(study: Study, facts: _Facts) -> str:
+    if study.design.is_paired:
+        what = "no row has" if study.counted == "rows" else "no prompt has"
+        return f"{what} {study.name} for both {facts.first} and {facts.second}."
+    return f"{facts.first} or {facts.second} has no {study.name}."
 
 
 def _more(study: Study, first: str, second: str) -> str:
@@ -42,41 +212,248 @@ def _more(study: Study, first: str, second: str) -> str:
     return f"{study.name} is true more often for {first} than for {second}"
 
 
-def _cost(first: str, ratio: float) -> str:
-    if np.isnan(ratio) or not ratio:
+def _figures(study: Study, pair: Pair, facts: _Facts, said: Said) -> str:
+    """Write means and difference with as many decimals as they need."""
+    scale, of_mean = (100, " %") if study.is_rate else (1, "")
+    amounts = [scale * amount for amount in (facts.value, facts.low, facts.high)]
+    means = [scale * mean for mean in facts.means]
+    n = _n_decimals(study, amounts, largest=max(map(abs, means)))
+    fewer = range(_least_decimals(study, max(map(abs, means))), n)
+    n_of_means = next((few for few in fewer if _is_shown(amounts[0], means, few)), n)
+    one, other = (f"{_text(mean, n_of_means)}{of_mean}" for mean in means)
+    difference = _interval(study, amounts, n, said)
+    return f"{one} against {other}, difference {difference}{_over(study, pair)}"
+
+
+def _is_shown(difference: float, means: Sequence[float], n_decimals: int) -> bool:
+    """Say whether rounded means show their difference."""
+    gap = round(means[0], n_decimals) - round(means[1], n_decimals)
+    is_near = abs(gap - difference) < 0.5 * 10.0**-n_decimals
+    return is_near and (bool(gap) or not difference)
+
+
+def _interval(
+    study: Study, amounts: Sequence[float], n_decimals: int, said: Said
+) -> str:
+    value, *ends = (_text(amount, n_decimals) for amount in amounts)
+    shown_value = f"{value}{_unit(value) if study.is_rate else ''}"
+    if np.isnan(amounts[1]):
+        return shown_value
+    level = "" if said.level == LEVEL else f", {100 * said.level:g} %"
+    return f"{shown_value} ({ends[0]} to {ends[1]}{level})"
+
+
+def _over(study: Study, pair: Pair) -> str:
+    if study.design.unit is None:
         return ""
-    if abs(ratio - 1) < _ALIKE:
-        return "; both cost the same"
+    return f", over {pair.estimate.n_units:,} {study.counted}"
+
+
+def _unit(text: str) -> str:
+    return " point" if text in {"1", "-1"} else " points"
+
+
+def _n_decimals(study: Study, amounts: Sequence[float], *, largest: float = 0.0) -> int:
+    """Return how many decimals show that what is not 0 is not: each end has its sign.
+
+    Args:
+        study: What is compared.
+        amounts: A difference, and the ends of its interval.
+        largest: The largest mean; numbers have at least three digits.
+    """
+    known = [abs(amount) for amount in amounts if not np.isnan(amount)]
+    least = _least_decimals(study, max([*known, largest]))
+    at_stake = [
+        size for size in known if size > 10.0**-_MORE_DECIMALS * max(known, default=0.0)
+    ]
+    places = range(least, least + _MORE_DECIMALS)
+    return next(
+        (n for n in places if all(round(size, n) for size in at_stake)),
+        least + _MORE_DECIMALS,
+    )
+
+
+def _least_decimals(study: Study, largest: float) -> int:
+    if study.is_rate or not largest:
+        return 0
+    return max(_DIGITS - 1 - floor(log10(largest)), 0)
+
+
+def _text(amount: float, n_decimals: int) -> str:
+    text = f"{amount:,.{n_decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def _difference_text(study: Study, value: float) -> str:
+    if not study.is_rate:
+        return number(value)
+    text = _text(100 * value, _n_decimals(study, [100 * value]))
+    return f"{text}{_unit(text)}"
+
+
+def _margin(study: Study, said: Said) -> str:
+    return _difference_text(study, said.margin or 0.0)
+
+
+def _cost(study: Study, facts: _Facts) -> str:
+    """Say what the subject of a sentence costs, by the other one."""
+    first, second = facts.costs
+    if np.isnan(first) or np.isnan(second) or study.on == "cost":
+        return ""
+    if not first and not second:
+        return "; both cost nothing"
+    if not first or not second:
+        return f"; {facts.second if first else facts.first} costs nothing"
+    return f"; {_cost_ratio(facts, first / second)}"
+
+
+def _cost_ratio(facts: _Facts, ratio: float) -> str:
+    if abs(ratio - 1) < _SAME_COST:
+        return "both cost the same"
+    if ratio >= _TWICE:
+        return f"{facts.first} costs {number(ratio)} times as much"
     if ratio > 1:
-        return f"; {first} costs {ratio:.2g} times as much"
-    return f"; {first} costs {100 * (1 - ratio):.2g} % less"
+        return f"{facts.first} costs {100 * (ratio - 1):.0f} % more"
+    if ratio <= _HUNDREDTH:
+        return f"{facts.second} costs {number(1 / ratio)} times as much"
+    return f"{facts.first} costs {100 * (1 - ratio):.0f} % less"
 
 
-def _what_would(result: Pair, show: Any) -> str:  # noqa: ANN401 - a function
-    """Return how many more prompts would tell, or what this many could have found."""
-    seen, smallest = abs(result.difference.value), result.difference.smallest
-    if seen * np.sqrt(_MOST_MORE) > smallest:
-        n = ceil(result.n_prompts * ((smallest / seen) ** 2 - 1))
-        more = f"{round_up(n)} more prompt{'s'[: n != 1]}"
-        return f"if it is that large, about {more} would tell"
-    if result.share is not None and smallest > 1:
-        return "with so few prompts no difference could have been found"
-    least = show(smallest, is_difference=True)
+def _mistakes(facts: _Facts, said: Said) -> str:
+    """Say what the cheaper value saves, and what its mistakes cost."""
+    if said.mistake_costs is None:
+        return ""
+    more = _PER * said.mistake_costs * facts.value  # that the second's mistakes cost
+    saved = _PER * (facts.costs[1] - facts.costs[0])
+    subject, other = facts.first, facts.second
+    if saved < 0 or (np.isnan(saved) and more < 0):
+        subject, other, more, saved = other, subject, -more, -saved
+    if np.isnan(saved) or not saved:
+        how = "saves" if more >= 0 else "costs"
+        return f"; per {_PER:,} replies, {subject} {how} {_money(more)} in mistakes"
+    how = "" if more >= 0 else "costs "
+    how += f"{_money(more)} {'more ' if more < 0 else ''}in mistakes"
+    return f"; per {_PER:,} replies, {subject} saves {_money(saved)} and {how}"
+
+
+def _money(amount: float) -> str:
+    size = abs(amount)
+    return f"{size:,.2f}" if size >= _TENTH or not size else number(size)
+
+
+def _what_would(
+    study: Study, pair: Pair, facts: _Facts, *, margin: float | None = None
+) -> str:
+    """Return how many prompts would tell, or what this many could have found.
+
+    To go on with a study until it tells would double its false alarms, so it is said as
+    a plan for another one.
+    """
+    if len(pair.figures) > 1:
+        return "what is missing leaves it open"
+    smallest = facts.smallest
+    seen = abs(facts.value)
+    if margin is not None:
+        seen = margin + (-facts.value if study.is_of_requests else facts.value)
+    if seen > 0 and seen * np.sqrt(_MOST_MORE) > smallest:
+        n = ceil(pair.estimate.n_units * (smallest / seen) ** 2)
+        if margin is None:
+            condition = "if it is that large"
+        else:
+            condition = "if the difference is as seen"
+        return f"{condition}, a new run with {round_up(n):,} {study.counted} would tell"
+    if study.most < smallest:
+        return f"with so few {study.counted} no difference could have been found"
+    least = _difference_text(study, smallest)
     return f"this run would have found a difference of {least}"
+
+
+def _why(study: Study, pair: Pair) -> str:
+    if special() is None:
+        return "only SciPy could tell whether it is chance"
+    if pair.estimate.n_units < MIN_PROMPTS * max(len(pair.groups), 1):
+        return f"{MIN_PROMPTS} {study.counted} are the least that could tell"
+    return (
+        f"all {study.counted} differ by the same amount, so nothing is known about "
+        "others"
+    )
+
+
+def _subgroup(study: Study, pair: Pair) -> str:
+    if len(pair.groups) != 1:
+        return ""
+    return f"with {_named_group(study, pair.groups[0])}, "
+
+
+def _named_group(study: Study, group: int) -> str:
+    values = study.groups.iloc[group].to_dict()
+    return " and ".join(f"{name}={shown(str(name), values[name])}" for name in values)
+
+
+def _group_name(study: Study, group: int) -> str:
+    values = study.groups.iloc[group].to_dict()
+    return ", ".join(shown(str(name), values[name]) for name in values)
+
+
+def _confounded(study: Study, pair: Pair) -> Iterable[str]:
+    if pair.is_confounded:
+        others = " and ".join(study.others)
+        yield (
+            f"But {study.factor} varies only together with {others}, so either may be "
+            "the cause."
+        )
+
+
+def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterable[str]:
+    if dependence is None:
+        return
+    by_size = sorted(dependence.differences, key=lambda pair: -pair[1])
+    half = _SHOWN_VALUES // 2
+    if len(by_size) > _SHOWN_VALUES:
+        by_size = by_size[:half] + by_size[-half:]
+    said = ", ".join(
+        f"{_difference_text(study, value)} with {name}" for name, value in by_size
+    )
+    first, second = (level_names(study)[level] for level in pair.levels)
+    yield (
+        f"But it depends on {dependence.factor}: {first} less {second} is {said}; the "
+        "difference is their mean."
+    )
+
+
+def _missing(study: Study, pair: Pair) -> Iterable[str]:
+    """Say what is missing, and what becomes of it."""
+    names = level_names(study)
+    said = []
+    for gap in dict.fromkeys(pair.gaps):
+        of = f"of {gap.n_all:,} replies of {names[gap.level]}"
+        why = {
+            "failed": gap.n_failed,
+            f"{'was' if gap.n_cut == 1 else 'were'} cut": gap.n_cut,
+            f"{'has' if gap.n_unscored == 1 else 'have'} no {_called(study)}": (
+                gap.n_unscored
+            ),
+        }
+        said += [f"{n:,} {of} {verb}" for verb, n in why.items() if n]
+    if said:
+        yield f"{_FILLED[study.design.missing]}: {', '.join(said)}."
+
+
+def _called(study: Study) -> str:
+    return f"score {study.name}" if study.on.startswith(PREFIX) else study.name
+
+
+def _family(said: Said) -> Iterable[str]:
+    if said.n_family > 1:
+        how = {"holm": "Corrected", "bonferroni": "Corrected", None: "Not corrected"}
+        by = f" ({said.correct.title()})" if said.correct else ""
+        yield f"{how[said.correct]} for {said.n_family} comparisons{by}."
 
 
 def round_up(n: int) -> int:
     """Round a number of prompts up to two digits."""
     step: int = 10 ** max(len(str(n)) - 2, 0)
     return -(-n // step) * step
-
-
-def _why(result: Pair) -> str:
-    if result.n_prompts < MIN_PROMPTS:
-        return f"{MIN_PROMPTS} prompts are the least that could tell"
-    if not result.difference.spread:
-        return "all prompts differ by the same amount, so nothing is known about others"
-    return "only SciPy could tell whether it is chance"
 
 
 def points(
@@ -92,5 +469,8 @@ def points(
 
 
 def number(value: float, **_: object) -> str:
-    """Return a number with three digits."""
-    return f"{value:.3g}"
+    """Return a number with three digits, or all before the point: 0.0123, 1,850."""
+    if not value or np.isnan(value):
+        return f"{value:.3g}"
+    text = _text(value, max(_DIGITS - 1 - floor(log10(abs(value))), 0))
+    return text.rstrip("0").rstrip(".") if "." in text else text

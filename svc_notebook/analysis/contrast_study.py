@@ -1,6 +1,6 @@
 """A factor and a score in a frame of replies: what each prompt got with each value."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -9,165 +9,316 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.reply_frames import NUMBERS
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import did_you_mean, printable, shorten
 
-from .differences import Difference, paired, shares
+from .missing import Ends, Missing, with_missing
 from .reply_factors import (
     coded,
+    counted,
     factors,
     in_words,
     is_rate,
     measure,
     named,
-    prompt_codes,
     scores,
     unit,
+    unit_codes,
 )
-from .statistics import Prompts
+from .statistics import Floats, Prompts, Weight
 
 MAX_LEVELS = 30
+MAX_GROUPS = 12
+OF_REQUESTS = frozenset(column.name for column in NUMBERS)
+"""Measures of a request: less is better, and their means are skewed."""
 _SHOWN_CHARS = 40
 
 
-class PairedScores(NamedTuple):
-    """Replies by what is compared: a row for each prompt and other condition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is compared with what, and what belongs together.
 
     Attributes:
-        unit: The code of the prompt of each row.
-        value: The mean of the measure, a column for each level; NaN is missing.
+        by: Columns of the subgroups that are compared one by one.
+        unit: Columns that say which prompts belong together; None is each alone.
+        pair_by: Columns that replies are paired by; None is the prompt.
+        is_paired: Whether values are compared over the prompts that have both.
+        weight: What counts the same: each prompt, or each reply.
+        missing: What becomes of replies without a value.
+    """
+
+    by: Sequence[str] = ()
+    unit: Sequence[str] | None = None
+    pair_by: Sequence[str] | None = None
+    is_paired: bool = True
+    weight: Weight = "prompts"
+    missing: Missing = "drop"
+
+
+class Cells(NamedTuple):
+    """What each value got: a row for each prompt and combination of other factors.
+
+    Attributes:
+        prompt: Its code.
+        unit: The code of its unit.
+        group: The code of its subgroup.
+        first: The position of one of its replies in the frame.
+        low: The mean of the measure, a column for each value; NaN is missing. With
+            missing="bounds", what is missing counts as 0.
+        high: The same, where what is missing counts as 1.
+        n: Replies that these are the mean of, likewise.
+        n_scored: Those with a value of their own, likewise.
         cost: The mean cost of a request, likewise.
     """
 
+    prompt: Any
     unit: Any
-    value: Any
-    cost: Any
+    group: Any
+    first: Any
+    low: Floats
+    high: Floats
+    n: Floats
+    n_scored: Floats
+    cost: Floats
+
+    def where(self, is_used: Any) -> "Cells":  # noqa: ANN401 - flags
+        """Return some of the rows."""
+        return Cells(*(values[is_used] for values in self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A factor and a measure in a frame of replies.
 
     Attributes:
+        df: The frame.
         levels: The values of the factor, in the order of the frame.
+        groups: A row for each subgroup, with the values of `by`.
         cells: For each prompt and combination of the other factors.
         whole: For each prompt alone, over whatever else differs.
         others: The other factors.
-        prompts: What each prompt got with each level.
+        codes: The code of the level, group and unit of each reply.
+        values: The measure of each reply.
+        ends: The same, with what takes the place of missing ones.
+        counted: What the units are called: rows, prompts or values of a column.
     """
 
+    df: pd.DataFrame
+    design: Design
     factor: str
     on: str
     is_rate: bool
     levels: Any
-    cells: PairedScores
-    whole: PairedScores
+    groups: pd.DataFrame
+    cells: Cells
+    whole: Cells
     others: list[str]
-    prompts: Prompts
+    codes: pd.DataFrame
+    values: Floats
+    ends: Ends
+    counted: str
 
     @property
     def name(self) -> str:
         """The name of the score in a sentence."""
         return shown("", self.on.removeprefix(PREFIX))
 
+    @property
+    def is_of_requests(self) -> bool:
+        """Whether the measure is one of requests, such as seconds."""
+        return self.on in OF_REQUESTS
 
-class Pair(NamedTuple):
-    """Two levels, compared over the prompts that have both."""
+    @property
+    def most(self) -> float:
+        """The largest difference that is possible: 1 for shares."""
+        known = self.values[~np.isnan(self.values)]
+        is_share = self.on.startswith(PREFIX) and ((known >= 0) & (known <= 1)).all()
+        return 1.0 if self.is_rate or is_share else np.inf
 
-    difference: Difference
-    n_prompts: int
-    means: tuple[float, float]
-    cost_ratio: float
-    share: float | None
-    is_confounded: bool
+    @property
+    def prompts(self) -> Prompts:
+        """What each prompt got with each level."""
+        prompt, level = (self.codes[name].to_numpy() for name in ("prompt", "level"))
+        return Prompts.of(self.values, prompt, level, len(self.levels))
+
+    @property
+    def n_units(self) -> int:
+        """How many units there are codes for."""
+        return int(self.codes["unit"].max()) + 1 if len(self.codes) else 0
 
 
-def study_of(df: pd.DataFrame, factor: str, on: str | None) -> Study:
-    """Gather what each prompt got with each value of a factor."""
+def study_of(
+    df: pd.DataFrame,
+    factor: str,
+    on: str | None,
+    design: Design = Design(),
+) -> Study:
+    """Gather what each prompt got with each value of a factor.
+
+    Raises:
+        ParameterError: The factor, the score or the design does not fit the frame.
+    """
+    column = _only_factor(df, factor)
+    pair_columns = list(design.pair_by or unit(df))
+    _check_factor(df, column, pair_columns, design)
+    on = only_score(df) if on is None else on
+    measured = measure(df, on)
+    values = measured.to_numpy()
+    ends = with_missing(df, on, design.missing)
+    level, kinds = coded(df[column])
+    firsts = np.unique(level, return_index=True)[1]
+    _check_levels(df, column, df[column].array.take(firsts))
+    prompt = group_codes(df[pair_columns])[0]
+    group, group_firsts = _groups(df, design.by)
+    unit_code = prompt if design.unit is None else unit_codes(df, design.unit)
+    if design.is_paired:
+        _check_pairs(df, column, prompt, level, design)
+    elif design.unit is None:  # the same prompt again counts as another one
+        unit_code = group_codes(pd.DataFrame({"unit": unit_code, "level": level}))[0]
+    taken = {column, *design.by, *pair_columns}
+    others = [name for name in factors(df) if name not in taken]
+    codes = pd.DataFrame(
+        {"prompt": prompt, "group": group, "level": level, "unit": unit_code}
+    )
+    blocks = codes[["prompt", "group"]]
+    whole = _cells(df, values, ends, codes, group_codes(blocks)[0], len(kinds))
+    blocks = blocks.assign(**{f"factor {name}": coded(df[name])[0] for name in others})
+    cells = _cells(df, values, ends, codes, group_codes(blocks)[0], len(kinds))
+    return Study(
+        df=df,
+        design=design,
+        factor=column,
+        on=str(measured.name),
+        is_rate=is_rate(df, on),
+        levels=df[column].array.take(firsts),
+        groups=df[list(design.by)].iloc[group_firsts].reset_index(drop=True),
+        cells=cells if design.is_paired else whole,
+        whole=whole,
+        others=others,
+        codes=codes,
+        values=values,
+        ends=ends,
+        counted=counted(df, design.unit),
+    )
+
+
+def _only_factor(df: pd.DataFrame, factor: str) -> str:
     names = named(df, factor, param="factor")
     if len(names) != 1:
         raise ParameterError(
             f"factor must be one column, but {len(names)} are given. What varies is "
-            f"{', '.join(factors(df)) or 'nothing'}; compare one after the other.",
+            f"{', '.join(factors(df)) or 'nothing'}.",
             param="factor",
         )
-    column = names[0]
-    if column in unit(df):
+    return names[0]
+
+
+def _check_factor(
+    df: pd.DataFrame, column: str, pair_columns: list[str], design: Design
+) -> None:
+    if column in pair_columns and design.is_paired:
         raise ParameterError(
             f"Replies are compared within one {column}, so it cannot be the factor. "
             f"What varies is {', '.join(factors(df)) or 'nothing'}.",
             param="factor",
         )
-    on = _only_score(df) if on is None else on
-    values = measure(df, on)
-    level, kinds = coded(df[column])
-    firsts = np.unique(level, return_index=True)[1]
-    _check_levels(df, column, df[column].array.take(firsts))
-    prompt = prompt_codes(df)
-    if len(np.unique(prompt * len(kinds) + level)) == prompt.max() + 1:
+    if column in design.by:
         raise ParameterError(
-            f"Each prompt has one value of {column}, so that there are no pairs. "
-            f"summary_df(by={column!r}) shows each value with its interval."
-            f"{_other_texts(df)}",
-            param="factor",
-        )
-    others = [name for name in factors(df) if name != column]
-    blocks = pd.DataFrame({"prompt": prompt}).assign(
-        **{f"factor {name}": df[name].array for name in others}
-    )
-    cost = (
-        df["cost"].to_numpy(dtype="float64", na_value=np.nan)
-        if "cost" in df.columns
-        else np.full(len(df), np.nan)
-    )
-
-    def cells(block: Any) -> PairedScores:  # noqa: ANN401 - codes
-        n = block.max(initial=-1) + 1
-        of_block = np.zeros(n, dtype=np.int64)
-        of_block[block] = prompt
-        shape = n, len(kinds)
-        return PairedScores(
-            of_block,
-            _cell_means(values.to_numpy(), block, level, shape),
-            _cell_means(cost, block, level, shape),
+            f"{column} is compared, so it cannot make the subgroups, too. What varies "
+            f"is {', '.join(factors(df)) or 'nothing'}.",
+            param="by",
         )
 
-    return Study(
-        factor=column,
-        on=str(values.name),
-        is_rate=is_rate(df, on),
-        levels=df[column].array.take(firsts),
-        cells=cells(group_codes(blocks)[0]),
-        whole=cells(prompt),
-        others=others,
-        prompts=Prompts.of(values.to_numpy(), prompt, level, len(kinds)),
+
+def _check_pairs(
+    df: pd.DataFrame,
+    column: str,
+    prompt: Any,  # noqa: ANN401 - codes
+    level: Any,  # noqa: ANN401 - codes
+    design: Design,
+) -> None:
+    if len(np.unique(prompt * (level.max() + 1) + level)) > prompt.max() + 1:
+        return
+    raise ParameterError(
+        f"Each prompt has one value of {column}, so that there are no pairs. "
+        f"paired=False compares different prompts.{_other_texts(df, design)}",
+        param="factor",
     )
 
 
-def _other_texts(df: pd.DataFrame) -> str:
+def _other_texts(df: pd.DataFrame, design: Design) -> str:
     """Say so if rows have no pairs because each run has its own template."""
-    if "row" not in df.columns or df["row"].isna().any():
+    if design.pair_by or "row" not in df.columns or df["row"].isna().any():
         return ""
     n_texts = df.groupby("row")["prompt"].nunique()
     if unit(df) != ["prompt"] or n_texts.max() == 1:
         return ""
     return (
-        " A row has different texts in these runs, and each text counts as a prompt. "
-        "To compare templates, give them to one sweep: "
+        " A row has different texts in these runs, and each text counts as a prompt: "
+        "pair_by='row' pairs them. In one sweep, templates are given as "
         "prompt={'short': ..., 'long': ...}."
     )
 
 
-def _cell_means(values: Any, block: Any, level: Any, shape: tuple[int, int]) -> Any:  # noqa: ANN401 - arrays
-    is_there = ~np.isnan(values)
-    cell = (block * shape[1] + level)[is_there]
-    size = shape[0] * shape[1]
-    with np.errstate(all="ignore"):
-        means = np.bincount(cell, values[is_there], size) / np.bincount(
-            cell, minlength=size
+def _groups(df: pd.DataFrame, by: Sequence[str]) -> tuple[Any, list[int]]:
+    """Return the code of each reply's subgroup, and where each first is."""
+    if not by:
+        return np.zeros(len(df), dtype=np.int64), [0][: len(df)]
+    codes, firsts = group_codes(
+        pd.DataFrame({str(n): coded(df[name])[0] for n, name in enumerate(by)})
+    )
+    said = " and ".join(by)
+    if not 1 < len(firsts) <= MAX_GROUPS:
+        raise ParameterError(
+            f"by={said} makes {len(firsts)} subgroups, and 2 to {MAX_GROUPS} "
+            "can be compared; keep some rows of the frame, or leave by "
+            "out.",
+            param="by",
         )
-    return means.reshape(shape)
+    return codes, firsts
+
+
+def _cells(
+    df: pd.DataFrame,
+    values: Floats,
+    ends: Ends,
+    codes: pd.DataFrame,
+    block: Any,  # noqa: ANN401 - codes
+    n_levels: int,
+) -> Cells:
+    n_blocks = block.max(initial=-1) + 1
+    first = np.zeros(n_blocks, dtype=np.int64)
+    first[block[::-1]] = np.arange(len(block))[::-1]
+    cell, shape = block * n_levels + codes["level"].to_numpy(), (n_blocks, n_levels)
+    cost = (
+        df["cost"].to_numpy(dtype="float64", na_value=np.nan)
+        if "cost" in df.columns
+        else np.full(len(df), np.nan)
+    )
+    low, n = _cell_means(ends.low, cell, shape)
+    of_cell = codes.iloc[first]
+    return Cells(
+        prompt=of_cell["prompt"].to_numpy(),
+        unit=of_cell["unit"].to_numpy(),
+        group=of_cell["group"].to_numpy(),
+        first=first,
+        low=low,
+        high=_cell_means(ends.high, cell, shape)[0],
+        n=n,
+        n_scored=_cell_means(values, cell, shape)[1],
+        cost=_cell_means(cost, cell, shape)[0],
+    )
+
+
+def _cell_means(values: Any, cell: Any, shape: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ANN401 - arrays
+    is_there = ~np.isnan(values)
+    size = shape[0] * shape[1]
+    n = np.bincount(cell[is_there], minlength=size)
+    with np.errstate(all="ignore"):
+        means = np.bincount(cell[is_there], values[is_there], size) / n
+    return means.reshape(shape), n.reshape(shape)
 
 
 def _check_levels(df: pd.DataFrame, column: str, levels: Any) -> None:  # noqa: ANN401 - an array
@@ -188,13 +339,22 @@ def _check_levels(df: pd.DataFrame, column: str, levels: Any) -> None:  # noqa: 
     )
 
 
-def pairs_of(study: Study, against: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - a value
-    """Return the positions of the levels of each pair: the later one, the earlier."""
+def pairs_of(study: Study, against: Any = ...) -> list[tuple[int, int]]:  # noqa: ANN401 - a value
+    """Return the positions of the levels of each pair: the later one, the earlier.
+
+    Args:
+        study: What is compared.
+        against: A value of the factor that each other one is compared with; None and
+            pd.NA are the one that was not sent, and `...` is all pairs.
+
+    Raises:
+        ParameterError: The factor has no such value.
+    """
     numbers = range(len(study.levels))
-    if against is None:
+    if against is ...:
         return [(later, earlier) for earlier, later in combinations(numbers, 2)]
     for base, level in enumerate(study.levels):
-        if not pd.isna(level) and level == against:
+        if _is_same(level, against):
             return [(number, base) for number in numbers if number != base]
     known = [shown(study.factor, level) for level in study.levels]
     raise ParameterError(
@@ -205,44 +365,14 @@ def pairs_of(study: Study, against: Any) -> list[tuple[int, int]]:  # noqa: ANN4
     )
 
 
-def compare_pair(study: Study, a: int, b: int, *, n_comparisons: int) -> Pair:
-    """Compare two levels, within each combination of the other factors if possible."""
-    cells = study.cells
-    is_paired = ~np.isnan(cells.value[:, [a, b]]).any(axis=1)
-    if not is_paired.any():
-        cells = study.whole
-        is_paired = ~np.isnan(cells.value[:, [a, b]]).any(axis=1)
-    units, place = np.unique(cells.unit[is_paired], return_inverse=True)
-    n_blocks = np.bincount(place, minlength=len(units))
-
-    def by_prompt(values: Any) -> Any:  # noqa: ANN401 - an array
-        return np.bincount(place, values[is_paired], len(units)) / n_blocks
-
-    first, second = by_prompt(cells.value[:, a]), by_prompt(cells.value[:, b])
-    share = None
-    if study.is_rate:
-        share = float(shares(study.prompts)[[a, b]].mean())
-    costs = [cells.cost[is_paired, level] for level in (a, b)]
-    known = ~np.isnan(costs).any(axis=0)
-    paid = [
-        float(costs_of_level[known].mean()) if known.any() else np.nan
-        for costs_of_level in costs
-    ]
-    return Pair(
-        paired(first - second, n_comparisons=n_comparisons, share=share),
-        len(units),
-        (_mean(first), _mean(second)),
-        paid[0] / paid[1] if paid[1] > 0 else np.nan,
-        share,
-        cells is study.whole and len(units) > 0,
-    )
+def _is_same(level: Any, value: Any) -> bool:  # noqa: ANN401 - values
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return bool(pd.isna(level))
+    return not pd.isna(level) and bool(level == value)
 
 
-def _mean(values: Any) -> float:  # noqa: ANN401 - an array
-    return float(values.mean()) if len(values) else np.nan
-
-
-def _only_score(df: pd.DataFrame) -> str:
+def only_score(df: pd.DataFrame) -> str:
+    """Return the only score of a frame."""
     score_names = scores(df)
     if len(score_names) == 1:
         return score_names[0]

@@ -1,24 +1,371 @@
-"""Differences between two groups of replies: their interval, and whether it is chance.
+"""Differences between groups of replies: their interval, and whether it is chance.
 
-Prompts are the sample, as in `statistics`.
+Units are the sample: prompts, or what holds several of them together. A figure keeps
+what each unit adds to its error, so that figures over the same units are paired when
+they are subtracted, and those over different units are independent.
 """
 
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from .statistics import LEVEL, MIN_PROMPTS, Floats, Prompts, special, t_quantile
+from .statistics import (
+    LEVEL,
+    MIN_PROMPTS,
+    MOST_BEND,
+    NEGLIGIBLE,
+    Floats,
+    Prompts,
+    rates,
+    special,
+    t_quantile,
+    unskewed,
+)
 
 POWER = 0.8
+Correction = Literal["holm", "bonferroni"]
+"""How the chance of a false alarm is kept for all comparisons of a call together."""
 _FADE = 3  # by simulation: 1 covered 0.999 of noisy rates, 4 only 0.92 of steady ones
+_FARTHEST = 8.0  # in standard deviations: a p of 1e-15 is the least
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Units that are independent of those of another sample.
+
+    Attributes:
+        influence: What each unit adds to the error of the figure, by the unit's code; 0
+            for units that are not in the sample.
+        share: How much of the figure each unit is; the sum is 1.
+        floor: The least sum of squared influences that is believed.
+    """
+
+    influence: Floats
+    share: Floats
+    floor: float = 0.0
+
+    @property
+    def n_units(self) -> int:
+        """How many units there are."""
+        return int(np.count_nonzero(self.share))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom: n - 1 for units of one size, less for unequal ones.
+
+        They are those that are left after Kish's design effect (Carter, Schnepel and
+        Steigerwald 2017, Rev. Econ. Stat. 99).
+        """
+        return float(1 / (self.share**2).sum()) - 1
+
+    @property
+    def variance(self) -> float:
+        """The variance of the figure by the jackknife: how far it moves without a unit.
+
+        For units of one size it is that of Student's t.
+        """
+        m = self.n_units
+        moves = self.influence / (1 - self.share)
+        return (m - 1) / m * max(float((moves**2).sum()), self.floor)
+
+    @property
+    def third_moment(self) -> float:
+        """The third central moment of the figure, which its skew comes from."""
+        m = self.n_units
+        cubes = float((self.influence**3).sum()) * m**2 / ((m - 1) * (m - 2))
+        return cubes * (self.freedom + 1) / m  # that of few large units is their own
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean, or a difference of means, with its samples."""
+
+    value: float
+    samples: tuple[Sample, ...]
+
+    @classmethod
+    def mean(cls, values: Floats, weights: Floats, unit: Any, n_units: int) -> "Figure":  # noqa: ANN401 - codes
+        """Return a weighted mean; NaN without values.
+
+        Args:
+            values: Of each prompt, or of each prompt with other conditions.
+            weights: How much each counts.
+            unit: The code of the unit that each belongs to.
+            n_units: How many codes there are.
+        """
+        total = float(weights.sum())
+        if not total:
+            return cls(np.nan, ())
+        part = weights / total
+        value = float((part * values).sum())
+        influence, share = (
+            np.bincount(unit, of_prompt, n_units).astype(float)
+            for of_prompt in (part * (values - value), part)
+        )
+        return cls(value, (Sample(influence, share),))
+
+    def __sub__(self, other: "Figure") -> "Figure":
+        negative = (replace(one, influence=-one.influence) for one in other.samples)
+        samples = (*self.samples, *negative)
+        is_shared = np.sum([one.share > 0 for one in samples], axis=0) > 1
+        if np.any(is_shared):
+            influence = np.sum([one.influence for one in samples], axis=0)
+            share = np.mean([one.share for one in samples], axis=0)
+            floor = sum(one.floor for one in samples)
+            samples = (Sample(influence, share, floor),)
+        return Figure(self.value - other.value, samples)
+
+    def with_floor(self, share: float) -> "Figure":
+        """Return it with the spread of at least one prompt that differs.
+
+        It may just not have come up yet: without this floor intervals of rates near 1
+        covered 0.5 to 0.9. Where repeats differ, so do most prompts, by little, and the
+        floor fades.
+
+        Args:
+            share: For rates, the mean of their `shares`.
+        """
+        samples = tuple(
+            replace(
+                one,
+                floor=share**_FADE / max(one.n_units - 1, 1) ** 2,
+            )
+            for one in self.samples
+        )
+        return replace(self, samples=samples)
+
+    @property
+    def n_units(self) -> int:
+        """How many units it is over."""
+        return sum(one.n_units for one in self.samples)
+
+
+class Estimate(Protocol):
+    """A difference with an interval for each level."""
+
+    @property
+    def value(self) -> float:
+        """The difference."""
+
+    @property
+    def error(self) -> float:
+        """Its standard error; NaN if nothing is known of it."""
+
+    @property
+    def n_units(self) -> int:
+        """How many units it is over."""
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of Student's t."""
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """Return the interval that leaves out so much on each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudentEstimate:
+    """A difference by Student's t over units, or by Welch's over two samples of them.
+
+    Attributes:
+        skew: That of the difference, which is corrected for; 0 does nothing.
+        most: It cannot be farther from 0: 1 for rates.
+    """
+
+    value: float
+    error: float
+    freedom: float
+    n_units: int
+    skew: float = 0.0
+    most: float = np.inf
+
+    @classmethod
+    def of(
+        cls,
+        figure: Figure,
+        *,
+        largest: float = 0.0,
+        is_skewed: bool = False,
+        most: float = np.inf,
+    ) -> "StudentEstimate":
+        """Return the estimate of a figure.
+
+        Means of seconds and tokens are skewed, which is corrected for (Hall 1992, J. R.
+        Stat. Soc. B 54): for 50 rows or fewer plain t covers 0.87 to 0.92 of them.
+
+        Args:
+            figure: A difference.
+            largest: The largest value, which says what is a rounding error.
+            is_skewed: Whether to correct for skew.
+            most: As the attribute.
+        """
+        n_units = [sample.n_units for sample in figure.samples]
+        if min(n_units, default=0) < MIN_PROMPTS:
+            return cls(figure.value, np.nan, np.nan, sum(n_units))
+        variances = np.array([sample.variance for sample in figure.samples])
+        freedoms = np.array([sample.freedom for sample in figure.samples])
+        error = float(np.sqrt(variances.sum()))
+        if error <= NEGLIGIBLE * max(largest, abs(figure.value)):
+            return cls(figure.value, np.nan, np.nan, sum(n_units))
+        # Welch (1947); of one sample it is its own
+        freedom = float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+        skew = sum(sample.third_moment for sample in figure.samples) / error**3
+        return cls(
+            figure.value,
+            error,
+            freedom,
+            sum(n_units),
+            skew=skew if is_skewed else 0.0,
+            most=most,
+        )
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """Return the interval that leaves out so much on each side."""
+        reach = -float(t_quantile(tail, self.freedom))
+        bend = MOST_BEND / reach if reach else np.inf
+        skew = np.clip(self.skew, -bend, bend)
+        reaches = np.array([reach, -reach])
+        up, down = self.error * unskewed(reaches, skew, np.ones(2))
+        return max(self.value - up, -self.most), min(self.value - down, self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class RatesEstimate:
+    """The difference of the rates of two groups (Newcombe 1998, method 10).
+
+    Attributes:
+        prompts: What the prompts of two groups got; no unit is in both.
+    """
+
+    prompts: Prompts
+
+    @property
+    def value(self) -> float:
+        """The difference."""
+        first, second = rates(self.prompts).value
+        return float(first - second)
+
+    @property
+    def error(self) -> float:
+        """Its standard error, as the interval of 0.95 has it."""
+        low, high = self.ends((1 - LEVEL) / 2)
+        return (high - low) / 2 / float(t_quantile((1 + LEVEL) / 2, self.freedom))
+
+    @property
+    def n_units(self) -> int:
+        """How many units it is over."""
+        return int(self.prompts.units().n.sum())
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of Student's t."""
+        return self.n_units - 2
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """Return the interval that leaves out so much on each side."""
+        value, low, high, *_ = rates(self.prompts, 1 - 2 * tail)
+        down = np.hypot(value[0] - low[0], high[1] - value[1])
+        up = np.hypot(high[0] - value[0], value[1] - low[1])
+        difference = float(value[0] - value[1])
+        return difference - float(down), difference + float(up)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsEstimate:
+    """A difference that is only known to be between two others (Manski 2003)."""
+
+    lower: Estimate
+    upper: Estimate
+
+    @property
+    def value(self) -> float:
+        """The middle."""
+        return (self.lower.value + self.upper.value) / 2
+
+    @property
+    def error(self) -> float:
+        """The larger standard error."""
+        return max(self.lower.error, self.upper.error)
+
+    @property
+    def n_units(self) -> int:
+        """How many units it is over."""
+        return self.lower.n_units
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of Student's t."""
+        return self.lower.freedom
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """Return the interval that leaves out so much on each side, at worst."""
+        return self.lower.ends(tail)[0], self.upper.ends(tail)[1]
+
+
+def p_value(estimate: Estimate, null: float = 0.0) -> float:
+    """Return the p of a difference: its interval of the level 1 - p ends at `null`.
+
+    NaN without an interval.
+    """
+    functions = special()
+    if functions is None or not estimate.error > 0:
+        return np.nan
+    if isinstance(estimate, StudentEstimate) and not estimate.skew:  # the same, quickly
+        far = abs(estimate.value - null) / estimate.error
+        return 2 * float(functions.stdtr(estimate.freedom, -far))
+    near, far = 0.0, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (near + far) / 2
+        low, high = estimate.ends(float(functions.ndtr(-middle)))
+        near, far = (middle, far) if null < low or null > high else (near, middle)
+    return min(2 * float(functions.ndtr(-near)), 1.0)
+
+
+class Corrected(NamedTuple):
+    """What is left of p if several comparisons are made at once.
+
+    Attributes:
+        p: Corrected; NaN stays.
+        tail: What the interval of each leaves out on each side.
+    """
+
+    p: Floats
+    tail: Floats
+
+
+def corrected(
+    p: Floats, *, level: float = LEVEL, correct: Correction | None = "holm"
+) -> Corrected:
+    """Correct a family of comparisons: p is below 1 - level where 0 is left out.
+
+    By Holm (1979) the chance that any of them finds what is not there is 1 - level, as
+    by Bonferroni, but more of what is there is found. The interval of each comparison
+    is that of its own step, so that it agrees with its p: each alone holds the truth at
+    least as often as `level` says. By Bonferroni all do so at once.
+    """
+    tail = np.full(len(p), (1 - level) / 2)
+    known = np.flatnonzero(~np.isnan(p))
+    m = len(known)
+    if correct is None or not m:
+        return Corrected(p, tail)
+    order = known[np.argsort(p[known], kind="stable")]
+    steps = m - np.arange(m) if correct == "holm" else np.full(m, m)
+    by_order = np.minimum(np.maximum.accumulate(p[order] * steps), 1.0)
+    n_found = int((by_order < 1 - level).sum())
+    corrected_p = p.copy()
+    corrected_p[order] = by_order
+    tail[order] /= steps[np.minimum(np.arange(m), min(n_found, m - 1))]
+    return Corrected(corrected_p, tail)
 
 
 class Difference(NamedTuple):
-    """The mean difference over paired prompts; NaN is not known.
+    """The mean difference of two groups; NaN is not known.
 
     Attributes:
-        spread: Standard deviation of the prompts' differences.
+        spread: Standard deviation of the units' differences.
         p: Corrected for the comparisons, as is the interval.
         smallest: The smallest difference that would be found with `POWER`.
     """
@@ -31,45 +378,45 @@ class Difference(NamedTuple):
     spread: float = np.nan
 
 
+def spread_of(estimate: Estimate) -> float:
+    """Return the standard deviation of the units' differences."""
+    return float(estimate.error * np.sqrt(estimate.n_units))
+
+
+def concluded(estimate: Estimate, *, tail: float, p: float) -> Difference:
+    """Return what is known of a difference, with a corrected p and tail."""
+    spread = spread_of(estimate)
+    if special() is None or np.isnan(estimate.error):
+        return Difference(estimate.value, spread=spread)
+    low, high = estimate.ends(tail)
+    quantiles = t_quantile(1 - tail, estimate.freedom)
+    quantiles = float(quantiles + t_quantile(POWER, estimate.freedom))
+    return Difference(estimate.value, low, high, p, quantiles * estimate.error, spread)
+
+
 def paired(
     differences: Floats, *, n_comparisons: int = 1, share: float | None = None
 ) -> Difference:
     """Compare by Student's t on the differences of prompts (Student 1908).
 
-    Bonferroni's correction widens the interval and raises p alike, so p is below 0.05
-    exactly where the interval leaves out 0.
+    Bonferroni's correction widens the interval and raises p alike.
 
     Args:
         differences: The mean difference of each prompt.
         n_comparisons: How many are made at once.
-        share: For rates, the mean of their `shares`. The spread is at least that of
-            one prompt that differs, which may just not have come up yet: without this
-            floor intervals of rates near 1 covered 0.5 to 0.9. Where repeats differ,
-            so do most prompts, by little, and the floor fades.
+        share: For rates, as in `Figure.with_floor`.
     """
     m = len(differences)
-    value = float(differences.mean()) if m else np.nan
-    if m < MIN_PROMPTS:
-        return Difference(value)
-    squares = float(((differences - value) ** 2).sum())
+    figure = Figure.mean(differences, np.ones(m), np.arange(m), m)
     if share is not None:
-        squares = max(squares, share**_FADE)
-    spread = float(np.sqrt(squares / (m - 1)))
-    error, tail = spread / np.sqrt(m), (1 - LEVEL) / 2 / n_comparisons
-    functions = special()
-    if functions is None or not error:
-        return Difference(value, spread=spread)
-    quantile = float(t_quantile(1 - tail, m - 1))
-    p = 2 * float(functions.stdtr(m - 1, -abs(value) / error)) * n_comparisons
-    most = np.inf if share is None else 1.0  # rates cannot differ by more
-    return Difference(
-        value,
-        low=max(value - quantile * error, -most),
-        high=min(value + quantile * error, most),
-        p=min(p, 1.0),
-        smallest=(quantile + float(t_quantile(POWER, m - 1))) * error,
-        spread=spread,
+        figure = figure.with_floor(share)
+    estimate = StudentEstimate.of(
+        figure,
+        largest=float(np.abs(differences).max(initial=0)),
+        most=np.inf if share is None else 1.0,
     )
+    p = min(p_value(estimate) * n_comparisons, 1.0)
+    return concluded(estimate, tail=(1 - LEVEL) / 2 / n_comparisons, p=p)
 
 
 def shares(prompts: Prompts) -> Floats:

@@ -210,52 +210,109 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
     )
 
 
-def contrast(
-    df: "pd.DataFrame", factor: str, on: str | None = None, *, against: object = None
+def contrast(  # noqa: PLR0913 - a study is described in many words
+    df: "pd.DataFrame",
+    factor: str | Sequence[str],
+    on: str | Sequence[str] | None = None,
+    *,
+    against: object = ...,
+    by: str | Sequence[str] | None = None,
+    unit: str | Sequence[str] | None = None,
+    weight: Literal["prompts", "replies"] = "prompts",
+    missing: Literal["drop", "wrong", "bounds"] = "drop",
+    paired: bool = True,
+    pair_by: str | Sequence[str] | None = None,
+    margin: float | None = None,
+    mistake_costs: float | None = None,
+    level: float = 0.95,
+    correct: Literal["holm", "bonferroni"] | None = "holm",
 ) -> "Contrast":
-    """Compare the values of a factor in pairs, over the prompts that have both.
+    """Compare the values of factors in pairs, over the prompts that have both.
+
+    Other factors are kept equal. Intervals are Student's t over prompts; seconds,
+    tokens and cost are corrected for skew. A call's comparisons share a correction.
 
     Args:
         df: A frame of replies, or several as one.
-        factor: What is compared, such as `model`; other factors are kept equal.
-        on: A score or another column of numbers; the only score if None.
-        against: Compare with this value only; all pairs if None.
+        factor: What is compared, such as `model`; several are compared one by one.
+        on: Scores or columns of numbers, or `field_*`; the only score if None.
+        against: Compare with this value only, None being the one that is not sent; a
+            dict has one for each factor. All pairs if left out.
+        by: Columns of subgroups, such as `language`. Rows for each two of them test
+            whether their differences differ.
+        unit: Columns such as `document` that say which prompts belong together.
+        weight: What counts the same in a mean: each prompt, or each reply.
+        missing: Replies without a value are left out ("drop"), count as 0 ("wrong"), or
+            may be 0 and 1 ("bounds").
+        paired: False compares different prompts (Newcombe for rates, Welch for others).
+        pair_by: What pairs replies instead of the prompt: "row" for two wordings.
+        margin: How much worse than `against` a value may be: 0.03 is 3 points. More
+            seconds, tokens or cost are worse.
+        mistake_costs: What a mistake costs, in the currency of `cost`.
+        level: The level of the intervals.
+        correct: By Holm each interval is that of its step of the test: alone it holds
+            the truth as often as `level` says; by Bonferroni all do at once. p is below
+            1 - `level` exactly where the interval leaves out 0, or the margin.
 
     Returns:
-        A sentence for each pair, with its caveats, to be read at the end of a cell;
-        `df` has the numbers, as `contrast_df` returns them, and `says` the sentences.
+        What is read at the end of a cell; `df` has the numbers, `says` the sentences.
 
     Raises:
-        ParameterError: The factor has one value, or `on` is not a score.
+        ParameterError: A name does not exist, or there is nothing to compare.
 
     Example:
-        >>> compared = svc.contrast(replies, "model", "right")
+        >>> compared = svc.contrast(replies, "model", on="right")
     """
     from svc_notebook.analysis.contrast import contrast as compared  # noqa: PLC0415
 
-    return compared(df, factor, on, against=against)
+    return compared(
+        df,
+        factor,
+        on,
+        against=against,
+        by=by,
+        unit=unit,
+        weight=weight,
+        missing=missing,
+        paired=paired,
+        pair_by=pair_by,
+        margin=margin,
+        mistake_costs=mistake_costs,
+        level=level,
+        correct=correct,
+    )
 
 
 def contrast_df(
-    df: "pd.DataFrame", factor: str, on: str | None = None, *, against: object = None
+    df: "pd.DataFrame",
+    factor: str | Sequence[str],
+    on: str | Sequence[str] | None = None,
+    **options: Any,  # noqa: ANN401 - those of `contrast`
 ) -> "pd.DataFrame":
-    """Return the numbers of `svc.contrast` with the same arguments: its `df`.
+    """Return the numbers of `svc.contrast`, with the same arguments: its `df`.
+
+    Args:
+        df: As in `svc.contrast`.
+        factor: As in `svc.contrast`.
+        on: As in `svc.contrast`.
+        **options: All others of `svc.contrast`.
 
     Returns:
-        One row for each pair: means, `difference` with `low`, `high` and `p`, which are
-        corrected for the number of rows; the smallest difference that would be found 8
-        of 10 times; `cost_ratio`; and `says`, all this as a sentence. Without SciPy
-        intervals and p are missing, as in `summary_df`.
+        One row for each comparison: means; `difference` with `low`, `high` and `p`,
+        which are corrected for the rows of the call; the smallest difference that would
+        be found 8 of 10 times; what it costs; and `says`, all this as a sentence. With
+        subgroups, their columns have the subgroup, or "Thai less English" where
+        `is_between_groups`.
 
     Raises:
-        ParameterError: The factor has one value, or `on` is not a score.
+        ParameterError: As in `svc.contrast`.
 
     Example:
-        >>> contrast = svc.contrast_df(replies, "model", "right")
+        >>> pairs = svc.contrast_df(replies, "model", "right")
     """
     from svc_notebook.analysis.contrast import contrast_df as frame  # noqa: PLC0415
 
-    return frame(df, factor, on, against=against)
+    return frame(df, factor, on, **options)
 
 
 def agreement_df(

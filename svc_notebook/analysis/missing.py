@@ -80,7 +80,7 @@ def with_missing(df: pd.DataFrame, on: str, missing: Missing) -> Ends:
             "measure a score of True and False, or of 0 to 1.",
             param="missing",
         )
-    is_missing = np.isnan(values) & _is_expected(df, column_of(df, on))
+    is_missing = np.isnan(values) & is_expected(df, column_of(df, on))
     wrong = np.where(is_missing, 0.0, values)
     if missing == "wrong":
         return Ends(wrong, wrong)
@@ -109,7 +109,7 @@ def missing_lines(
     names = [column_of(df, name) for name in as_names(on or ())]
     gaps = [gap for gap in _gaps(df, names) if gap.is_bad.any()]
     if not gaps:
-        return _twice(df)
+        return repeated_lines(df)
     prompt, compared = prompt_codes(df), [*factors(df), *by]
     # what is compared comes first: of it, figures stand side by side
     kinds = _kinds_of(df, compared), _kinds_of(df, attributes(df))
@@ -118,7 +118,7 @@ def missing_lines(
         where = _where(gap, prompt, kinds[0]) or _where(gap, prompt, kinds[1])
         if where or (names and gap.is_left_out):
             lines.append(_line(df, gap, where, prompt, missing if names else None))
-    return [*_twice(df), *lines]
+    return [*repeated_lines(df), *lines]
 
 
 class _Gap(NamedTuple):
@@ -158,7 +158,7 @@ def _gaps(df: pd.DataFrame, names: Sequence[str]) -> Iterable[_Gap]:
     yield _Gap("replies", ("was cut", "were cut"), is_cut, is_ok, is_left_out=False)
     alike: dict[bytes, tuple[Any, Any, list[str]]] = {}
     for name in names:
-        is_asked = is_ok & _is_expected(df, name)
+        is_asked = is_ok & is_expected(df, name)
         is_bad = is_asked & np.isnan(measure(df, name).to_numpy())
         alike.setdefault(is_bad.tobytes(), (is_bad, is_asked, []))[2].append(name)
     for is_bad, is_asked, same in alike.values():
@@ -260,7 +260,7 @@ def _kinds_of(df: pd.DataFrame, names: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _twice(df: pd.DataFrame) -> list[str]:
+def repeated_lines(df: pd.DataFrame) -> list[str]:
     """Return a line if the frame has replies more than once."""
     which = ["exchange_id", "choice_index", "run", "row", "repeat"]
     which = [name for name in which if name in df.columns]
@@ -275,7 +275,7 @@ def _twice(df: pd.DataFrame) -> list[str]:
     return [line] if n else []
 
 
-def _is_expected(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
+def is_expected(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
     """Return which rows should have a value: replies, and requests that failed.
 
     Seconds, tokens and costs are of requests, which have one row each.

@@ -8,9 +8,10 @@ import pandas as pd
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_number
 
+from .contrast_pair import compare_pair
 from .contrast_sentences import number, points, round_up
-from .contrast_study import Study, compare_pair, pairs_of, study_of
-from .differences import prompts_needed
+from .contrast_study import Study, pairs_of, study_of
+from .differences import prompts_needed, spread_of
 from .reply_factors import check_replies, factors
 from .statistics import MIN_PROMPTS, need_scipy
 
@@ -50,9 +51,9 @@ def how_many(
             "such as 0.05 for 5 points.",
             param="difference",
         )
-    pairs = pairs_of(study, None)
-    results = [compare_pair(study, *pair, n_comparisons=1) for pair in pairs]
-    known = (result.difference.spread for result in results)
+    pairs = pairs_of(study)
+    results = [compare_pair(study, *pair) for pair in pairs]
+    known = (spread_of(result.estimate) for result in results)
     spread = max(
         (result_spread for result_spread in known if not np.isnan(result_spread)),
         default=0.0,

@@ -21,7 +21,7 @@ NEGLIGIBLE = 1e-9
 """A spread that is less, by the largest value, is a rounding error: none."""
 _NO_SKEW = 1e-6  # with less skew the correction would divide by nearly 0
 # at 1 Hall's cubic is flat, and beyond it the correction is not defined
-_MOST_BEND = 0.9
+MOST_BEND = 0.9
 _PSEUDO = 0.5  # prompts that are always right, and always wrong, behind a rate
 
 
@@ -272,7 +272,7 @@ def means(
         reach = t_quantile((1 + level) / 2, mean.freedom) / np.sqrt(mean.n_units)
         skew = _clipped(mean, reach)
         ends = [
-            mean.value - mean.spread * _unskewed(end, skew, mean.n_units)
+            mean.value - mean.spread * unskewed(end, skew, mean.n_units)
             for end in (reach, -reach)
         ]
     low, high = (
@@ -301,11 +301,11 @@ def p_of_zero(prompts: Prompts, level: float = LEVEL) -> Floats:
 
 def _clipped(mean: _Mean, reach: Floats) -> Floats:
     """Return the skew as far as Hall's correction is defined."""
-    clipped: Floats = np.clip(mean.skew, -_MOST_BEND / reach, _MOST_BEND / reach)
+    clipped: Floats = np.clip(mean.skew, -MOST_BEND / reach, MOST_BEND / reach)
     return clipped
 
 
-def _unskewed(reach: Floats, skew: Floats, m: Floats) -> Any:  # noqa: ANN401 - an array
+def unskewed(reach: Floats, skew: Floats, m: Floats) -> Any:  # noqa: ANN401 - an array
     """Solve Hall's cubic: return the deviation that it maps to `reach`."""
     small = np.abs(skew) < _NO_SKEW
     skew = np.where(small, 1.0, skew)

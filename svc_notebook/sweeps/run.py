@@ -512,29 +512,53 @@ class Run:
             include_emulated=include_emulated,
         )
 
-    def contrast(
+    def contrast(  # noqa: PLR0913 - a study is described in many words
         self,
-        factor: str,
-        on: str | None = None,
+        factor: str | Sequence[str],
+        on: str | Sequence[str] | None = None,
         *,
-        against: object = None,
+        against: object = ...,
+        by: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
+        weight: Literal["prompts", "replies"] = "prompts",
+        missing: Literal["drop", "wrong", "bounds"] = "drop",
+        paired: bool = True,
+        pair_by: str | Sequence[str] | None = None,
+        margin: float | None = None,
+        mistake_costs: float | None = None,
+        level: float = 0.95,
+        correct: Literal["holm", "bonferroni"] | None = "holm",
     ) -> "Contrast":
-        """Compare the values of a factor: `svc.contrast` of `replies_df()`."""
+        """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`."""
         from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
 
-        return contrast(self.replies_df(), factor, on, against=against)
+        return contrast(
+            self.replies_df(),
+            factor,
+            on,
+            against=against,
+            by=by,
+            unit=unit,
+            weight=weight,
+            missing=missing,
+            paired=paired,
+            pair_by=pair_by,
+            margin=margin,
+            mistake_costs=mistake_costs,
+            level=level,
+            correct=correct,
+        )
 
     def contrast_df(
         self,
-        factor: str,
-        on: str | None = None,
-        *,
-        against: object = None,
+        factor: str | Sequence[str],
+        on: str | Sequence[str] | None = None,
+        **options: Any,  # noqa: ANN401 - those of `contrast`
     ) -> "pd.DataFrame":
         """Return the numbers of `contrast`, with the same arguments."""
         from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
-        return contrast_df(self.replies_df(), factor, on, against=against)
+        return contrast_df(self.replies_df(), factor, on, **options)
 
     def agreement_df(
         self,

@@ -1,0 +1,354 @@
+"""Two values of a factor, compared; and how far two such differences differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .contrast_study import Cells, Study, shown
+from .differences import (
+    BoundsEstimate,
+    Estimate,
+    Figure,
+    RatesEstimate,
+    StudentEstimate,
+    p_value,
+    shares,
+)
+from .missing import is_expected
+from .reply_factors import coded, has, has_flag
+from .statistics import Floats, Prompts
+
+_MOST_VALUES = 12  # of another factor that a difference may depend on
+
+
+class Gap(NamedTuple):
+    """Replies of one level that have no value.
+
+    Attributes:
+        level: Its position.
+        n_failed: How many failed.
+        n_cut: How many were cut, and have no value.
+        n_unscored: How many others have no value.
+        n_all: How many replies there should be.
+    """
+
+    level: int
+    n_failed: int
+    n_cut: int
+    n_unscored: int
+    n_all: int
+
+
+class Dependence(NamedTuple):
+    """Another factor that the difference of two levels depends on.
+
+    Attributes:
+        factor: Its column.
+        differences: The difference with each of its values.
+    """
+
+    factor: str
+    differences: list[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two levels, compared; or in two subgroups, how far the differences differ.
+
+    Attributes:
+        levels: The positions of the levels.
+        groups: The positions of the subgroups: none, one or two.
+        figures: The difference; or the lowest and the highest possible one.
+        estimate: The same with an interval.
+        n_prompts: The prompts that it is over.
+        n_scored: The replies that it is over.
+        means: Of the first level and the second, or of the two differences.
+        costs: The mean cost of a request of both levels; NaN is not known.
+        share: For rates, as in `Figure.with_floor`.
+        is_confounded: Whether the factor varies only together with the others.
+        gaps: What is missing of both levels.
+    """
+
+    levels: tuple[int, int]
+    groups: tuple[int, ...]
+    figures: tuple[Figure, ...]
+    estimate: Estimate
+    n_prompts: int
+    n_scored: int
+    means: tuple[float, float]
+    costs: tuple[float, float] = (np.nan, np.nan)
+    share: float | None = None
+    is_confounded: bool = False
+    gaps: Sequence[Gap] = ()
+
+    @property
+    def is_between_groups(self) -> bool:
+        """Whether it says how far the differences in two subgroups differ."""
+        return len(self.groups) > 1
+
+    @property
+    def cost_ratio(self) -> float:
+        """The cost of the first by that of the second; NaN if either is not known."""
+        first, second = self.costs
+        return first / second if second > 0 else np.nan
+
+
+class _Side(NamedTuple):
+    """One of the two levels, and the cells that it is taken from."""
+
+    level: int
+    cells: Cells
+
+
+def compare_pair(
+    study: Study, first: int, second: int, group: int | None = None
+) -> Pair:
+    """Compare two levels, within each combination of the other factors if possible.
+
+    Args:
+        study: What is compared.
+        first: The position of a level.
+        second: That of the one whose mean is subtracted.
+        group: The position of a subgroup; all replies if None.
+    """
+    sides, is_confounded = _sides(study, first, second, group)
+    share = None
+    if study.is_rate:
+        unit, level = (study.codes[name].to_numpy() for name in ("unit", "level"))
+        units = Prompts.of(study.values, unit, level, len(study.levels))
+        share = float(shares(units)[[first, second]].mean())
+    figures = _figures(study, sides, share)
+    means = tuple(
+        float(np.mean([_mean(study, side, end).value for end in ("low", "high")]))
+        for side in sides
+    )
+    prompts_of_sides = [np.unique(side.cells.prompt) for side in sides]
+    n_prompts = sum(map(len, prompts_of_sides))
+    return Pair(
+        levels=(first, second),
+        groups=() if group is None else (group,),
+        figures=figures,
+        estimate=_estimate(study, figures, (first, second), group),
+        n_prompts=n_prompts // 2 if study.design.is_paired else n_prompts,
+        n_scored=int(sum(side.cells.n_scored[:, side.level].sum() for side in sides)),
+        means=(means[0], means[1]),
+        costs=_costs(study, sides),
+        share=share,
+        is_confounded=is_confounded,
+        gaps=_gaps(study, (first, second), group),
+    )
+
+
+def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
+    """Return by how much the difference of a subgroup is larger than in another one."""
+    figures: tuple[Figure, ...] = tuple(
+        one - other
+        for one, other in zip(first.figures, reversed(second.figures), strict=True)
+    )
+    return Pair(
+        levels=first.levels,
+        groups=(*first.groups, *second.groups),
+        figures=figures,
+        estimate=_between(study, figures, most=2 * study.most),
+        n_prompts=first.n_prompts + second.n_prompts,
+        n_scored=first.n_scored + second.n_scored,
+        means=(first.estimate.value, second.estimate.value),
+        share=first.share,
+        is_confounded=first.is_confounded or second.is_confounded,
+        gaps=(*first.gaps, *second.gaps),
+    )
+
+
+def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | None:
+    """Return the other factor that a difference clearly depends on, if there is one.
+
+    The difference is tested between each two values of each other factor, over the
+    prompts that have both; all tests of a pair share their chance of a false alarm.
+    """
+    is_plain = study.design.is_paired and len(pair.figures) == 1
+    if not is_plain or pair.is_confounded or pair.is_between_groups:
+        return None
+    group = pair.groups[0] if pair.groups else None
+    sides, _ = _sides(study, *pair.levels, group)
+    by_factor: dict[str, dict[str, Figure]] = {}
+    for name in study.others:
+        column = study.df[name].take(sides[0].cells.first).reset_index(drop=True)
+        codes, values = coded(column)
+        if len(values) > _MOST_VALUES:
+            continue
+        parts = {
+            shown(name, value): [
+                side._replace(cells=side.cells.where(codes == code)) for side in sides
+            ]
+            for code, value in enumerate(values)
+        }
+        by_factor[name] = {
+            value: _figures(study, part, pair.share)[0] for value, part in parts.items()
+        }
+    tests = [
+        (p_value(_between(study, (one - other,), most=2 * study.most)), name)
+        for name, figures in by_factor.items()
+        for one, other in combinations(figures.values(), 2)
+    ]
+    known = [test for test in tests if not np.isnan(test[0])]
+    if not known or min(known)[0] * len(known) >= 1 - level:
+        return None
+    name = min(known)[1]
+    figures = by_factor[name].items()
+    return Dependence(name, [(value, figure.value) for value, figure in figures])
+
+
+def _sides(
+    study: Study, first: int, second: int, group: int | None
+) -> tuple[list[_Side], bool]:
+    """Return the cells of both levels, and whether the factor never varies alone."""
+    is_confounded = False
+    cells = study.cells
+    used = [_is_used(cells, level, group) for level in (first, second)]
+    if study.design.is_paired:
+        is_both = used[0] & used[1]
+        if not is_both.any():
+            cells = study.whole
+            is_both = _is_used(cells, first, group) & _is_used(cells, second, group)
+            is_confounded = bool(is_both.any())
+        used = [is_both, is_both]
+    sides = [
+        _Side(level, cells.where(is_used))
+        for level, is_used in zip((first, second), used, strict=True)
+    ]
+    return sides, is_confounded
+
+
+def _is_used(cells: Cells, level: int, group: int | None) -> Any:  # noqa: ANN401 - flags
+    is_used = ~np.isnan(cells.low[:, level])
+    return is_used if group is None else is_used & (cells.group == group)
+
+
+def _figures(
+    study: Study, sides: Sequence[_Side], share: float | None
+) -> tuple[Figure, ...]:
+    """Return the difference, or the lowest and the highest that is possible."""
+    first, second = sides
+    ends = [("low", "high"), ("high", "low")]
+    if study.design.missing != "bounds":
+        ends = [("low", "low")]
+    figures = [
+        _mean(study, first, one) - _mean(study, second, other) for one, other in ends
+    ]
+    if share is not None:
+        figures = [figure.with_floor(share) for figure in figures]
+    return tuple(figures)
+
+
+def _mean(study: Study, side: _Side, end: str) -> Figure:
+    level, cells = side
+    if study.design.weight == "replies":
+        weights = cells.n[:, level].astype(float)
+    else:
+        _, place, n = np.unique(cells.prompt, return_inverse=True, return_counts=True)
+        weights = 1 / n[place]
+    values = getattr(cells, end)[:, level]
+    return Figure.mean(values, weights, cells.unit, study.n_units)
+
+
+def _estimate(
+    study: Study,
+    figures: tuple[Figure, ...],
+    levels: tuple[int, int],
+    group: int | None,
+) -> Estimate:
+    is_apart = all(len(figure.samples) > 1 for figure in figures)
+    if not (study.is_rate and is_apart):
+        return _between(study, figures, most=study.most)
+    place = np.full(len(study.levels), -1)
+    place[list(levels)] = 0, 1
+    side = place[study.codes["level"]]
+    if group is not None:
+        side = np.where(study.codes["group"] == group, side, -1)
+    ends = [study.ends, study.ends._replace(low=study.ends.high, high=study.ends.low)]
+    return _bounded(
+        [
+            RatesEstimate(
+                _prompts(study, np.where(side == 0, low, high), side, is_used=side >= 0)
+            )
+            for low, high in ends[: len(figures)]
+        ]
+    )
+
+
+def _prompts(
+    study: Study,
+    values: Floats,
+    group: Any,  # noqa: ANN401 - codes
+    *,
+    is_used: Any,  # noqa: ANN401 - flags
+) -> Prompts:
+    """Return what prompts, and the units that they belong to, got by group."""
+    group = np.asarray(group)[is_used]
+    prompt, unit = (
+        study.codes[name].to_numpy()[is_used] for name in ("prompt", "unit")
+    )
+    return Prompts.of(
+        values[is_used],
+        prompt,
+        group,
+        int(group.max(initial=-1)) + 1,
+        unit=unit,
+        weight=study.design.weight,
+    )
+
+
+def _between(study: Study, figures: tuple[Figure, ...], *, most: float) -> Estimate:
+    return _bounded(
+        [
+            StudentEstimate.of(
+                figure,
+                largest=float(np.nanmax(np.abs(study.values), initial=0.0)),
+                is_skewed=study.is_of_requests,
+                most=most,
+            )
+            for figure in figures
+        ]
+    )
+
+
+def _bounded(estimates: Sequence[Estimate]) -> Estimate:
+    if len(estimates) == 1:
+        return estimates[0]
+    return BoundsEstimate(*estimates)
+
+
+def _costs(study: Study, sides: Sequence[_Side]) -> tuple[float, float]:
+    """Return the mean costs over what both have a cost for."""
+    costs = [side.cells.cost[:, side.level] for side in sides]
+    known = [~np.isnan(cost) for cost in costs]
+    if study.design.is_paired:
+        known = [known[0] & known[1]] * 2
+    first, second = (
+        float(cost[is_known].mean()) if is_known.any() else np.nan
+        for cost, is_known in zip(costs, known, strict=True)
+    )
+    return first, second
+
+
+def _gaps(study: Study, levels: tuple[int, int], group: int | None) -> tuple[Gap, ...]:
+    is_asked = is_expected(study.df, study.on)
+    if group is not None:
+        is_asked &= (study.codes["group"] == group).to_numpy()
+    is_bad = is_asked & np.isnan(study.values)
+    if not is_bad.any():
+        return ()
+    is_failed = has(study.df, "status", "error")
+    is_cut = has_flag(study.df, "is_cut") & ~is_failed
+    gaps = []
+    for level in levels:
+        is_level = (study.codes["level"] == level).to_numpy()
+        why = (is_failed, is_cut, ~(is_failed | is_cut))
+        n_bad = [int((is_bad & is_level & is_why).sum()) for is_why in why]
+        if any(n_bad):
+            n_all = int((is_asked & is_level).sum())
+            gaps.append(Gap(level, n_bad[0], n_bad[1], n_bad[2], n_all))
+    return tuple(gaps)
