@@ -243,21 +243,6 @@ def test_versions(chat: Chat) -> None:
     assert sent[-3:] == ["Ask twice", "One.", "Go on"]
 
 
-def test_edit_and_resend(chat: Chat) -> None:
-    """Up edits the last message; it is asked again in its place."""
-    n_turns = chat.turns.count()
-    chat.composer.press("ArrowUp")
-    edited = chat.root.get_by_role("textbox", name="Edit the prompt")
-    expect(edited).to_have_value("Go on")
-    edited.fill("This was edited")
-    edited.press("Enter")
-    chat.ended("This was edited", "Answer to what was edited.")
-
-    assert chat.turns.count() == n_turns
-    sent = [each["content"] for each in chat.emulator.requests[-1].json["messages"]]
-    assert "Go on" not in sent
-
-
 def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
     """No key adds, deletes, leaves or runs a cell, in the composer or on a button."""
     n_cells = chat.notebook.cells.count()

@@ -7,15 +7,6 @@ from playwright.sync_api import CDPSession, Page, expect
 from tests.browser.panel_page import RICH, PanelPage, live, turn, view
 
 
-def test_a_panel_that_lost_its_place_says_hello(page: Page) -> None:
-    """So it does for a piece of a reply that it never saw begin."""
-    panel = PanelPage(page, view())
-    panel.tell(t="delta", choice=0, html="<p>Lost.</p>", tail="")
-
-    assert panel.n_greetings == 2
-    expect(panel.turns).to_have_count(0)
-
-
 def test_text_ends_a_wait(page: Page) -> None:
     """What the reply waited for is not shown beside its text."""
     panel = PanelPage(page, view())

@@ -193,18 +193,6 @@ def test_a_message_that_was_not_taken_comes_back(page: Page) -> None:
     expect(panel.root.locator(".svc-notice")).to_have_count(0)
 
 
-def test_a_prompt_that_got_no_answer_comes_back(page: Page) -> None:
-    """Where a request failed before anything came, it need not be typed again."""
-    panel = PanelPage(page, view([turn(1)]))
-    panel.begin()
-    panel.tell(t="ended", text="Reply failed")
-    panel.show(state="idle", live=None, can=["send"], notice="No connection.")
-
-    expect(panel.turns).to_have_count(1)
-    expect(panel.composer).to_have_value("New question")
-    expect(panel.button("Send (Enter)")).to_be_enabled()
-
-
 def test_it_greets_until_it_is_heard(page: Page) -> None:
     """Eight times at most, with a hint; again when the way was lost."""
     page.clock.install()

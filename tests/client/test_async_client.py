@@ -294,18 +294,6 @@ def ask_all(server: Counter, n_requests: int, *, n_stopped: int = 0) -> RateLimi
 
 
 @pytest.mark.slow
-def test_requests_at_once_find_what_the_server_takes() -> None:
-    """Of 200 requests all are answered, by a server that takes 12 at once."""
-    server = Counter(most=12)
-
-    limits = ask_all(server, 200)
-
-    assert server.most_here <= 16  # twice the first level
-    assert 0 < server.n_refused <= 20
-    assert 6 <= (limits.of(MODEL).in_flight or 0) <= 15
-
-
-@pytest.mark.slow
 def test_requests_that_are_stopped_while_they_wait_hold_nobody_up() -> None:
     """Those behind them are answered, and their places are free again."""
     server = Counter(most=1000)

@@ -1,7 +1,6 @@
 """The plain client against the emulator: threads, running loops, interrupts, forks."""
 
 import asyncio
-import inspect
 import signal
 import sys
 import threading
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.sync_client import Client
@@ -26,7 +24,6 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.settings import Settings
 
 ClientOf = Callable[..., Client]
@@ -193,22 +190,6 @@ def test_a_sink_that_fails_loses_no_reply(emulator: Emulator) -> None:
 
         assert all(texts)
         assert len(caught) == 1
-
-
-def test_signature_lists_the_parameters() -> None:
-    """`?` and Tab show every parameter of the document by name."""
-    shown = set(inspect.signature(Client.complete).parameters)
-
-    assert shown >= {*PARAM_NAMES, "tools", "extra", "model", "system"}
-    assert "params" not in shown
-    for plain, awaited in (
-        (Client, AsyncClient),
-        (Client.complete, AsyncClient.complete),
-        (Client.stream, AsyncClient.stream),
-    ):
-        arguments = inspect.signature(plain).parameters
-        assert arguments == inspect.signature(awaited).parameters
-    assert Client.complete.__doc__ == AsyncClient.complete.__doc__
 
 
 def test_a_ready_request_is_sent_as_it_is(emulator: Emulator, client: Client) -> None:
@@ -390,3 +371,13 @@ def test_many_at_once_keep_a_limit_that_nobody_knows() -> None:
         asked = [threads.submit(client.complete, "Hi", model="own") for _ in range(40)]
 
         assert all(each.result(timeout=120).text for each in asked)
+
+
+def test_complete_gives_a_completion(client: Client) -> None:
+    """`complete` returns text, finish reason and the usage that was reported."""
+    completion = client.complete("Say hello.", max_tokens=5)
+
+    usage = completion.usage
+    assert completion.text
+    assert (completion.finish_reason, completion.is_cut) == ("length", True)
+    assert (completion.usage_source, usage.completion_tokens) == ("reported", 5)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_limit import RateLimiter, RateLimits, shared_limits
-from svc_notebook.client.rate_windows import NO_LIMIT, SharedQuota, Slot, Waiting
+from svc_notebook.client.rate_windows import NO_LIMIT, Room, SharedQuota, Slot, Waiting
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -471,3 +471,13 @@ def test_every_request_ends(seed: int, known: Limit | None) -> None:
     service.run()
 
     assert service.n_left == 0
+
+
+def test_the_room_left_counts_those_that_wait(now: Now) -> None:
+    """Who waits for a window has a place in it; no limit, no room to tell."""
+    limited = RateLimiter("small", Limit(per_second=5, per_minute=50), clock=now)
+    for _ in range(7):
+        limited.reserve()
+
+    assert limited.room() == Room(0, 43)
+    assert RateLimiter("free", None, clock=now).room() is None

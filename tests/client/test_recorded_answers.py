@@ -45,19 +45,6 @@ def test_reuse_sends_nothing_the_second_time(session: Any) -> None:  # noqa: ANN
     assert kept == [False, True]
 
 
-def test_a_stream_is_answered_too(session: Any) -> None:  # noqa: ANN401 - a pair
-    """A streamed request gets the recorded text and ends."""
-    opened, emulator = session
-    opened.client.complete("Count.")
-
-    with opened.client.stream("Count.", answers=opened.context().reused) as stream:
-        pieces = list(stream)
-
-    assert pieces == ["One."]
-    assert stream.completion.exchange.is_streamed
-    assert len(emulator.requests) == 1
-
-
 def test_recorded_answers_need_no_key_and_no_address(
     session: Any,  # noqa: ANN401 - a pair
     tmp_path: Path,

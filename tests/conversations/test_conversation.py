@@ -174,18 +174,6 @@ def test_after_a_new_change_nothing_is_redone(
     assert (plan.can_redo, plan.redo()) == (False, False)
 
 
-def test_after_an_undone_reset_turns_go_on_as_before(plan: svc.Conversation) -> None:
-    """The series of turns is the old one again, so that a restore finds them all."""
-    plan.ask("First")
-    plan.reset()
-    plan.undo()
-    plan.ask("Second")
-
-    series = {turn.turn_id.partition("/")[0] for turn in plan.turns}
-
-    assert len(series) == 1
-
-
 def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -> None:
     """After a reset a late answer does not bring its turn back."""
     step = plan.next_turn("First")

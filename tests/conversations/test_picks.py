@@ -217,3 +217,15 @@ def test_what_was_not_compared_has_no_columns() -> None:
 
 def _bundle(plan: svc.Conversation) -> dict[str, str]:
     return plan._repr_mimebundle_()
+
+
+def test_places_count_a_comparison_once() -> None:
+    """Earlier and later answers have places of their own."""
+    plan = compare()
+    places = [plan.turns[0].places]
+    plan.ask_again(1)
+    places.append(plan.turns[0].places)
+    plan.prefer(1, 2)
+    places.append(plan.turns[0].places)
+
+    assert places == [(0,), (0, 2), (1, 2)]

@@ -195,3 +195,19 @@ def test_a_copy_is_restored_with_the_turns_it_was_copied_with() -> None:
         other.restore()
 
         assert [turn.messages for turn in other.turns] == live
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_kernels")
+def test_what_the_ledger_has_is_listed() -> None:
+    """A line a series: its number, the kernel, how many turns, the first prompt."""
+    with kernel() as plan:
+        plan.ask("four")
+        lines = [str(each).split(", ", 1) for each in plan.saved()]
+
+    assert [rest for _, rest in lines] == [
+        "another kernel, 2 turns: one",
+        "another kernel, 1 turn: three",
+        "this kernel, 1 turn: four",
+    ]
+    assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]

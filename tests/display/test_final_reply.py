@@ -16,15 +16,6 @@ from svc_notebook.display.tool_runs import (
 from svc_notebook.tools.call import ToolRun
 
 
-def test_plain_text_is_the_source_and_one_line() -> None:
-    """Where HTML is not shown, the Markdown source and the footer are."""
-    got = Final(
-        texts=("**One**",), footer="3 tokens", marks=("cut", "emulator")
-    ).bundle()
-
-    assert got["text/plain"] == "**One**\n\n[cut] [emulator] 3 tokens"
-
-
 def test_several_choices_are_numbered() -> None:
     """Each choice is told apart in plain text as in HTML."""
     got = Final(texts=("One", "Two")).bundle()

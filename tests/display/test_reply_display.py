@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.final_reply import Final
 from svc_notebook.display.footer import UNFINISHED, WAITING
 from svc_notebook.display.html_styles import BODY, quiet_html
@@ -375,3 +376,44 @@ def test_a_live_cell_shows_text_call_and_text(
         1,
     ]
     assert "running" not in shown
+
+
+def test_plain_prints_a_countdown_once(recorder: Recorder) -> None:
+    """Notes that differ in figures only are one line."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One")
+    for note in ("waiting 2 s", "waiting 1 s", "trying again"):
+        display.status(note)
+
+    display.finish(None)
+
+    assert recorder.printed() == "One\nwaiting 2 s\ntrying again\n"
+
+
+FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
+
+
+LINE = 'weather({"city": "Rome"}) → rain'
+
+
+def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:
+    """Between the texts; the final form adds its closing line alone."""
+    display = _with_call(recorder, Mode.PLAIN)
+    display.finish(FINAL)
+
+    assert recorder.printed() == f"Before.\nrunning\n{LINE}\n\n\nAfter.\nm\n"
+
+
+@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.PLAIN])
+def test_no_wait_of_no_seconds_is_shown(recorder: Recorder, mode: Mode) -> None:
+    """What is left of a second ends the countdown instead of staying as 0 s."""
+    display = _open(recorder, mode)
+    for wait_s in (2.0, 0.4, 0.0):
+        recorder.now_s += 1.0
+        display.wait(Waiting(wait_s=wait_s, reason="too many requests"))
+
+    seen = str(recorder.acts)
+    last = str(recorder.acts[-1])
+    assert "waiting 2 s: too many requests" in seen
+    assert "waiting 0 s" not in seen
+    assert (mode is Mode.LIVE) == ("waiting 2 s" not in last)

@@ -10,7 +10,7 @@ from svc_notebook.emulator.completion_writer import Pace
 from svc_notebook.emulator.emulated_keys import FORBIDDEN_KEY, REVOKED_KEY, Keys
 from svc_notebook.emulator.emulated_rate_limits import LIMITS, Quota
 from svc_notebook.emulator.emulated_service import Service
-from svc_notebook.emulator.http_values import Piece, Reply, Request
+from svc_notebook.emulator.http_values import Reply, Request
 
 Fields = Callable[..., dict[str, Any]]
 MakeService = Callable[..., Service]
@@ -200,17 +200,6 @@ def test_the_pace_is_part_of_the_reply(
     assert [piece.after_s for piece in whole.body] == [0.0]
 
 
-def test_a_fault_of_a_streamed_request_is_json(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """Nothing is streamed before the request was found right."""
-    reply = post(service, fields(stream=True, temperature=9))
-
-    assert reply.headers["content-type"] == "application/json"
-    assert isinstance(reply.body[0], Piece)
-    assert _fault(reply) == (400, "invalid_request_error", None)
-
-
 KEYS = Keys(valid=("sk-long-enough", "abc"), revoked=("sk-long",), forbidden=())
 
 
@@ -270,3 +259,22 @@ def test_windows_slide(quota: Quota, clock: SetClock) -> None:
         clock.at_s += 0.1
 
     assert taken[:12] == [None] * 5 + ["per second"] * 5 + [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/v1/chat/completions", "POST"),
+        ("POST", "/", "GET, HEAD"),
+        ("GET", "/v1/models", None),
+    ],
+)
+def test_a_method_refused_names_those_allowed(
+    service: Service, method: str, path: str, allow: str | None
+) -> None:
+    """A 405 has the header Allow, as HTTP wants it."""
+    headers = {"authorization": "Bearer svc-emulator"}
+
+    reply = service.reply(Request(method=method, path=path, headers=headers))
+
+    assert reply.headers.get("allow") == allow

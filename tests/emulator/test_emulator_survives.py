@@ -282,17 +282,6 @@ def test_junk_behind_a_request_waits_for_its_reply(emulator: Emulator) -> None:
     assert received.count(b"HTTP/1.1 400 Bad Request\r\n") == 1
 
 
-def test_pipelined_requests_are_answered_in_turn(emulator: Emulator) -> None:
-    """Requests sent ahead wait for their turn on the connection."""
-    with _wire(emulator) as wire:
-        wire.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
-        received = b""
-        while received.count(b"x-svc-emulator.\n") < 3 and (piece := wire.recv(65536)):
-            received += piece
-
-    assert received.count(b"HTTP/1.1 200 OK\r\n") == 3
-
-
 SERVICE = Service(Setup(clock=lambda: 0.0, now=lambda: 0.0, limits={}))
 _VALUE = st.recursive(
     st.none()

@@ -40,18 +40,6 @@ def client(emulator: Emulator) -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.slow
-def test_reads_a_whole_reply(client: Any) -> None:  # noqa: ANN401 - another's type
-    """Content, finish reason and usage are where it looks for them."""
-    reply = client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2)
-
-    assert [choice.finish_reason for choice in reply.choices] == ["stop", "stop"]
-    assert reply.choices[0].message.content[0].isupper()
-    assert reply.usage.total_tokens == (
-        reply.usage.prompt_tokens + reply.usage.completion_tokens
-    )
-
-
 def test_reads_a_stream(client: Any) -> None:  # noqa: ANN401 - another's type
     """Its chunks join to the text of the whole reply."""
     whole = client.chat.completions.create(model=MODEL, messages=MESSAGES)

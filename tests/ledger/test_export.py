@@ -152,16 +152,6 @@ def test_a_workbook_has_instants_and_numbers(
     assert (row["est_prompt_tokens"], row["latency_s"], row["run"]) == (8, 0.5, None)
 
 
-def test_an_instant_of_another_zone_is_one_of_utc(tmp_path: Path) -> None:
-    """Noon in Bangkok is five in the morning, as a workbook knows no zones."""
-    noon = pd.Timestamp("2026-01-01T12:00", tz="Asia/Bangkok")
-    frame = pd.DataFrame({"at": [noon]})
-
-    value = _cells(export(frame, tmp_path / "r.xlsx"))["A2"].value
-
-    assert value == datetime(2026, 1, 1, 5)  # noqa: DTZ001 - Excel's are naive
-
-
 def test_a_number_too_large_for_a_workbook_is_text(tmp_path: Path) -> None:
     """An integer that a spreadsheet would round is written as text."""
     frame = pd.DataFrame({"a": pd.array([2**60], dtype="Int64")})

@@ -222,19 +222,6 @@ def test_numbers_of_the_request_stand_on_its_first_choice(make: MakeExchange) ->
     assert frame["model"].count() == 4
 
 
-def test_marks_a_cut_reply(make: MakeExchange) -> None:
-    """A finish reason of length, or as many tokens as allowed, is a cut reply."""
-    long = CompletionBody(choices=(Choice(text="t", finish_reason="length"),))
-    full = CompletionBody(
-        choices=(Choice(text="t", finish_reason="stop"),),
-        usage=Usage(completion_tokens=150),
-    )
-
-    frame = replies_frame([make(body=long), make(body=full), make()])
-
-    assert frame["is_cut"].tolist() == [True, True, False]
-
-
 def test_puts_template_columns_in_front(make: MakeExchange) -> None:
     """Template columns come first, with a dtype that holds their values."""
     first: dict[str, Any] = {
@@ -294,21 +281,6 @@ def test_leaves_out_what_no_column_can_hold(
     assert "created_at" not in row
     assert "prompt_tokens" not in row
     assert row["text"] == "?"
-
-
-def test_describes_columns_that_were_added(make: MakeExchange) -> None:
-    """Scores, fields of answers, columns of rows and of users have a meaning too."""
-    columns = {"row": 0, "text": "a", "label": "<b>x</b>"}
-    frame = replies_frame([make(origin=Origin(columns=columns))])
-    frame = frame.assign(score_right=1.5, answer_city="Rome")
-
-    found = describe(frame).set_index("name")["meaning"]
-
-    assert found["score_right"] == "your score 'right' of the reply: see svc.score"
-    assert found["answer_city"] == "the field 'city' of the answer"
-    assert "the column 'text' of the rows" in found["var_text"]
-    assert "a column of your own" in found["label"]
-    assert found["row"] == "position of the row, from 0"
 
 
 def test_describes_only_frames() -> None:

@@ -51,16 +51,6 @@ def test_scores_are_columns_after_the_answer(
     pd.testing.assert_frame_equal(found[list(expected)], expected)
 
 
-def test_a_newer_score_replaces_the_one_before(
-    ledger: Ledger, replies: pd.DataFrame
-) -> None:
-    """A missing value leaves what was kept."""
-    keep_scores(ledger, replies.assign(score_right=[1, 1, 1]))
-    keep_scores(ledger, replies.assign(score_right=pd.array([0, None, None])))
-
-    assert replies_df(ledger)["score_right"].tolist() == [0, 1, 1]
-
-
 def test_what_is_forgotten_has_no_scores(ledger: Ledger, replies: pd.DataFrame) -> None:
     """Scores go with their replies."""
     keep_scores(ledger, replies.assign(score_right=[1, 1, 1]))

@@ -45,16 +45,6 @@ def test_reads_page_after_page(ledger: Ledger, make: MakeExchange) -> None:
     assert got == [f"y{number:05}" for number in numbers]
 
 
-def test_may_be_told_while_it_is_read(ledger: Ledger, make: MakeExchange) -> None:
-    """Adding from within a loop over what is read does no harm."""
-    ledger.add(make(0))
-    for _ in ledger.read():
-        ledger.add(make(1))
-        break
-
-    assert ledger.count() == 2
-
-
 def test_a_reader_that_stops_holds_up_nobody(
     ledger: Ledger, path: Path, make: MakeExchange
 ) -> None:
@@ -104,15 +94,6 @@ def test_leaves_the_mode_of_what_exists(ledger: Ledger, path: Path) -> None:
 
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)]
     assert modes == [0o755, 0o644]
-
-
-def test_opens_again_after_close(ledger: Ledger, make: MakeExchange) -> None:
-    """A late exchange after close is kept too."""
-    ledger.add(make(1))
-    ledger.close()
-    ledger.add(make(2))
-
-    assert ledger.count() == 2
 
 
 def test_a_forgotten_ledger_is_closed(path: Path, make: MakeExchange) -> None:

@@ -8,7 +8,7 @@ import pytest
 import svc_notebook as svc
 import svc_notebook.pandas
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.session import current, isolated
+from svc_notebook.session import current
 from tests.magics.conftest import Shell
 
 NOTEBOOK = (
@@ -90,23 +90,6 @@ def test_a_conversation_in_python_always_asks(shell: Shell, emulator: Emulator) 
     svc.Client().complete("Hello")
 
     assert len(emulator.requests) == 4
-
-
-def test_the_setting_is_shown_and_checked(
-    shell: Shell, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`%svc settings` and the help say it is on; another value is refused."""
-    shell.run("%config SvcMagics.reuse = True")
-
-    shell.run("%config SvcMagics.reuse = 'yes'")
-    settings = shell.run("%svc settings").value
-
-    assert isinstance(settings, pd.DataFrame)
-    assert list(settings.loc["reuse"]) == ["True", "%config SvcMagics.reuse"]
-    assert "[now: True]" in shell.run("%svc help all").shown
-    assert "expected True or False, not the str 'yes'" in caplog.text
-    with isolated():
-        assert not current().settings.reuse
 
 
 TOOLS = "def clock() -> str:\n    'Tell the time.'\n    return 'nine o clock'"

@@ -123,20 +123,6 @@ def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> N
     assert contents(emulator) == ["Count", "one, two, thr", "Next"]
 
 
-def test_the_ledger_links_the_parts(shell: Shell) -> None:
-    """Each rest names the exchange that it continues, and the same turn."""
-    shell.run("%%svc -c plan\nCount")
-    first = last().exchange
-    shell.run("%svc continue")
-
-    rest = last().exchange
-    assert rest.origin.continues == first.exchange_id
-    assert rest.origin.turn_id == first.origin.turn_id
-    linked = svc.replies_df()[["exchange_id", "continues"]]
-    assert linked.iloc[1].tolist() == [rest.exchange_id, first.exchange_id]
-    assert linked["continues"].isna().tolist() == [True, False]
-
-
 @pytest.mark.slow
 def test_max_tokens_and_other_options_can_be_given(
     shell: Shell, emulator: Emulator

@@ -1,6 +1,5 @@
 """`%%svc` and `%svc` in a plain IPython shell, against the emulator."""
 
-import json
 from typing import Any
 
 import pytest
@@ -118,18 +117,6 @@ def test_variables_are_put_in_and_listed(shell: Shell, emulator: Emulator) -> No
         }
     ]
     assert "put in: dish (text, about" in cell.shown
-
-
-def test_a_frame_goes_in_as_a_compact_table(shell: Shell, emulator: Emulator) -> None:
-    """A DataFrame states its shape and where it was cut."""
-    shell.run("import pandas as pd\ndf = pd.DataFrame({'a': range(5000), 'b': 'x'})")
-
-    cell = shell.run("%%svc\n{{df}}")
-
-    content = json.dumps(sent(emulator)["messages"])
-    assert "DataFrame df, 5000 rows x 2 columns; the first" in content
-    assert "cut to" in cell.shown
-    assert len(content) < 6000
 
 
 @pytest.mark.slow

@@ -95,16 +95,6 @@ def test_a_cell_gives_a_value(
     assert len(emulator.requests[0].json["tools"]) == 1
 
 
-def test_without_a_name_the_value_is_the_cells(shell: Shell, serve: Serve) -> None:
-    """A line works as well; `_` has it."""
-    serve(calling("Invoice", GOOD))
-
-    cell = shell.run("got = %svc ask --as Invoice Number 7.")
-
-    assert cell.error is None
-    assert shell.run("got.number").value == 7
-
-
 def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
     """The name keeps what it had."""
     serve({"text": "No idea.", "times": None})

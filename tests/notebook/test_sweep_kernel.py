@@ -167,22 +167,6 @@ def test_bars_of_a_run_that_was_started_come_to_their_end(open_kernel: Open) -> 
     assert len([each for each in ran.all("display_data") if MODEL in str(each)]) == 1
 
 
-@pytest.mark.parametrize("wait", ["await run", "run.wait()", "run.run()"])
-def test_a_run_that_is_waited_for_has_one_set_of_bars(
-    open_kernel: Open, wait: str
-) -> None:
-    """What `start` draws is not drawn again, and is at its end when the wait ends."""
-    kernel = open_kernel()
-    kernel.run(QUICK)
-
-    ran = kernel.run(f"_ = run.start()\n_ = {wait}")
-
-    assert ran.status == "ok", ran.messages
-    assert len([each for each in ran.all("display_data") if MODEL in str(each)]) == 1
-    last = ran.all("update_display_data")[-1]["data"]["text/plain"]
-    assert "60/60" in last.replace("\u2007", " ")
-
-
 def test_the_kernel_is_free_while_a_run_is_on(open_kernel: Open) -> None:
     """After `start` the next cell runs at once, and may `await` the end."""
     kernel = open_kernel()

@@ -369,22 +369,6 @@ def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
         open_page(temperature=5)
 
 
-def test_a_refusal_during_a_reply_goes_with_it(open_page: OpenPage) -> None:
-    """The refusal of a second prompt disappears when the reply has ended."""
-    page = open_page()
-    page.say("send", text="Be slow")
-    page.wait(lambda: page.all("delta"))  # stopped before any text, it says so
-    page.say("send", text="And this")
-    assert (page.view["is_problem"], "being written" in page.view["notice"]) == (
-        True,
-        True,
-    )
-    page.say("stop")
-    page.wait_idle()
-
-    assert (page.view["is_problem"], page.view["notice"]) == (False, "")
-
-
 @pytest.mark.parametrize("end", ["close", "freeze"])
 def test_a_panel_that_ended_shows_as_its_transcript(
     open_page: OpenPage, end: str

@@ -208,3 +208,12 @@ def test_the_list_is_not_saved_with_the_notebook(
 
     assert (names, last(page, "found")["n_more"]) == (["three"], 2)
     assert "Question" not in str(page.panel.get_state())
+
+
+def test_another_kind_of_file_is_refused(open_page: OpenPage) -> None:
+    """The message has the kinds that there are."""
+    page = open_page()
+    page.say("export", name="docx", id="page-1")
+
+    assert "one of md, json" in page.view["notice"]
+    assert not page.all("file")

@@ -73,21 +73,6 @@ def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
     assert svc.tool_calls_df()["name"].tolist() == ["weather"]
 
 
-@pytest.mark.slow
-def test_a_turn_with_tools_is_restored_as_it_was(open_page: OpenPage) -> None:
-    """The ledger's exchanges alone give the rounds and the answer."""
-    page = open_page(tools=[weather])
-    page.ask('weather in "Oslo"')
-    page.ask("Thank you")
-    plan = page.panel.conversation
-    live = plan.turns
-    plan.reset()
-
-    plan.restore()
-
-    assert [t.messages for t in plan.turns] == [t.messages for t in live]
-
-
 def test_nothing_runs_before_the_user_approves(open_page: OpenPage) -> None:
     """The card shows the call; approved, it runs."""
     page = open_page(tools=[pay])

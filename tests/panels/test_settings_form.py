@@ -67,3 +67,17 @@ def test_settings_are_sent(open_page: OpenPage, emulator: Emulator) -> None:
         "stream": True,
     }
     assert page.view["settings"]["temperature"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("typed", "system"), [("", None), (" \n", None), (None, None), (" a ", " a ")]
+)
+def test_an_empty_system_message_is_none(
+    open_page: OpenPage, typed: str | None, system: str | None
+) -> None:
+    """Blanks are no message; text stays as typed."""
+    page = open_page(system="Be brief")
+
+    page.say("set", name="system", value=typed)
+
+    assert page.panel.conversation.system == system

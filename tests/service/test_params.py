@@ -16,6 +16,8 @@ from svc_notebook.service.params import (
     Params,
     check,
     check_all,
+    check_int,
+    check_number,
 )
 
 TRANSCRIBED = Path(__file__).parents[1] / "document" / "parameters.json"
@@ -127,3 +129,57 @@ def test_every_transcribed_model_is_listed() -> None:
     assert [model.id for model in MODELS if f'"{model.id}"' not in text] == []
     assert DEFAULT_MODEL in {model.id for model in MODELS}
     assert json.loads(text)
+
+
+STOPS = [("x", "x"), (["x"], ("x",)), (("a", "b", "c", "d"), ("a", "b", "c", "d"))]
+
+
+@pytest.mark.parametrize(("value", "sent"), STOPS)
+def test_stops(value: Any, sent: object) -> None:  # noqa: ANN401 - any stops
+    """One text or up to four are stops."""
+    assert check("stop", value) == sent
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", [], ["a"] * 5, [1], ["a", ""], 5, {"a": 1}, ["\ud800"], b"x"],
+    ids=repr,
+)
+def test_what_are_no_stops(value: Any) -> None:  # noqa: ANN401 - anything
+    """More than four, none, or what is no text is refused."""
+    with pytest.raises(ParameterError) as caught:
+        check("stop", value)
+
+    assert caught.value.param == "stop"
+
+
+WRONG: list[tuple[object, dict[str, Any], str]] = [
+    ("x", {"minimum": 0}, "k must be an integer >= 0; got 'x'."),
+    (1.0, {}, "k must be an integer; got 1.0."),
+    (True, {}, "k must be an integer; got True."),
+    (None, {}, "k must be an integer; got None."),
+    (
+        -1,
+        {"minimum": 0, "otherwise": "or None to never ask"},
+        "k must be an integer >= 0, or None to never ask; got -1.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "bounds", "message"), WRONG)
+def test_what_is_not_such_an_integer(
+    value: object, bounds: dict[str, Any], message: str
+) -> None:
+    """The message says what is allowed, and what was given."""
+    with pytest.raises(ParameterError) as caught:
+        check_int("k", value, **bounds)
+
+    assert (str(caught.value), caught.value.param) == (message, "k")
+
+
+def test_a_number_above_a_bound() -> None:
+    """Seconds may be a fraction, but not 0, infinite, a text or a flag."""
+    assert check_number("s", 0.5, above=0) == 0.5
+    for value in (0, -1, float("nan"), float("inf"), "5", True, None):
+        with pytest.raises(ParameterError, match="s must be a number > 0; got "):
+            check_number("s", value, above=0)

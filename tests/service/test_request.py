@@ -91,3 +91,23 @@ def test_a_function_is_no_definition(given: object) -> None:
 
     assert "svc.tool(...).definition" in str(caught.value)
     assert "`complete` takes functions" in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["", "  ", None, 5, "\ud800"], ids=repr)
+def test_what_is_no_model(model: Any) -> None:  # noqa: ANN401 - anything
+    """A model is a text; an id that is not listed is sent."""
+    with pytest.raises(ParameterError) as caught:
+        build_request("Hi", model=model)
+
+    assert caught.value.param == "model"
+
+
+@pytest.mark.parametrize("function", [None, {}, {"name": 5}, "f"], ids=repr)
+def test_what_is_no_tool_definition(function: Any) -> None:  # noqa: ANN401 - anything
+    """A definition needs a function with a name."""
+    tool = {"type": "function", "function": function}
+
+    with pytest.raises(ParameterError, match="name") as caught:
+        build_request("Hi", model="m", params={"tools": [tool]})
+
+    assert caught.value.param == "tools"

@@ -2,7 +2,6 @@
 
 from datetime import date
 from random import Random
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -72,19 +71,6 @@ def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
 
     assert "about 5 s until the last request is sent" in before
     assert "per-minute limit of svc-v2-8b-instruct" in " ".join(after.split())
-
-
-def test_estimates_of_a_run_that_is_begun_say_what_they_are_of(
-    session: Session,
-) -> None:
-    """Tokens are those of the whole plan, the duration that of what is missing."""
-    varied: dict[str, Any] = {"temperature": [0, 1], "max_tokens": 3}
-    plan_run(session, "a", model=MODEL, name="r", **varied, n=1).run()
-
-    larger = plan_run(session, "a", model=MODEL, name="r", repeats=2, **varied, n=1)
-
-    assert "(by max_tokens), for all 4 requests" in " ".join(repr(larger).split())
-    assert "for all" not in repr(plan_run(session, "a", max_tokens=3))
 
 
 @pytest.mark.slow

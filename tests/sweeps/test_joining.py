@@ -108,17 +108,6 @@ def test_an_index_joins_back_too(
         assert frame[name].dtype == expected.dtype
 
 
-def test_a_column_called_row_gives_way(session: Session) -> None:
-    """A column of the source that is called as the number is, gets `var_` in front."""
-    rows = pd.DataFrame({"body": ["a"], "row": [9], "model": ["mine"]})
-
-    frame = plan_run(session, "{{body}} {{row}}", rows=rows).plan_df()
-
-    found = frame[["row", "var_row", "var_model"]].to_dict("list")
-    assert found == {"row": [0], "var_row": [9], "var_model": ["mine"]}
-    assert frame["prompt"].tolist() == ["a 9"]
-
-
 def test_groups_keep_their_kinds(session: Session) -> None:
     """Summed up by columns of the rows, their dtypes are theirs; gaps are one group."""
     rows = _rows()

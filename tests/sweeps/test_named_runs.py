@@ -51,23 +51,6 @@ def test_the_same_name_goes_on_after_a_restart(
     assert len(emulator.requests) == 4
 
 
-@pytest.mark.slow
-def test_replies_of_another_kernel_are_counted_at_the_next_look(
-    open_session: OpenSession, emulator: Emulator
-) -> None:
-    """What is missing is counted again when another session has sent some of it."""
-    plan_run(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
-    given: dict[str, Any] = {"rows": ["a", "b", "c"], "name": "n"}
-    here = plan_run(open_session(emulator), "{{text}}", **given)
-    assert here.n_todo == 2
-    assert "1 ok" in repr(here)
-
-    plan_run(open_session(emulator), "{{text}}", **given).run()
-
-    assert here.n_todo == 0
-    assert "3 ok" in repr(here)
-
-
 def test_a_plan_that_was_extended_sends_its_own_and_the_larger_stays(
     session: Session, emulator: Emulator
 ) -> None:
@@ -182,19 +165,6 @@ def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
 
     assert "2000 ok" in repr(run)
     assert peak < 5e6
-
-
-def test_runs_of_other_names_are_never_mixed(
-    session: Session, emulator: Emulator
-) -> None:
-    """Two runs of the same grid have different replies."""
-    one = plan_run(session, "p", name="one").run()
-    other = plan_run(session, "p", name="other").run()
-
-    assert len(emulator.requests) == 2
-    assert set(one.replies_df()["exchange_id"]).isdisjoint(
-        other.replies_df()["exchange_id"]
-    )
 
 
 @pytest.mark.slow
@@ -352,17 +322,6 @@ def test_a_dead_kernel_releases_the_lock(
     assert run.replies_df()["status"].tolist() == ["ok"] * 3
     assert [len(emulator.requests), run.n_todo] == [4, 0]
     assert list(tmp_path.glob("*.lock")) == []
-
-
-@pytest.mark.slow
-def test_a_complete_run_needs_no_lock(
-    open_session: OpenSession, emulator: Emulator, tmp_path: Path
-) -> None:
-    """A run that lacks nothing is not refused."""
-    with _other_kernel(emulator, tmp_path):
-        smaller = plan_run(open_session(emulator), PROMPTS[:2], name="mine")
-
-        assert smaller.run().n_todo == 0
 
 
 @pytest.mark.slow

@@ -61,24 +61,6 @@ def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "waits 12 s: minute limit" in text
 
 
-def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two updates lies a gap, except before the last."""
-    now_s = 0.0
-    terminal = _terminal(monkeypatch)
-    bars = Bars(Screen.TERMINAL, clock=lambda: now_s)
-    bars.show(PARTS)
-    n_before = len(terminal.getvalue())
-
-    bars.show(PARTS)
-    n_at_once = len(terminal.getvalue())
-    now_s = 1.0
-    bars.show(PARTS)
-
-    assert n_at_once == n_before
-    assert len(terminal.getvalue()) > n_before
-    bars.close()
-
-
 def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook each part is a bar of widgets."""
     shown: list[Any] = []

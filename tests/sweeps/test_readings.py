@@ -40,20 +40,6 @@ def _swept(session: Session) -> Any:  # noqa: ANN401 - a run
 
 
 @pytest.mark.slow
-def test_the_sources_columns_join_back(session: Session) -> None:
-    """Every column of the rows is in the frame, in its place and with its kind."""
-    frame = _swept(session).run().replies_df()
-
-    names = frame.columns.tolist()
-    joined = ["row", "var_text", "label", "at"]
-    assert names[:5] == [*joined, "model"]
-    assert frame["row"].tolist() == [0] * 4 + [1] * 4
-    assert frame["label"].tolist() == ["x"] * 4 + ["y"] * 4
-    assert frame[["label", "at"]].dtypes.equals(ROWS[["label", "at"]].dtypes)
-    assert frame["at"].isna().tolist() == [False] * 4 + [True] * 4
-
-
-@pytest.mark.slow
 def test_prices_are_rehearsed_on_the_emulator(session: Session) -> None:
     """A run of the emulator has the costs that the service's would have."""
     price = {"prompt": 100.0, "completion": 200.0}

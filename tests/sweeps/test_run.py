@@ -76,15 +76,6 @@ def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) 
     assert after.equals(before)
 
 
-def test_works_inside_a_running_loop(session: Session) -> None:
-    """A run can be run where an event loop is running, as in a notebook."""
-
-    async def trial() -> list[str]:
-        return plan_run(session, "p").run().replies_df()["status"].tolist()
-
-    assert asyncio.run(trial()) == ["ok"]
-
-
 @pytest.mark.slow
 def test_usage_counts_what_the_service_reported(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
@@ -152,16 +143,6 @@ def _until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < end_s, "it never came to be"
         pause.wait(0.01)
-
-
-def test_start_leaves_the_caller_free(session: Session) -> None:
-    """A run that was started continues by itself, and can be waited for."""
-    run = plan_run(session, ["a", "b"]).start()
-
-    frame = run.wait().replies_df()
-
-    assert frame["status"].tolist() == ["ok", "ok"]
-    assert not run.is_running
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.configuration import use_emulator, use_service
+from svc_notebook.configuration import use_service
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     AuthError,
@@ -27,8 +27,6 @@ from svc_notebook.sweeps.sweep import plan_run
 pytestmark = pytest.mark.slow
 
 OpenSession = Callable[[Emulator], Session]
-
-SMALL = "svc-v2-8b-instruct"
 
 
 @pytest.fixture
@@ -98,20 +96,6 @@ def test_what_was_refused_as_invalid_is_left_out(open_session: OpenSession) -> N
     assert run.replies_df()["status"].tolist() == ["ok"] * 21
 
 
-def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) -> None:
-    """A 403 concerns one model: the others are sent, and the run completes."""
-    big = "svc-v2-70b-instruct"
-    refusal = {"when": {"model": big}, "status": 403, "error": {"message": "Not yours"}}
-    with _scripted(refusal | {"times": None}) as emulator:
-        run = plan_run(open_session(emulator), ["a", "b"], model=[SMALL, big]).run()
-
-        frame = run.replies_df()
-
-    found = set(zip(frame["model"], frame["status"], strict=True))
-    assert found == {(SMALL, "ok"), (big, "error")}
-    assert frame["error_type"].dropna().tolist() == ["AuthError"] * 2
-
-
 def test_a_request_that_cannot_be_sent_is_a_row(session: Session) -> None:
     """A prompt far over the budget fails by itself, without being sent."""
     frame = plan_run(session, ["a", "b " * 30_000]).run().replies_df()
@@ -176,19 +160,6 @@ def test_never_mixes_two_addresses(
             run.retry()
 
     assert (len(emulator.requests), len(other.requests)) == (1, 0)
-
-
-def test_a_whole_run_is_read_wherever_requests_go(
-    session: Session, emulator: Emulator
-) -> None:
-    """A complete run sends nothing, even if the address has changed."""
-    run = plan_run(session, ["a", "b"], name="whole").run()
-    other = use_emulator(session)
-
-    again = plan_run(session, ["a", "b"], name="whole").run()
-
-    assert again.run().retry().replies_df().equals(run.replies_df())
-    assert (len(emulator.requests), len(other.requests)) == (2, 0)
 
 
 def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
@@ -308,21 +279,6 @@ def test_an_error_of_watch_ends_no_run(open_session: OpenSession) -> None:
             run.run(watch=watch)
 
     assert run.replies_df()["status"].tolist() == ["ok"]
-
-
-@pytest.mark.slow
-def test_passes_waits_to_watch(open_session: OpenSession) -> None:
-    """A refusal for a rate limit (429) is passed to `watch`, and loses no row."""
-    waits: list[Waiting] = []
-    refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
-    refusal["headers"] = {"retry-after": "0"}
-    with _scripted(refusal) as emulator:
-        run = plan_run(open_session(emulator), "p").run(watch=waits.append)
-
-    assert run.replies_df()["status"].tolist() == ["ok"]
-    assert {each.reason for each in waits} == {
-        f"{SMALL} refuses more requests for now (429)"
-    }
 
 
 def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:

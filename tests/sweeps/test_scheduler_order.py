@@ -20,25 +20,6 @@ from svc_notebook.sweeps.scheduler import (
 from tests.sweeps.world import World, at_once, conditions_of
 
 
-def test_a_refused_trial_is_asked_again() -> None:
-    """A refused trial comes back to the front, after the wait that was asked for."""
-    refused: set[str] = set()
-
-    async def answer(_world: World, trial: Trial) -> Outcome:
-        if trial.request.prompt == "1" and "1" not in refused:
-            refused.add("1")
-            return Refused(RateLimitError(retry_after_s=7.0))
-        return Answered()
-
-    world = World()
-    stopped = world.run(conditions_of(4), answer, in_flight=1)
-
-    assert stopped is None
-    assert world.log[:3] == [(0.0, "0"), (0.0, "1"), (7.0, "1")]
-    assert [prompt for _, prompt in world.log[3:]] == ["2", "3"]
-    assert world.waits == [Waiting(7.0, "m refuses more requests for now (429)")]
-
-
 @pytest.mark.slow
 def test_a_model_that_another_request_closed_is_waited_for() -> None:
     """A 429 of anything else with this key pauses the model too, and that is said."""

@@ -10,18 +10,7 @@ from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.sweeps.estimate import last_sent_s
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused
-from tests.sweeps.world import World, at_once, conditions_of, in_a_second
-
-
-@pytest.mark.slow
-def test_keeps_so_many_in_flight_and_no_more() -> None:
-    """Each model has at most so many requests in flight, and makes use of them."""
-    world = World()
-
-    world.run(conditions_of(30, ["m", "o"]), in_a_second, in_flight=4)
-
-    assert world.most_in_flight == {"m": 4, "o": 4}
-    assert world.now_s == pytest.approx(8.0)
+from tests.sweeps.world import World, at_once, conditions_of
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import pytest
 
 from svc_notebook.errors import (
     LedgerError,
-    ParameterError,
     RateLimitError,
     ServerFaultError,
 )
@@ -86,16 +85,3 @@ def test_a_dead_model_is_given_up() -> None:
     assert stopped is None
     assert (dead.n_failed, alive.n_ok) == (FAILURES_IN_A_ROW, 100)
     assert str(dead.given_up) == "gone"
-
-
-def test_failures_of_trials_give_no_model_up() -> None:
-    """A model whose trials are refused one by one is asked to the end."""
-
-    async def answer(_world: World, _trial: Trial) -> Outcome:
-        return Failed(error=ParameterError("no"))
-
-    world = World()
-    stopped = world.run(conditions_of(50), answer)
-
-    assert stopped is None
-    assert len(world.log) == 50

@@ -114,32 +114,6 @@ def test_a_frame_s_run_keeps_the_columns_of_rows_left_out_later(
     assert stored_run(session, "r").origin == "frame"
 
 
-def test_columns_and_labels_can_be_changed_later(session: Session) -> None:
-    """Nothing is sent for them, and the ledger has the newest."""
-    for label in ("ham", "spam"):
-        rows = [{"text": "a", "label": label}]
-        run = plan_run(session, {label: "{{text}}"}, rows=rows, name="r", model=MODEL)
-        run.run()
-
-    found = replies_df(session.ledger, joined=with_rows)
-
-    assert found[["prompt_label", "label"]].to_numpy().tolist() == [["spam", "spam"]]
-    assert stored_run(session, "r").plan_df()["label"].tolist() == ["spam"]
-
-
-def test_a_larger_plan_replaces_the_smaller_one(session: Session) -> None:
-    """The ledger keeps one plan of a run as long as it has all of its replies."""
-    ended(session, rows=ROWS.iloc[:2])
-    ended(session)
-    ended(session)
-
-    with session.ledger.opened() as connection:
-        kept = connection.execute(
-            "SELECT run, part, n_trials FROM manifests"
-        ).fetchall()
-    assert kept == [("r", 0, 3)]
-
-
 def test_a_key_in_a_column_is_not_kept(session: Session) -> None:
     """A column that no prompt uses is kept with `[key]` in its place."""
     secret = os.environ["SVC_API_KEY"]

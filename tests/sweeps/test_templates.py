@@ -32,15 +32,6 @@ def test_every_prompt_is_asked_for_every_row() -> None:
     assert [trial.row for trial in grid] == [0, 0, 1, 1]
 
 
-def test_keeps_the_columns_that_were_put_in() -> None:
-    """A trial has its template's columns, and which template it was if several."""
-    one = build_grid("{{text}}", varied=MODEL, rows=ROWS)[0]
-    other = build_grid(["{{text}}", "!{{text}}"], varied=MODEL, rows=ROWS)[1]
-
-    assert one.columns == {"text": "one"}
-    assert other.columns == {"prompt_template": "!{{text}}", "text": "one"}
-
-
 def test_fills_systems_and_messages_too() -> None:
     """Marks are filled wherever text is sent."""
     grid = build_grid(
@@ -111,20 +102,6 @@ def test_what_only_looks_like_a_mark_is_refused(mark: str, said: str) -> None:
         assert str(caught.value).startswith(f"{mark} is not a column: ")
         assert said in str(caught.value)
         assert f"write \\{mark}, or use raw=True." in str(caught.value)
-
-
-def test_what_looks_like_a_mark_can_be_sent_on_purpose() -> None:
-    """A backslash in front makes it text; longer braces were never marks."""
-    texts = ["\\{{ n }} \\{{n+1}}", "{{\n  a\n}}", "{a} {{a}"]
-
-    assert _prompts(build_grid(texts, varied=MODEL)) == [
-        "{{ n }} {{n+1}}",
-        "{{\n  a\n}}",
-        "{a} {{a}",
-    ]
-    with pytest.raises(ParameterError, match="Did you mean"):
-        build_grid("{{ n }}", varied=MODEL)
-    assert _prompts(build_grid("{{ n }}", varied=MODEL, is_raw=True)) == ["{{ n }}"]
 
 
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:

@@ -170,17 +170,6 @@ def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
     assert f"Did you mean {meant}?" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["label", "topic", "user_id", "language", "note", "k"])
-def test_any_other_name_is_a_label(name: str) -> None:
-    """A label tells trials apart and is kept beside the reply; it is not sent."""
-    conditions = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
-
-    grid = build_grid("p", varied=MODEL, conditions=conditions)
-
-    assert [trial.columns for trial in grid] == [{name: "a"}, {name: "b"}]
-    assert [trial.request.params for trial in grid] == [{"temperature": 0}] * 2
-
-
 def test_a_name_that_a_prompt_names_is_no_slip() -> None:
     """What a prompt names is a column, however near to a parameter."""
     grid = build_grid("Say {{prompts}}", varied=MODEL, conditions=[{"prompts": "x"}])
@@ -221,15 +210,3 @@ def test_a_misspelt_word_of_a_sweep_is_refused(
 
     with pytest.raises(ParameterError, match=f"^'{name}' .*Did you mean {meant}"):
         make_plan(session, "p", **misspelt)
-
-
-@pytest.mark.parametrize(
-    ("conditions", "said"),
-    [(3, "conditions is int"), ([3], "one of the conditions")],
-)
-def test_conditions_are_refused_by_their_name(conditions: object, said: str) -> None:
-    """Wrong conditions are refused under the name of the argument."""
-    with pytest.raises(ParameterError, match=said) as caught:
-        build_grid("p", varied=MODEL, conditions=conditions)
-
-    assert caught.value.param == "conditions"

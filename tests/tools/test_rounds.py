@@ -199,30 +199,6 @@ def test_parallel_calls_are_answered_in_order_by_id(
     ]
 
 
-def test_rounds_go_on_until_the_model_answers(
-    make_caller: MakeCaller, log: Log
-) -> None:
-    """Several rounds of calls make one history; tools are offered in each."""
-    caller = make_caller(
-        calling(call("name", {"text": "one"}, id_="a")),
-        calling(call("name", {"text": "two"}, id_="b"), text="And now:"),
-        DONE,
-    )
-
-    completion = caller.run(log.all)
-
-    assert [len(each.tools) for each in caller.sent] == [4, 4, 4]
-    assert [each.role for each in completion.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
-    assert completion.messages[3].content == "And now:"
-
-
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "length"])
 def test_calls_are_known_by_their_presence(
     make_caller: MakeCaller, log: Log, reason: str
