@@ -93,6 +93,7 @@ class Contrast:
         scores: The columns that they were compared on.
         by: The columns of the subgroups.
         unit: The columns that say which replies belong together.
+        pair_by: The columns that replies are paired by.
         margin: The difference that would not matter, if one was given.
         level: The level of the intervals.
         correct: How the comparisons of the call are corrected together.
@@ -113,16 +114,17 @@ class Contrast:
     scores: list[str]
     by: list[str]
     unit: list[str]
+    pair_by: list[str]
     margin: float | None
     level: float
     correct: str | None
-    missing: str
+    missing: Missing
     tied: list[Tie]
 
     def flips(
         self,
-        level: object = None,
-        against: object = None,
+        level: object = ...,
+        against: object = ...,
         *,
         factor: str | None = None,
         on: str | None = None,
@@ -131,9 +133,9 @@ class Contrast:
         """Find the rows that only one of two values gets right.
 
         Args:
-            level: One of the values; pd.NA is the one that is not sent.
-            against: The other one. Of what is left open, the two that differ the most
-                are taken.
+            level: One of the values; None is the one that is not sent.
+            against: The other one. Of what is left open, the two are taken whose
+                difference is the clearest.
             factor: What is compared, if there are several.
             on: The score, if there are several; of one that is no rate, the rows are
                 found where it differs.
@@ -236,6 +238,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         for (study, pair, _), difference in zip(rows, differences, strict=True)
     ]
     tied = list(_ties(rows, differences, level)) if margin is None else []
+    pair_columns = list(design.pair_by or unit_columns(df))
     return Contrast(
         df=_frame(rows, differences, said, says),
         says=says,
@@ -244,7 +247,8 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         factors=columns,
         scores=list(dict.fromkeys(row.study.on for row in rows)),
         by=list(design.by),
-        unit=list(design.unit or design.pair_by or unit_columns(df)),
+        unit=list(design.unit or pair_columns),
+        pair_by=pair_columns,
         margin=margin,
         level=level,
         correct=correct,

@@ -13,17 +13,21 @@ from svc_notebook.display.html_styles import BODY, details_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
-from .contrast_sentences import number, points
+from .contrast_sentences import CANNOT_TELL, difference_text
 from .contrast_study import short_names
 from .flips import Flips, chosen_comparison, flips, records
-from .reply_factors import column_of, in_words, is_rate, unit
+from .missing import Missing
+from .reply_factors import column_of, in_words, is_rate
+from .rounding import number
 
 _COLUMNS = 79  # of a terminal
 _SENTENCES = 6  # more are folded, or counted
 _DRAWN = 30
 _DRAWN_IN_TERMINAL = 12
+_LINE = "margin-bottom:.35em"
 _FLIPS = 2  # rows that are shown each way
 _PER = 1_000  # requests whose cost is said
+_SAME_COST = 0.005  # half a percent, as in sentences
 
 
 class Contrasted(Protocol):
@@ -56,6 +60,14 @@ class Contrasted(Protocol):
     @property
     def by(self) -> Sequence[str]:
         """The columns of the subgroups."""
+
+    @property
+    def pair_by(self) -> Sequence[str]:
+        """The columns that replies are paired by."""
+
+    @property
+    def missing(self) -> Missing:
+        """What becomes of replies without a value."""
 
     @property
     def margin(self) -> float | None:
@@ -99,8 +111,8 @@ def text(contrast: Contrasted) -> str:
     drawn = charts(contrast, n_most=_DRAWN_IN_TERMINAL)
     facts = _facts(contrast, n_drawn=_DRAWN_IN_TERMINAL)
     closing = [*([] if flipped is None else [flipped.says]), _hint(flipped)]
-    blocks = [_lines(first), *(chart.text() for chart in drawn)]
-    blocks += [_lines(facts), _lines(closing)]
+    blocks = [wrapped(first), *(chart.text() for chart in drawn)]
+    blocks += [wrapped(facts), wrapped(closing)]
     return to_terminal("\n\n".join(filter(None, blocks)))
 
 
@@ -113,7 +125,8 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
         _score(contrast, row),
         (row["level"], row["against"]),
         names=(first, second),
-        units=unit(contrast.replies),
+        units=contrast.pair_by,
+        missing=contrast.missing,
         n=n,
     )
 
@@ -125,8 +138,9 @@ def _most_different(contrast: Contrasted) -> Flips | None:
     ]
     if not any(is_score):  # such as seconds, which differ in every row
         return None
-    row = chosen_comparison(contrast.df[is_score], (None, None), {})
-    return flips_of(contrast, row, _FLIPS)
+    row = chosen_comparison(contrast.df[is_score], (..., ...), {})
+    flipped = flips_of(contrast, row, _FLIPS)
+    return flipped if flipped.n_pairs else None
 
 
 def _score(contrast: Contrasted, row: Mapping[str, Any]) -> str:
@@ -172,26 +186,36 @@ def _interval(
     level, against = _names(row, names)
     subgroup = ", ".join(in_words(name, row[name]) for name in contrast.by)
     name = f"{level} less {against}"
-    show = points if is_share else number
     value, low, high = (_float(row[name]) for name in ("difference", "low", "high"))
-    said = "no value" if np.isnan(value) else show(value, is_difference=True)
-    if not np.isnan(low):
-        said += f" ({show(low, unit='')} to {show(high, unit='')})"
     return Interval(
         name=f"{subgroup}: {name}" if subgroup else name,
         value=value,
         low=low,
         high=high,
-        said=said,
-        is_clear=_float(row["p"]) < 1 - contrast.level,
+        said=_said(contrast, row, is_share=is_share),
+        is_clear=_is_clear(contrast, row),
         title=_title(contrast, score, row["factor"]),
+    )
+
+
+def _said(contrast: Contrasted, row: Mapping[str, Any], *, is_share: bool) -> str:
+    """Write the difference as in its sentence."""
+    difference = [_float(row[name]) for name in ("difference", "low", "high")]
+    means = [_float(row[name]) for name in ("mean", "mean_against")]
+    if np.isnan(difference[0]):
+        return "no value"
+    return difference_text(
+        difference,
+        is_rate=is_share,
+        means=() if row["is_between_groups"] else means,
+        level=contrast.level,
     )
 
 
 def _title(contrast: Contrasted, score: str, factor: str) -> str:
     """Name the score, and the factor if there are several."""
     by = f" by {factor}" if len(contrast.factors) > 1 else ""
-    return f"{score.removeprefix(PREFIX)}{by}"
+    return f"difference in {score.removeprefix(PREFIX)}{by}"
 
 
 def _level_names(contrast: Contrasted) -> dict[str, dict[str, str]]:
@@ -227,19 +251,27 @@ def _costs(contrast: Contrasted) -> Iterable[str]:
         return
     for factor, names in _level_names(contrast).items():
         paid = _PER * df["cost"].groupby(df[factor].array, dropna=False).mean()
+        paid = paid.dropna().sort_values()
         said = [
-            f"{names[words]}: {cost:,.3g}"
-            for level, cost in paid.dropna().sort_values().items()
+            f"{names[words]}: {number(float(cost))}"
+            for level, cost in paid.items()
             if (words := in_words(factor, level)) in names
         ]
-        if said:
+        if said and paid.iloc[-1] - paid.iloc[0] > _SAME_COST * paid.iloc[-1]:
             yield f"{_PER:,} requests cost {', '.join(said)}"
+
+
+def _is_clear(contrast: Contrasted, row: Mapping[str, Any]) -> bool:
+    """Say whether a comparison found something."""
+    if not pd.isna(row["verdict"]):
+        return bool(row["verdict"] != CANNOT_TELL)
+    return _float(row["p"]) < 1 - contrast.level
 
 
 def _clear_first(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
     """Return the positions of all comparisons, those that found something first."""
-    is_clear = contrast.df["p"].to_numpy(dtype=float, na_value=1.0) < 1 - contrast.level
-    return np.argsort(~is_clear, kind="stable")
+    is_clear = [_is_clear(contrast, row) for row in records(contrast.df)]
+    return np.argsort(~np.array(is_clear, dtype=bool), kind="stable")
 
 
 def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
@@ -251,10 +283,11 @@ def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
 
 
 def _block(lines: Iterable[str]) -> str:
-    return "".join(f"<div>{to_text(line)}</div>" for line in lines)
+    return "".join(f'<div style="{_LINE}">{to_text(line)}</div>' for line in lines)
 
 
-def _lines(lines: Iterable[str]) -> str:
+def wrapped(lines: Iterable[str]) -> str:
+    """Wrap lines for a terminal."""
     return "\n".join(
         part
         for line in lines

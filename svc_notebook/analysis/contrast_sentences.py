@@ -15,6 +15,7 @@ from .differences import Correction, Difference
 from .statistics import LEVEL, MIN_PROMPTS, special
 
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
+CANNOT_TELL = "cannot tell"  # a verdict
 _MOST_MORE = 20  # times as many prompts would be no advice
 _SAME_COST = 0.005  # half a percent, which would be shown as none
 _TWICE, _HUNDREDTH = 2.0, 0.01
@@ -99,7 +100,7 @@ def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str
         low, high = -high, -low
     if low > -said.margin:
         return f"not worse than {_margin(study, said)}"
-    return "worse" if high < -said.margin else "cannot tell"
+    return "worse" if high < -said.margin else CANNOT_TELL
 
 
 def _facts(study: Study, pair: Pair, difference: Difference) -> _Facts:
@@ -152,7 +153,7 @@ def _not_worse(
             f"too early to say whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {why}{closing}"
         )
-    if found == "cannot tell":
+    if found == CANNOT_TELL:
         would = _what_would(study, pair, facts, margin=said.margin)
         return (
             f"cannot tell yet whether {first} is worse than {second}{on} by more than "
@@ -178,9 +179,7 @@ def _between_groups(
     if difference.value < 0:
         groups, means = groups[::-1], means[::-1]
         amounts = [-difference.value, -difference.high, -difference.low]
-    scale = 100 if study.is_rate else 1
-    amounts = [scale * amount for amount in amounts]
-    interval = _interval(study, amounts, _n_decimals(study, amounts), said)
+    interval = difference_text(amounts, is_rate=study.is_rate, level=said.level)
     one, other = (
         f"{_difference_text(study, mean)} for {group}"
         for mean, group in zip(means, groups, strict=True)
@@ -217,11 +216,17 @@ def _figures(study: Study, pair: Pair, facts: _Facts, said: Said) -> str:
     scale, of_mean = (100, " %") if study.is_rate else (1, "")
     amounts = [scale * amount for amount in (facts.value, facts.low, facts.high)]
     means = [scale * mean for mean in facts.means]
-    n = _n_decimals(study, amounts, largest=max(map(abs, means)))
-    fewer = range(_least_decimals(study, max(map(abs, means))), n)
+    largest = max(map(abs, means))
+    n = _n_decimals(amounts, is_rate=study.is_rate, largest=largest)
+    fewer = range(_least_decimals(largest, is_rate=study.is_rate), n)
     n_of_means = next((few for few in fewer if _is_shown(amounts[0], means, few)), n)
     one, other = (f"{_text(mean, n_of_means)}{of_mean}" for mean in means)
-    difference = _interval(study, amounts, n, said)
+    difference = difference_text(
+        (facts.value, facts.low, facts.high),
+        is_rate=study.is_rate,
+        means=facts.means,
+        level=said.level,
+    )
     return f"{one} against {other}, difference {difference}{_over(study, pair)}"
 
 
@@ -232,15 +237,31 @@ def _is_shown(difference: float, means: Sequence[float], n_decimals: int) -> boo
     return is_near and (bool(gap) or not difference)
 
 
-def _interval(
-    study: Study, amounts: Sequence[float], n_decimals: int, said: Said
+def difference_text(
+    difference: Sequence[float],
+    *,
+    is_rate: bool,
+    means: Sequence[float] = (),
+    level: float = LEVEL,
 ) -> str:
+    """Write a difference with its interval: points if it is of rates.
+
+    Args:
+        difference: Its value, and the ends of its interval; NaN if there is none.
+        is_rate: Whether it is one of shares.
+        means: What it is the difference of; numbers have as many decimals as these.
+        level: The level of the interval, which is said if it is not the usual one.
+    """
+    scale = 100 if is_rate else 1
+    amounts = [scale * amount for amount in difference]
+    largest = scale * max(map(abs, means), default=0.0)
+    n_decimals = _n_decimals(amounts, is_rate=is_rate, largest=largest)
     value, *ends = (_text(amount, n_decimals) for amount in amounts)
-    shown_value = f"{value}{_unit(value) if study.is_rate else ''}"
+    shown_value = f"{value}{_unit(value) if is_rate else ''}"
     if np.isnan(amounts[1]):
         return shown_value
-    level = "" if said.level == LEVEL else f", {100 * said.level:g} %"
-    return f"{shown_value} ({ends[0]} to {ends[1]}{level})"
+    said = "" if level == LEVEL else f", {100 * level:g} %"
+    return f"{shown_value} ({ends[0]} to {ends[1]}{said})"
 
 
 def _over(study: Study, pair: Pair) -> str:
@@ -253,16 +274,18 @@ def _unit(text: str) -> str:
     return " point" if text in {"1", "-1"} else " points"
 
 
-def _n_decimals(study: Study, amounts: Sequence[float], *, largest: float = 0.0) -> int:
+def _n_decimals(
+    amounts: Sequence[float], *, is_rate: bool, largest: float = 0.0
+) -> int:
     """Return how many decimals show that what is not 0 is not: each end has its sign.
 
     Args:
-        study: What is compared.
         amounts: A difference, and the ends of its interval.
+        is_rate: Whether they are in points.
         largest: The largest mean; numbers have at least three digits.
     """
     known = [abs(amount) for amount in amounts if not np.isnan(amount)]
-    least = _least_decimals(study, max([*known, largest]))
+    least = _least_decimals(max([*known, largest]), is_rate=is_rate)
     at_stake = [
         size for size in known if size > 10.0**-_MORE_DECIMALS * max(known, default=0.0)
     ]
@@ -273,8 +296,8 @@ def _n_decimals(study: Study, amounts: Sequence[float], *, largest: float = 0.0)
     )
 
 
-def _least_decimals(study: Study, largest: float) -> int:
-    if study.is_rate or not largest:
+def _least_decimals(largest: float, *, is_rate: bool) -> int:
+    if is_rate or not largest:
         return 0
     return max(_DIGITS - 1 - floor(log10(largest)), 0)
 
@@ -287,7 +310,7 @@ def _text(amount: float, n_decimals: int) -> str:
 def _difference_text(study: Study, value: float) -> str:
     if not study.is_rate:
         return number(value)
-    text = _text(100 * value, _n_decimals(study, [100 * value]))
+    text = _text(100 * value, _n_decimals([100 * value], is_rate=True))
     return f"{text}{_unit(text)}"
 
 

@@ -18,7 +18,8 @@ from svc_notebook.service.params import printable, shorten
 
 from .compare import compared, plain
 from .contrast_sentences import ADJECTIVES
-from .reply_factors import attributes, factors, in_words, is_rate, measure
+from .missing import Missing, with_missing
+from .reply_factors import attributes, factors, in_words, is_rate
 
 _AGAINST = "_against"
 _ENDINGS = ("", _AGAINST)  # of the columns of both values
@@ -123,6 +124,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
     *,
     names: tuple[str, str],
     units: Sequence[str],
+    missing: Missing,
     n: int,
 ) -> Flips:
     """Find the rows that only one of two values gets right.
@@ -133,11 +135,13 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
         on: A score or another column of numbers.
         pair: Two values of the factor.
         names: What the values are called.
-        units: The columns that tell prompts apart.
+        units: The columns that replies are paired by.
+        missing: What becomes of replies without a score; "bounds" leaves them out.
         n: How many rows are shown each way.
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
-    scored = _scored(df, factor, on, pair)
+    values = with_missing(df, on, "drop" if missing == "bounds" else missing).low
+    scored = _scored(df[factor], pair, values)
     pairs, scored_pairs = _paired(df, scored, [*units, *others])
     if pairs.empty:  # the factor never varies alone
         others = []
@@ -174,16 +178,16 @@ def chosen_comparison(
 
     Args:
         comparisons: The frame of a `Contrast`.
-        values: The two values in either order, None for any.
-        columns: What the comparison has in other columns, None for anything.
+        values: The two values in either order; ... is any, None the one not sent.
+        columns: What the comparison has in other columns; None is anything.
 
     Raises:
         ParameterError: There is no such comparison.
     """
     left = comparisons.sort_values("p", kind="stable")
     for name, value in columns.items():
-        if value is not None and name in left.columns:
-            left = left[left[name].isin([value, f"{PREFIX}{value}"])]
+        if value is not None:
+            left = left[left[name] == str(value).removeprefix(PREFIX)]
     for row in records(left):
         for pair in permutations((row["level"], row["against"])):
             if all(map(_is_meant, values, pair)):
@@ -208,7 +212,7 @@ def records(df: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _is_meant(wanted: object, value: object) -> bool:
-    if wanted is None:
+    if wanted is ...:
         return True
     if _is_missing(wanted) or _is_missing(value):
         return _is_missing(wanted) and _is_missing(value)
@@ -241,14 +245,16 @@ def _counts(question: _Question, pairs: pd.DataFrame) -> dict[str, int]:
 
 
 def _scored(
-    df: pd.DataFrame, factor: str, on: str, pair: tuple[Any, Any]
+    levels: pd.Series,
+    pair: tuple[Any, Any],
+    values: Any,  # noqa: ANN401 - an array
 ) -> pd.DataFrame:
     """Return the value and the side (0 or 1) of each reply of the pair with a score."""
-    sides = np.full(len(df), -1)
-    for side, value in enumerate(pair):
-        is_value = df[factor].isna() if _is_missing(value) else df[factor] == value
-        sides[is_value.to_numpy(dtype=bool, na_value=False)] = side
-    scored = pd.DataFrame({"side": sides, "value": measure(df, on).to_numpy()})
+    sides = np.full(len(levels), -1)
+    for side, level in enumerate(pair):
+        is_level = levels.isna() if _is_missing(level) else levels == level
+        sides[is_level.to_numpy(dtype=bool, na_value=False)] = side
+    scored = pd.DataFrame({"side": sides, "value": values})
     return scored[(scored["side"] >= 0) & scored["value"].notna()]
 
 
@@ -417,4 +423,4 @@ def _count(n: int, question: _Question) -> str:
 
 
 def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a value
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+    return value is None or bool(pd.api.types.is_scalar(value) and pd.isna(value))

@@ -207,7 +207,7 @@ def _panel(
         for row in intervals
     ]
     known = [row for row in rows if row["value"] is not None]
-    words = f"{title}: difference{f' in {chart.unit}' if chart.unit else ''}"
+    words = f"{title}{f', in {chart.unit}' if chart.unit else ''}"
     ends = [_known(chart.scale * end) for end in chart.axis() or (-1, 1)]
     x: Group = {"field": "value", "type": "quantitative", "scale": {"domain": ends}}
     x |= {"title": visible(shorten(words, _LABEL_CHARS)), "axis": {"tickCount": 5}}

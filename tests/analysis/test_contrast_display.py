@@ -46,7 +46,7 @@ def test_a_terminal_gets_all_in_characters() -> None:
     lines = str(svc.contrast(PAIR, "model", on="right")).splitlines()
 
     assert lines[0].startswith("70b is right more often than 8b: 90 % against 50 %")
-    at = lines.index("right")
+    at = lines.index("difference in right")
     assert re.fullmatch(
         r"  70b less 8b   *│ +├─+●─+┤ +40 points \(\d+ to \d+\)", lines[at + 1]
     )
@@ -96,12 +96,55 @@ def test_a_large_family_stays_readable() -> None:
     assert "22 more sentences" in html
 
 
+def test_a_margin_is_a_band() -> None:
+    """It lies around no difference, below the interval; its verdict fills the point."""
+    compared = svc.contrast(PAIR, "model", on="right", against=SMALL, margin=0.03)
+
+    html = compared._repr_mimebundle_()["text/html"]
+    assert re.search(r"░+│░+ +├─+●─+┤", str(compared))
+    assert html.count("<rect") == 1
+    assert "not worse" in html
+
+
+def test_subgroups_are_named_on_the_axis() -> None:
+    """Each has a line, and so has the difference of their differences."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9})
+    frame.insert(0, "language", ["ไทย" if row % 2 else "en" for row in frame["row"]])
+
+    text = str(svc.contrast(frame, "model", on="right", by="language"))
+
+    names = re.findall(r"^  (\S.*: 70b less 8b)", text, re.MULTILINE)
+    assert names == ["en: 70b less 8b", "ไทย: 70b less 8b", "ไทย less en: 70b less 8b"]
+
+
+def test_each_kind_of_number_has_its_axis() -> None:
+    """Two scores are drawn apart, and so are two factors on the same axis."""
+    frame = pd.concat(
+        [
+            _right({SMALL: 0.5, LARGE: rate}, temperature=temperature)
+            for temperature, rate in ((0.0, 0.9), (1.0, 0.8))
+        ]
+    )
+
+    compared = svc.contrast(frame, ["model", "temperature"], on=["right", "latency_s"])
+
+    lines = str(compared).splitlines()
+    titles = [line for line in lines if line.startswith("difference in ")]
+    assert titles == [
+        "difference in right by model",
+        "difference in right by temperature",
+        "difference in latency_s by model",
+        "difference in latency_s by temperature",
+    ]
+    assert sum(line.endswith("points") for line in lines) == 1
+
+
 def test_scores_that_are_no_shares_have_no_points_and_no_flips() -> None:
     """Seconds differ in every row, so that rows say nothing."""
     text = str(svc.contrast(PAIR, "model", on="latency_s"))
 
     assert "points" not in text
-    assert "higher" not in text.split("latency_s\n")[1]
+    assert "higher" not in text.split("difference in latency_s\n")[1]
 
 
 def test_without_scipy_there_are_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,4 +202,4 @@ def test_a_plot_has_points_intervals_and_the_line() -> None:
         else next(iter(spec["datasets"].values()))
     )
     assert (row["group"], row["value"], row["clear"]) == ("70b less 8b", 40.0, True)
-    assert str(chart).startswith("right: 70b less 8b: 40 points (")
+    assert str(chart).startswith("difference in right: 70b less 8b: 40 points (")

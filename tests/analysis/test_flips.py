@@ -106,6 +106,29 @@ def test_rows_without_a_score_for_both_are_left_out() -> None:
     assert (rows.n_pairs, rows.n_level, rows.n_against) == (1, 1, 0)
 
 
+def test_what_is_missing_counts_as_in_the_comparison() -> None:
+    """With missing="wrong" a failed reply is a wrong one, and is shown as failed."""
+    frame = _studied(_single([True, True, True]), _single([True, None, True]))
+    failed = frame["score_right"].isna()
+    frame.loc[failed, ["status", "error_type"]] = ["error", "ServerFaultError"]
+    frame.loc[failed, "text"] = pd.NA
+
+    rows = svc.contrast(frame, "model", on="right", missing="wrong").flips()
+
+    assert (rows.n_pairs, rows.n_against) == (3, 1)
+    assert "[failed] [ServerFaultError] not right" in repr(rows)
+
+
+def test_rows_of_two_runs_are_paired_as_in_the_comparison() -> None:
+    """Two wordings have different prompts, and the same row."""
+    frame = STUDY.assign(prompt=STUDY["model"] + STUDY["prompt"])
+    frame["run"] = frame["model"].map({SMALL: "first", LARGE: "second"})
+
+    rows = svc.contrast(frame, "model", on="right", pair_by="row").flips()
+
+    assert (rows.n_pairs, rows.n_level, rows.n_against) == (6, 3, 1)
+
+
 def test_other_factors_stay_the_same() -> None:
     """A row counts with each of their values, and its head names them."""
     frame = pd.concat(
@@ -148,7 +171,7 @@ def test_the_pair_can_be_chosen_in_either_order() -> None:
 
 
 def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
-    """pd.NA names it."""
+    """None names it, as in `against`."""
     frame = pd.concat(
         [
             _studied(_single([True, False, True]), [], temperature=0.0),
@@ -156,7 +179,7 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
         ]
     )
 
-    rows = svc.contrast(frame, "temperature", on="right").flips(pd.NA)
+    rows = svc.contrast(frame, "temperature", on="right").flips(None)
 
     assert "only not sent is right in 0 of 3 rows, only 0 in 2" in rows.says
 
