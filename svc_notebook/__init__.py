@@ -14,9 +14,9 @@ Questions      complete, stream, extract; Completion, CompletionStream, Message
 Conversations  conversation, panel, conversations_df; Conversation
 Tools          tool, Toolbox, tool_calls_df
 Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
-Results        replies_df, usage_df, summary_df, contrast, contrast_df, how_many,
-               agreement_df, repeats_df, confusion_df, compare, plot, score, scores,
-               read_answers, describe, estimate_tokens; Contrast, Tokens
+Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
+               how_many, agreement_df, repeats_df, confusion_df, compare, plot, score,
+               scores, read_answers, describe, estimate_tokens; Contrast, Tokens
 Files          export, read_parquet, export_answers; as_replies and read_eval for
                replies that were made elsewhere
 The ledger     last, reply

@@ -20,6 +20,7 @@ from .analysis.frame_functions import (
     score,
     scores,
     summary_df,
+    trend,
 )
 from .api import (
     complete,
@@ -100,6 +101,7 @@ __all__ = [
     "sweep",
     "tool",
     "tool_calls_df",
+    "trend",
     "unload_ipython_extension",
     "usage_df",
     "use",

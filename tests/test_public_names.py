@@ -58,6 +58,7 @@ NAMES = [
     "sweep",
     "tool",
     "tool_calls_df",
+    "trend",
     "unload_ipython_extension",
     "usage_df",
     "use",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from .repeats import Similarity
     from .sample_size import Needed
     from .statistics import Weight
+    from .trend import Trend
 
 
 @runtime_checkable
@@ -208,6 +209,45 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
         prices=prices,
         include_emulated=include_emulated,
     )
+
+
+def trend(
+    df: "pd.DataFrame",
+    factor: str,
+    on: str | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+    missing: Literal["drop", "wrong"] = "drop",
+) -> "Trend":
+    """Tell how a score changes along a setting that is a number: one slope, one p.
+
+    The slope is a straight line's within each prompt, with other factors kept equal,
+    and its interval is over prompts: Student's t, as `contrast` has it for two values.
+
+    Args:
+        df: A frame of replies, or several as one.
+        factor: A column of numbers with several values for a prompt, such as
+            `temperature`.
+        on: A score or another column of numbers; the only score if None.
+        unit: Columns that say which prompts belong together, as in `summary_df`.
+        missing: "wrong" counts what failed or has no score as 0.
+
+    Returns:
+        `slope` for 1 of the setting, its `low` and `high` (0.95), `p`, and counts. It
+        is shown as a sentence, which also says where the curve bends. Without SciPy
+        the interval and p are NaN. `plot(on, x=factor)` draws the curve.
+
+    Raises:
+        ParameterError: The factor is no number or does not vary within prompts, or
+            `on` is not a score.
+
+    Example:
+        >>> heats = svc.sweep("{{text}}", rows=df, temperature=[0, 0.5, 1]).run()
+        >>> slope = svc.trend(heats.replies_df(), "temperature", "completion_tokens")
+    """
+    from .trend import trend as tell  # noqa: PLC0415 - pandas
+
+    return tell(df, factor, on, unit=unit, missing=missing)
 
 
 def contrast(  # noqa: PLR0913 - a study is described in many words

@@ -41,6 +41,19 @@ def percent_with_interval(value: float, low: float, high: float) -> str:
     )
 
 
+def points_with_interval(value: float, low: float, high: float) -> str:
+    """Return a difference of shares in points, with its interval if there is one."""
+    is_known = not (isnan(low) or isnan(high))
+    reach = 100 * (high - low) / 2 if is_known else 1.0
+    n_decimals = min(_decimals(reach, 0), _MOST_OF_PERCENT)
+    unit = " point" if _text(100 * value, n_decimals) == "1" else " points"
+    if not is_known:
+        return _text(100 * value, n_decimals) + unit
+    return _with_interval(
+        100 * value, 100 * low, 100 * high, n_decimals=n_decimals, unit=unit
+    )
+
+
 def _with_interval(
     value: float, low: float, high: float, *, n_decimals: int, unit: str = ""
 ) -> str:

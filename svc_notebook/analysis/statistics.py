@@ -270,7 +270,7 @@ def means(
     mean = _mean(prompts)
     with np.errstate(all="ignore"):
         reach = t_quantile((1 + level) / 2, mean.freedom) / np.sqrt(mean.n_units)
-        skew = _clipped(mean, reach)
+        skew = np.clip(mean.skew, -MOST_BEND / reach, MOST_BEND / reach)
         ends = [
             mean.value - mean.spread * unskewed(end, skew, mean.n_units)
             for end in (reach, -reach)
@@ -280,29 +280,6 @@ def means(
         for end in ends
     )
     return Estimates(mean.value, low, high, prompts.sum(1), mean.n_units)
-
-
-def p_of_zero(prompts: Prompts, level: float = LEVEL) -> Floats:
-    """Return, by group, how likely a mean so far from 0 is by chance if it is 0.
-
-    It is below 1 - `level` exactly where the interval of `means` leaves out 0.
-    """
-    mean = _mean(prompts)
-    root, scipy_special = np.sqrt(mean.n_units), special()
-    if scipy_special is None:
-        return np.full(len(root), np.nan)
-    with np.errstate(all="ignore"):
-        skew = _clipped(mean, t_quantile((1 + level) / 2, mean.freedom) / root)
-        far = mean.value / mean.spread
-        far += skew * far**2 / 3 + skew**2 * far**3 / 27 + skew / (6 * mean.n_units)
-        p = 2 * scipy_special.stdtr(np.maximum(mean.freedom, 1), -np.abs(far) * root)
-    return np.where(mean.n_units >= MIN_PROMPTS, p, np.nan)
-
-
-def _clipped(mean: _Mean, reach: Floats) -> Floats:
-    """Return the skew as far as Hall's correction is defined."""
-    clipped: Floats = np.clip(mean.skew, -MOST_BEND / reach, MOST_BEND / reach)
-    return clipped
 
 
 def unskewed(reach: Floats, skew: Floats, m: Floats) -> Any:  # noqa: ANN401 - an array

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.plot import Plot
     from svc_notebook.analysis.repeats import Similarity
     from svc_notebook.analysis.statistics import Weight
+    from svc_notebook.analysis.trend import Trend
 
 
 class Run:
@@ -629,6 +630,24 @@ class Run:
             LedgerError: The ledger cannot be read.
         """
         return self._result.compare(rows, columns, markdown=markdown, diff=diff)
+
+    def trend(
+        self,
+        factor: str,
+        on: str | None = None,
+        *,
+        unit: str | Sequence[str] | None = None,
+        missing: Literal["drop", "wrong"] = "drop",
+    ) -> "Trend":
+        """Tell how a score changes along a setting: `svc.trend` of `replies_df()`.
+
+        Example:
+            >>> run = svc.sweep("{{text}}", rows=df, temperature=[0, 0.5, 1]).run()
+            >>> slope = run.trend("temperature", on="completion_tokens")
+        """
+        from svc_notebook.analysis.trend import trend  # noqa: PLC0415 - pandas
+
+        return trend(self.replies_df(), factor, on, unit=unit, missing=missing)
 
     def plot(  # noqa: PLR0913 - those of svc.plot
         self,

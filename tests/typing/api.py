@@ -117,8 +117,11 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     pairs = pd.concat([alike, svc.agreement_df(frame, k=2), run.repeats_df("right")])
     pairs = pd.concat([run.confusion_df("label", by="model"), svc.repeats_df(frame)])
     pairs = pd.concat([pairs, svc.confusion_df(frame, "label", unit=["document"])])
+    summary = run.summary_df("model", unit=["customer"], missing="bounds")
+    heat: float = run.trend("temperature", on="right", unit="customer").slope
+    slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
-    return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts}"
+    return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes}"
 
 
 def talk() -> str | None:
