@@ -128,15 +128,6 @@ def test_a_server_that_refuses_gets_what_it_takes(
     assert server.n_refused <= max(2 * most, 40)
 
 
-def test_a_slow_server_is_filled_within_a_few_replies() -> None:
-    """With 5 s a reply, 64 are in flight after four rounds."""
-    server = Server(slots=64, takes_s=lambda _: 5.0)
-
-    server.ask(60.0)
-
-    assert server.rate(20.0) >= 0.8 * 64 / 5.0
-
-
 @pytest.mark.slow
 def test_a_server_that_becomes_slower_is_asked_less() -> None:
     """When it has a tenth of its slots left, the queue before it gets shorter."""

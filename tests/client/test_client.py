@@ -4,7 +4,6 @@ import asyncio
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -242,37 +241,6 @@ def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None
     assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
 
 
-@pytest.mark.slow
-def test_pieces_that_come_fast_are_handed_over_together(
-    serve: Serve, client_of: ClientOf
-) -> None:
-    """Some fast pieces make one hand-over, and the last of them waits for no other."""
-    n_pieces, n_handed_over, n_chars = 300, 0, 0
-    server = serve([HEAD, *[SOME, 0.004] * n_pieces, "silence"])
-
-    with client_of(server.base_url, idle_s=60.0).stream("Hi") as stream:
-        while n_chars < n_pieces * len("some"):
-            found = stream.poll(60.0)
-            n_handed_over += 1
-            n_chars += sum(
-                len(each.text or "") for each in found if isinstance(each, Delta)
-            )
-
-    assert n_handed_over <= n_pieces * 2 / 3
-
-
-def test_an_unstreamed_stream_gives_everything_at_the_end(client: Client) -> None:
-    """A stream of a reply in one piece gives it at the end, with its usage."""
-    stream = client.stream("Hello", n=2, is_streamed=False)
-
-    indexes = []
-    while not stream.is_done:
-        indexes += [each.index for each in stream.poll() if isinstance(each, Delta)]
-
-    assert indexes == [0, 1]
-    assert stream.completion.usage_source == "reported"
-
-
 def test_cancel_closes_the_connection(
     serve: Serve, client_of: ClientOf, kept: Kept
 ) -> None:
@@ -349,28 +317,6 @@ def test_two_threads_read_one_stream(serve: Serve, client_of: ClientOf) -> None:
         shown = list(pool.map(lambda _: "".join(stream), range(2), timeout=120))
 
     assert "".join(shown) == "somesome"
-
-
-@pytest.mark.slow
-def test_many_at_once_keep_a_limit_that_nobody_knows() -> None:
-    """Those that wait for the second, and for their number, do not hang."""
-    with (
-        Emulator(
-            tokens_per_s=None,
-            first_token_s=0.05,
-            models=["own"],
-            limits={"own": (10, 999)},
-        ) as emulator,
-        Client(
-            Settings(base_url=emulator.base_url),
-            api_key=emulator.api_key,
-            limits=RateLimits(clock=time.monotonic, limit_of=lambda _: None),
-        ) as client,
-        ThreadPoolExecutor(40) as threads,
-    ):
-        asked = [threads.submit(client.complete, "Hi", model="own") for _ in range(40)]
-
-        assert all(each.result(timeout=120).text for each in asked)
 
 
 def test_complete_gives_a_completion(client: Client) -> None:

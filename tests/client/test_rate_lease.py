@@ -47,19 +47,6 @@ def test_all_workers_together_get_what_the_limit_allows(quota: QuotaLeases) -> N
     assert again_s > 1
 
 
-def test_slots_of_a_quota_that_is_gone_are_not_those_of_the_next(
-    quota: QuotaLeases, clock: Clock
-) -> None:
-    """A worker may give them back after it was started again."""
-    before, _ = quota.lease(1, MODEL, 5, [], [])
-    started_again = QuotaLeases({MODEL: LIMIT}.get, clock=clock)
-    started_again.lease(2, MODEL, 5, [], [])
-
-    again, _ = started_again.lease(1, MODEL, 5, [], before)
-
-    assert again == []
-
-
 def test_a_slot_counts_from_when_it_was_used(quota: QuotaLeases, clock: Clock) -> None:
     """A lease that is not used yet holds up the others, however old it is."""
     slots, _ = quota.lease(1, MODEL, 5, [], [])

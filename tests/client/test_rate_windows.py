@@ -113,21 +113,6 @@ def test_no_window_overflows_and_no_time_is_lost(
     assert times[-1] - times[0] <= optimum_s * 1.03
 
 
-def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) -> None:
-    """While a request in front is still connecting, the one behind it waits."""
-    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
-    first, second = windows.reserve(), windows.reserve()
-    windows.try_pass(first)
-    now.s += 3.0
-
-    unknown = windows.try_pass(second)
-    windows.sent(first)
-    now.s += 1.08
-
-    assert unknown.wait_s == pytest.approx(1.08)
-    assert windows.try_pass(second).wait_s == 0.0
-
-
 @pytest.mark.slow
 def test_threads_never_share_a_slot(now: Now) -> None:
     """Sixteen threads at once get as many slots as they may, and no more."""

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Literal
 
 import msgspec
-import pandas as pd
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
 from svc_notebook.conversations.history import Turn
-from svc_notebook.conversations.messages_frame import MESSAGES
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
@@ -105,22 +103,6 @@ def test_a_whole_reply_does_not_go_on(plan: svc.Conversation) -> None:
 
     with pytest.raises(svc.errors.ParameterError, match="cut or interrupted"):
         plan.go_on()
-
-
-def test_a_turn_is_asked_again_with_another_prompt(
-    plan: svc.Conversation, emulator: Emulator
-) -> None:
-    """Later turns are not sent along, and say that they are stale."""
-    plan.ask("First")
-    plan.ask("Second")
-
-    plan.ask_again(1, "First, better")
-
-    assert contents(emulator) == ["First, better"]
-    assert [turn.prompt.content for turn in plan.turns] == ["First, better", "Second"]
-    plan.choose(1, 1)
-    assert plan.turns[0].prompt == user("First")
-    assert plan.turns[1].is_stale
 
 
 def test_every_change_can_be_undone(plan: svc.Conversation) -> None:
@@ -280,17 +262,6 @@ def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
     assert every["is_chosen"].tolist() == [True, False, False, False, True, True]
 
 
-def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
-    """No turns give the dtypes that many give."""
-    empty = plan.to_df()
-    plan.ask("First")
-
-    assert {name: str(kind) for name, kind in empty.dtypes.items()} == {
-        column.name: column.dtype for column in MESSAGES
-    }
-    pd.testing.assert_series_equal(empty.dtypes, plan.to_df().dtypes)
-
-
 def test_versions_other_than_chosen_and_all_are_refused(plan: svc.Conversation) -> None:
     """The message names the two."""
     with pytest.raises(svc.errors.ParameterError, match="'chosen' or 'all'"):
@@ -385,19 +356,6 @@ def test_a_dropped_stream_is_a_turn(plan: svc.Conversation, emulator: Emulator) 
     assert (turn.version.text, turn.version.is_partial) == ("a", True)
     assert contents(emulator) == ["Linger", "a", "Next"]
     assert plan.turns[0].versions == turn.versions
-
-
-def test_a_stream_that_nobody_reads_is_a_turn(plan: svc.Conversation) -> None:
-    """A reply that has come whole is in the history, as it is in the ledger."""
-    ended = Event()
-    plan.on_change(ended.set)
-    stream = plan.stream("First")
-
-    assert ended.wait(60)
-    [turn] = plan.turns
-    assert not turn.version.is_partial
-    assert turn.version.text == stream.completion.text
-    assert len(plan.turns) == 1
 
 
 def test_a_copy_goes_on_independently(

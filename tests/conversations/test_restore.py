@@ -108,19 +108,6 @@ def test_added_turns_are_sent_and_can_be_asked_again(emulator: Emulator) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_kernels")
-def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
-    """Turns that are asked after a restore come back with those before them."""
-    with kernel() as plan:
-        plan.restore(1)
-        plan.ask("more")
-    with kernel() as plan:
-        plan.restore()
-
-        assert prompts(plan) == ["one", "two", "more"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("two_kernels")
 def test_turns_that_were_added_and_sent_come_back() -> None:
     """Another restart brings the newest series with those that its requests sent."""
     with kernel() as plan:

@@ -126,30 +126,6 @@ def test_a_continued_reply_stays_deleted_in_every_later_kernel() -> None:
         assert plan.turns[0].is_pinned
 
 
-def test_a_marked_continuation_keeps_the_whole_text() -> None:
-    """A reply that was continued twice is not cut by a pin."""
-    with kernel() as plan:
-        plan.ask("Count")
-        plan.go_on()
-        plan.toggle_pin(1)
-    with kernel(restored=True) as plan:
-        [turn] = plan.turns
-        assert (turn.version.text, turn.is_pinned) == ("one, two, three.", True)
-
-
-def test_an_answer_after_the_mark_is_chosen() -> None:
-    """A pin stays; the version that was chosen does not hide a newer one."""
-    with kernel() as plan:
-        plan.ask("one")
-        plan.ask_again(1)
-        plan.choose(1, 1)
-        plan.toggle_pin(1)
-        plan.ask_again(1)
-    with kernel(restored=True) as plan:
-        [turn] = plan.turns
-        assert (turn.chosen, len(turn.versions), turn.is_pinned) == (2, 3, True)
-
-
 def test_a_reset_deletes_nothing() -> None:
     """The turns from before it come back, with their marks."""
     with kernel() as plan:

@@ -90,19 +90,6 @@ def test_tool_rounds_belong_to_the_answer() -> None:
     assert [each.exchange_id for each in late.versions] == ["b"]
 
 
-def test_a_turn_asked_again_with_tools_keeps_its_older_versions() -> None:
-    """Rounds replace the answer that asked for the tool, and no other."""
-    plain = exchange("a", (user("ask"),), said("whole"))
-    call = exchange("b", (user("ask"),), Choice(text="", tool_calls=(CALL,)))
-    last = exchange("c", (user("ask"), CALLING, RESULT), said("sunny"))
-
-    [turn] = history_of(plain, call, last).turns
-    [only_last] = history_of(plain, last).turns
-
-    assert [each.exchange_id for each in turn.versions] == ["a", "c"]
-    assert [each.exchange_id for each in only_last.versions] == ["a", "c"]
-
-
 def continued(history: History, more: Choice, status: Status = "ok") -> Exchange:
     """Return the exchange that goes on with the only turn."""
     step = request_continuation(history, ORIGIN, TurnSettings(model="svc-instruct"))

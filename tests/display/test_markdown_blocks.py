@@ -147,15 +147,6 @@ def test_long_tables_keep_their_head() -> None:
     )
 
 
-def test_long_lists_are_cut_before_an_item() -> None:
-    """The rest of a long list begins with an item, whose number it keeps."""
-    blocks = Blocks(max_tail_bytes=20)
-
-    got = _fed(blocks, ["1. first\n2. second\n3. thi"])
-
-    assert (got, blocks.tail.markdown) == (["1. first\n2. second\n"], "3. thi")
-
-
 def test_finds_blocks_wherever_they_stand() -> None:
     """Blocks in lists and quotations count, in order; inline code does not."""
     reply = (

@@ -98,21 +98,6 @@ def test_live_output_says_that_it_is_unfinished(
     assert UNFINISHED not in str(recorder.cell())
 
 
-def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
-    """Pieces between two updates are shown together, also if no more come."""
-    display = _open(recorder, Mode.LIVE)
-    display.add("O")
-    recorder.now_s = 0.02
-    display.add("n")
-    display.add("e")
-    recorder.now_s = 0.05
-
-    display.flush()
-
-    assert recorder.kinds() == ["publish", "update"]
-    assert "<p>One</p>" in recorder.cell()[0]["text/html"]
-
-
 def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
     """After each message, all that was drawn before can still be read."""
     display = _open(recorder, Mode.LIVE)

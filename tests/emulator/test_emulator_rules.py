@@ -132,29 +132,6 @@ def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
     )
 
 
-def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
-    """Offers and the calls in the history take tokens too."""
-    tool = {"type": "function", "function": {"name": "look_up"}}
-    call = {
-        "id": "1",
-        "type": "function",
-        "function": {"name": "f", "arguments": '{"a": 1}'},
-    }
-    history = [
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": "", "tool_call_id": "1"},
-    ]
-    bodies = [
-        fields("Hi"),
-        fields("Hi", tools=[tool]),
-        fields(messages=[*fields("Hi")["messages"], *history]),
-    ]
-
-    chats = [_read(body) for body in bodies]
-
-    assert [chat.n_prompt_tokens for chat in chats] == [8, 39, 24]
-
-
 @pytest.mark.parametrize(
     ("tool", "message"),
     [

@@ -160,20 +160,6 @@ def test_a_refused_request_uses_no_entry_up(
     assert _texts(post(service, fields())) == ["one"]
 
 
-def test_a_text_is_streamed_when_asked(play: Callable[..., Reply]) -> None:
-    """One entry serves both forms; a list says what each chunk holds."""
-    reply = play({"text": ["ก", "ข ค"], "finish_reason": None}, stream=True)
-
-    events = [json.loads(piece.data[6:])["choices"][0] for piece in reply.body[:-1]]
-
-    assert [event["delta"] for event in events] == [
-        {"role": "assistant", "content": "ก"},
-        {"content": "ข ค"},
-        {},
-    ]
-    assert events[-1]["finish_reason"] is None
-
-
 @pytest.mark.parametrize(
     ("usage", "sent"), [({"prompt_tokens": 1}, {"prompt_tokens": 1}), ({}, None)]
 )
@@ -284,17 +270,6 @@ def test_events_are_sent_as_they_are(play: Callable[..., Reply]) -> None:
         b'data: {"a":1}\n\n',
         b"data: [DONE]\n\n",
     ]
-
-
-def test_scripted_answers_count_against_no_limit(
-    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
-) -> None:
-    """A script is not slowed down by limits."""
-    service = make_service(
-        limits={"svc-v2-8b-instruct": (1, 1)}, script=({"text": "x", "times": 9},)
-    )
-
-    assert {post(service, fields()).status for _ in range(9)} == {200}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])

@@ -199,20 +199,6 @@ def test_a_request_that_trickles_in_ends(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_huge_headers_are_survived(emulator: Emulator) -> None:
-    """A megabyte of header is cut off."""
-    with _wire(emulator) as wire:
-        try:
-            wire.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n")
-            answer = wire.recv(16)
-        except OSError:
-            answer = b""
-
-    assert answer in (b"", b"HTTP/1.1 400 Bad")
-    assert _is_alive(emulator)
-
-
-@pytest.mark.slow
 def test_slow_readers_delay_no_other() -> None:
     """Clients that ask for much and read nothing cost only their connection."""
     asking = json.dumps(BODY | {"stream": True, "n": 8}).encode()

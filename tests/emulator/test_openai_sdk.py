@@ -40,21 +40,6 @@ def client(emulator: Emulator) -> Iterator[Any]:
         yield made
 
 
-def test_reads_a_stream(client: Any) -> None:  # noqa: ANN401 - another's type
-    """Its chunks join to the text of the whole reply."""
-    whole = client.chat.completions.create(model=MODEL, messages=MESSAGES)
-
-    chunks = list(
-        client.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
-    )
-
-    assert (
-        "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-        == whole.choices[0].message.content
-    )
-    assert chunks[-1].choices[0].finish_reason == "stop"
-
-
 def test_goes_through_a_tool_flow(client: Any) -> None:  # noqa: ANN401 - another's type
     """Its own messages are sent back unchanged, and the results are answered."""
     messages = [{"role": "user", "content": "Use get_weather for Phuket."}]

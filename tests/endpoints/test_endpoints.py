@@ -13,7 +13,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.endpoints import Endpoint, own_endpoint, read_models
 from svc_notebook.magics.use_and_login import use
-from svc_notebook.service.catalogue import MODELS, Limit
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import current
 from tests.faults.server import RawServer
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
@@ -128,16 +128,6 @@ def test_a_list_that_cannot_be_read_says_why(
         shown = repr(shell.run("%svc models").value)
 
     assert f"Its list of models could not be read: {why}. Any model can" in shown
-
-
-def test_the_service_is_not_asked_for_models(
-    describe: Describe, emulator: Emulator
-) -> None:
-    """Its document does not show how; its models are those of the document."""
-    describe("")
-
-    assert current().models(wait_s=1) == MODELS
-    assert emulator.requests == ()
 
 
 @pytest.mark.slow

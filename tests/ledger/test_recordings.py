@@ -66,24 +66,6 @@ def test_gives_back_what_was_recorded(make: MakeExchange, file: Path) -> None:
     ) == expected
 
 
-def _texts(file: Path, n: int, **params: Any) -> list[str | None]:  # noqa: ANN401 - fields
-    answers = RecordingFile.from_file(file)
-    request = _request(**params)
-    return [answers.find(request, Origin()).choices[0].text for _ in range(n)]
-
-
-def test_what_was_asked_twice_is_answered_in_order(
-    make: MakeExchange, file: Path
-) -> None:
-    """A request has all its good answers, in order; after the last comes the first."""
-    asked = [make(each, request=_request(), body=_body(str(each))) for each in range(3)]
-    failed = make(3, request=_request(), body=None, status="error")
-
-    assert export_answers(file, [*asked, failed]) == 3
-
-    assert _texts(file, 4) == ["0", "1", "2", "0"]
-
-
 def test_a_file_is_read_once_for_each_change(make: MakeExchange, file: Path) -> None:
     """What was found goes on in order until the file changes; then it begins again."""
     asked = [make(each, request=_request(), body=_body(str(each))) for each in range(2)]

@@ -106,15 +106,6 @@ def test_a_forgotten_ledger_is_closed(path: Path, make: MakeExchange) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["a b", "a?mode=ro", "a%20b", "a#b", "ไทย"])
-def test_takes_any_name(tmp_path: Path, make: MakeExchange, name: str) -> None:
-    """A file may have any name, also one that means something in an address."""
-    with Ledger(tmp_path / name) as ledger:
-        ledger.add(make())
-
-    assert [each.name for each in tmp_path.iterdir()] == [name]
-
-
 @pytest.mark.slow
 def test_sixteen_threads_add_and_read(ledger: Ledger, make: MakeExchange) -> None:
     """Threads that add and read at once lose nothing and raise nothing."""

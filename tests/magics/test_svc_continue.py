@@ -108,22 +108,6 @@ def test_tokens_and_seconds_add_up(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> None:
-    """The history holds the whole text; later turns send it so."""
-    shown = shell.run("%%svc -c plan\nCount").shown
-    shell.run("%%svc\nElsewhere")
-    rest = shell.run("%svc -c plan continue").shown
-    [turn] = svc.conversation("plan").turns
-    shell.run("%%svc -c plan\nNext")
-
-    assert "`%svc -c plan continue` asks for the rest" in shown
-    assert rest.startswith("o, thr\n")
-    assert "a repetition of 2 characters left out" in rest
-    assert [m.content for m in turn.messages] == ["Count", "one, two, thr"]
-    assert contents(emulator) == ["Count", "one, two, thr", "Next"]
-
-
-@pytest.mark.slow
 def test_max_tokens_and_other_options_can_be_given(
     shell: Shell, emulator: Emulator
 ) -> None:

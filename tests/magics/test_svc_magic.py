@@ -198,16 +198,6 @@ def test_the_model_can_be_chosen(shell: Shell, emulator: Emulator) -> None:
 
 
 @pytest.mark.slow
-def test_an_emulator_for_this_kernel(shell: Shell) -> None:
-    """`%svc use emulator` answers from one of its own, and marks the answers."""
-    used = shell.run("%svc use emulator")
-    cell = shell.run("%%svc --max-tokens 3\nHello")
-
-    assert "made up" in used.shown
-    assert "[emulator: made up]" in cell.shown
-
-
-@pytest.mark.slow
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_pasted_text_is_sent_byte_for_byte(

@@ -149,17 +149,6 @@ def test_a_reply_is_printed_as_it_comes(begin: Callable[..., Terminal]) -> None:
     assert "Out[" not in shown
 
 
-def test_another_value_has_its_prompt(begin: Callable[..., Terminal]) -> None:
-    """`Out[1]:` is left out for a reply only, not for another value of its cell."""
-    terminal = begin()
-
-    shown = terminal.run(
-        "x = get_ipython().run_line_magic('svc', 'hello there'); 6 * 7", prompt=2
-    )
-
-    assert "Out[1]: 42" in shown
-
-
 def test_words_show_while_the_service_writes_and_ctrl_c_is_calm(
     begin: Callable[..., Terminal], emulator: Emulator
 ) -> None:

@@ -8,9 +8,10 @@ from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
 from svc_notebook.panels.actions import FIELDS, GONE, allowed, allowed_on, refusal
 from svc_notebook.panels.comm import BrowserMessage, read_message
-from svc_notebook.panels.settings_form import PanelSettings
+from svc_notebook.panels.settings_form import OFFERED, PanelSettings, fields
 from svc_notebook.panels.turn_view import draw_turn
 from svc_notebook.panels.view import PanelState, Phase, draw_meter, to_view
+from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import (
     FunctionCall,
     Message,
@@ -204,3 +205,25 @@ def test_what_is_not_allowed_is_refused_as_everywhere(
     """The message is the table's own."""
     with pytest.raises(ParameterError, match=remedy):
         PanelSettings().setting(name, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("fit", "fit"), ("", "fit"), ("Service", "service"), ("200", 200), (5, 5)],
+)
+def test_max_tokens_takes_words_too(value: object, expected: object) -> None:
+    """`fit` is what holds where nothing is typed."""
+    assert PanelSettings().setting("max_tokens", value).max_tokens == expected
+
+
+def test_the_fields_carry_the_documents_ranges() -> None:
+    """Each offered parameter has the bounds and the default of the table."""
+    by_name = {each["name"]: each for each in fields(model="svc-instruct")}
+    table = {param.name: param for param in PARAMS}
+
+    bounds = {n: (by_name[n]["minimum"], by_name[n]["maximum"]) for n in OFFERED}
+
+    assert bounds == {n: (table[n].minimum, table[n].maximum) for n in OFFERED}
+    assert list(by_name) == ["model", "system", *OFFERED, "extra"]
+    assert by_name["max_tokens"]["default"] == "fit"
+    assert by_name["temperature"]["default"] == "0.7"

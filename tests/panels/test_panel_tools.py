@@ -1,6 +1,5 @@
 """Tools in the panel: rounds, consent, the tool_runs, and stopping them."""
 
-import asyncio
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -163,29 +162,6 @@ def test_a_stop_ends_the_waiting_for_a_tool(open_page: OpenPage) -> None:
     go_on.set()
 
     assert page.ask("Hello")["prompt"] == "Hello"
-
-
-@pytest.mark.slow
-def test_an_async_tool_is_stopped(open_page: OpenPage) -> None:
-    """It is cancelled where it waits."""
-    begun, was_cancelled = Event(), Event()
-
-    async def crawl() -> str:
-        """Crawl."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            was_cancelled.set()
-            raise
-        return "crawled"
-
-    page = open_page(tools=[crawl])
-    page.say("send", text="crawl")
-    assert begun.wait(TIMEOUT_S)
-    page.do("stop")
-
-    assert was_cancelled.wait(TIMEOUT_S)
 
 
 def test_a_tool_that_fails_is_shown_to_model_and_user(open_page: OpenPage) -> None:

@@ -49,27 +49,6 @@ def test_tools_that_vary_are_a_column(session: Session) -> None:
     pd.testing.assert_series_equal(run.summary_df()["tools"], expected)
 
 
-@pytest.mark.slow
-def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
-    """They have their own dtypes and their names of `replies_df`."""
-    run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL, max_tokens=3)
-    run.run()
-
-    usage = run.usage_df(by=["kind", "var_row"], include_emulated=True)
-
-    expected = pd.DataFrame(
-        {
-            "kind": ROWS["kind"],
-            "var_row": ROWS["row"],
-            "n_requests": pd.array([1, 1, 1], dtype="Int64"),
-        }
-    )
-    shown = usage[["kind", "var_row", "n_requests"]].sort_values(
-        "var_row", ignore_index=True
-    )
-    pd.testing.assert_frame_equal(shown, expected)
-
-
 def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> None:
     """Columns of the rows are among those that are proposed."""
     run = plan_run(session, "{{text}}", rows=ROWS, model=MODEL)

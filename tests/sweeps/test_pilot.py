@@ -40,16 +40,6 @@ def test_each_condition_is_asked_as_often_on_the_same_rows() -> None:
     ]
 
 
-def test_rows_of_a_pilot_are_spread() -> None:
-    """Ten of a hundred rows have one in nearly each tenth, whatever the seed."""
-    for seed in range(20):
-        rows = [row for row, _ in first_of(10, seed=seed, model=MODEL)]
-
-        assert len({row // 10 for row in rows}) >= 8
-        gaps = [b - a for a, b in zip(sorted(rows), sorted(rows)[1:], strict=False)]
-        assert max(gaps) <= 25
-
-
 def test_a_pilot_is_the_beginning_of_a_larger_one() -> None:
     """The same seed gives the same requests; another one gives others."""
     small = first_of(10, model=[MODEL, OTHER])

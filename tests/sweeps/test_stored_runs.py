@@ -47,20 +47,6 @@ def ended(session: Session, name: str | None = "r", rows: object = ROWS) -> None
     plan_run(session, "{{text}}", rows=rows, name=name, model=MODEL, max_tokens=3).run()
 
 
-def test_replies_of_the_ledger_have_all_columns_of_the_rows(session: Session) -> None:
-    """Other exchanges beside the run have none of them."""
-    session.client.complete(request())
-    ended(session)
-
-    found = replies_df(session.ledger, joined=with_rows)
-
-    own = ["row", "id", "var_text", "label", "n_words"]
-    assert [name for name in found.columns if name in own] == own
-    assert found["label"].isna().tolist() == [True, False, False, False]
-    assert sorted(found["label"].dropna()) == ["ham", "ham", "spam"]
-    assert found["row"].dtype == "Int64"
-
-
 def test_a_run_is_rebuilt_from_the_ledger(
     open_session: OpenSession, emulator: Emulator
 ) -> None:

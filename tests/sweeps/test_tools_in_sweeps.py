@@ -257,26 +257,6 @@ def test_rounds_count_in_your_own_limits(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_many_replies_in_flight_run_tools_at_once(opened: Opened) -> None:
-    """More than an event loop has threads, also where recorded answers are read."""
-    session, emulator = opened()
-    n_trials = 40
-    together = threading.Barrier(n_trials)
-
-    def weather(city: str) -> str:
-        """Tell the weather of a city."""
-        together.wait(60)
-        return city
-
-    for _ in range(2):
-        run = sweep(
-            session, repeats=n_trials, tools=[weather], in_flight=n_trials, reuse=True
-        ).run()
-        assert run.replies_df()["n_tool_runs"].tolist() == [1] * n_trials
-    assert len(emulator.requests) == 2 * n_trials
-
-
-@pytest.mark.slow
 def test_a_function_decides_one_call_at_a_time(opened: Opened) -> None:
     """`confirm` is never called from two threads at once."""
     session, _ = opened()

@@ -12,25 +12,11 @@ import svc_notebook.pandas  # registers df.svc
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.sweep import make_plan, plan_run
+from svc_notebook.sweeps.sweep import make_plan
 
 FRAME = pd.DataFrame({"text": ["a", "b"]})
 TWICE = pd.DataFrame([["a", "b"]], columns=["text", "text"])
 NO: Any = "no"
-
-
-def tea(cups: int) -> str:
-    """Order tea.
-
-    Args:
-        cups: How many.
-    """
-    return f"{cups} cups"
-
-
-def milk() -> str:
-    """Order milk."""
-    return "milk"
 
 
 @pytest.fixture(autouse=True)
@@ -106,30 +92,6 @@ def test_wrong_arguments_are_refused_in_words(
 
     assert said in str(caught.value)
     assert "complete(...)" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("tools", "expected"),
-    [
-        (tea, [("tea",)]),
-        ([tea, milk], [("tea", "milk")]),
-        (svc.Toolbox([tea, milk]), [("tea", "milk")]),
-        ([[tea], None, [tea, milk]], [("tea",), (), ("tea", "milk")]),
-        ([svc.Toolbox([tea]), svc.Toolbox([milk])], [("tea",), ("milk",)]),
-    ],
-)
-def test_functions_are_offered_as_tools(
-    session: Session, tools: object, expected: list[tuple[str, ...]]
-) -> None:
-    """What `complete` takes as tools a sweep offers, too; lists of them vary."""
-    run = plan_run(session, "a", tools=tools)
-
-    offered = [
-        tuple(tool["function"]["name"] for tool in trial.request.tools)
-        for trial in run.grid
-    ]
-
-    assert offered == expected
 
 
 @pytest.mark.parametrize("verb", [svc.sweep, FRAME.svc.complete])

@@ -277,15 +277,6 @@ def test_types_become_schemas(annotation: object, schema: dict[str, Any]) -> Non
     assert _property(annotation) == schema
 
 
-def test_a_default_of_none_allows_null() -> None:
-    """`city: str = None` means that null will do."""
-
-    def asked(city: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as people write it
-        """Ask."""
-
-    assert _properties(asked) == {"city": {"type": ["string", "null"]}}
-
-
 @pytest.mark.parametrize(
     ("annotation", "reason", "remedy"),
     [
