@@ -6,7 +6,7 @@ counts as right, and labels that no reply can match.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,9 +28,11 @@ from .typed_answers import AnswerType
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
+    from svc_notebook.ledger.scores import Score
+
 OnError = Literal["missing", "raise", 0]
 """What a reply has whose function raises: no score, nothing for all, or 0."""
-_ERROR = "_error"
+ERROR = "_error"
 _ANSWER = "answer"
 _SHOWN_CHARS = 300
 
@@ -182,7 +184,7 @@ class Outcome:
         return (
             f"{self.n_failed} of {self.n_good} replies raised {what}: "
             f"{shorten(str(self.first), 120)}. They {value}; the column "
-            f"score_{self.name}{_ERROR} says why. {other}, on_error='raise' stops."
+            f"score_{self.name}{ERROR} says why. {other}, on_error='raise' stops."
         )
 
     def _nothing_right(self) -> str:
@@ -247,7 +249,7 @@ def scores_of(
             scores = _parts(outcome.name, returned)
         except Exception as problem:  # noqa: BLE001 - the user's own, shown in its row
             failed.append(at)
-            scores = {outcome.name + _ERROR: outcome.note_error(problem, at)}
+            scores = {outcome.name + ERROR: outcome.note_error(problem, at)}
         else:
             _note_nothing(outcome, row, returned, columns, at)
         for key, score in scores.items():
@@ -268,7 +270,7 @@ def _put_zeros(
     name: str, values_by_name: dict[str, list[Any]], failed: Sequence[int], n_rows: int
 ) -> None:
     """Give replies that failed the score 0, under each name that others have."""
-    for key in values_by_name.keys() - {name + _ERROR} or {name}:
+    for key in values_by_name.keys() - {name + ERROR} or {name}:
         values = values_by_name.setdefault(key, [None] * n_rows)
         for at in failed:
             values[at] = 0
@@ -338,12 +340,13 @@ def score_replies(
     *,
     on_error: OnError = "missing",
     answer: AnswerType | None = None,
-    say: Callable[[str], None] = write_line,
+    remembered: Collection[str] = (),
 ) -> int:
     """Score the good replies of a frame, or remove scores: see `svc.score`.
 
     The frame gets the columns, in place. The ledger is None if nothing was asked.
-    `answer` is how the answers of the frame were read, if that is known.
+    `answer` is how the answers of the frame were read, if that is known. Scores that
+    are `remembered` can be removed before any reply has one.
     """
     from svc_notebook.ledger.reply_frames import (  # noqa: PLC0415 - pandas
         put,
@@ -368,26 +371,28 @@ def score_replies(
     old: list[str] = []
     for name, rule in rules.items():
         if rule is None:
-            old += _names_of(ledger, columns, name)
+            old += _names_of(ledger, columns, name, remembered)
         else:
             outcome = Outcome(name, rule, on_error)
             scored |= scores_of(columns, positions, outcome, answer)
             outcome.check_any()
             outcomes.append(outcome)
-            old += [name, name + _ERROR]
+            old += [name, name + ERROR]
     check_types(scored)
-    n_kept = 0 if ledger is None else keep(ledger, columns, scored, old, say=say)
+    n_kept = 0 if ledger is None else keep(ledger, columns, scored, old)
     for name in old:
         if PREFIX + name in frame.columns:
             del frame[PREFIX + name]
     for name, values in scored.items():
         put(frame, PREFIX + name, to_array(values, dtype_of(values)))
     for line in (line for outcome in outcomes for line in outcome.lines()):
-        say(line)
+        write_line(line)
     return n_kept
 
 
-def _names_of(ledger: Ledger | None, columns: Columns, name: str) -> list[str]:
+def _names_of(
+    ledger: Ledger | None, columns: Columns, name: str, remembered: Collection[str]
+) -> list[str]:
     """Return the names of the scores that are removed: of a dict, those of its keys.
 
     They may be in the frame alone, or in the ledger alone.
@@ -401,12 +406,14 @@ def _names_of(ledger: Ledger | None, columns: Columns, name: str) -> list[str]:
     if ledger is not None:
         exchange_ids = {x for x in columns["exchange_id"] if isinstance(x, str)}
         known = list(dict.fromkeys([*known, *names_of_scores(ledger, exchange_ids)]))
-    if name in known or name + _ERROR in known:
-        return [name, name + _ERROR]
+    if name in known or name + ERROR in known:
+        return [name, name + ERROR]
     if of_dict := [
         score_name for score_name in known if score_name.startswith(name + "_")
     ]:
         return of_dict
+    if name in remembered:
+        return [name]
     raise ParameterError(
         f"There is no score {name!r} to remove.{did_you_mean(name, known, n=1)} The "
         f"scores are {', '.join(known) or 'none'}.",
@@ -419,25 +426,32 @@ def keep(
     columns: Columns,
     scored: Mapping[str, list[Any]],
     old: Sequence[str],
-    *,
-    say: Callable[[str], None] = write_line,
 ) -> int:
     """Keep scores instead of the old ones, and return how many were kept."""
-    from svc_notebook.ledger.scores import Score, replace_scores  # noqa: PLC0415
+    from svc_notebook.ledger.scores import replace_scores  # noqa: PLC0415 - pandas
+
+    scores = scores_to_keep(columns, scored)
+    among = {x for x in columns["exchange_id"] if isinstance(x, str)}
+    unknown = replace_scores(ledger, scores, old=[*old, *scored], among=among)
+    if unknown:
+        write_line(
+            f"{len(unknown)} of these replies are not in the current ledger, so their "
+            "scores are in the frame alone."
+        )
+    good = (score for score in scores if not score.name.endswith(ERROR))
+    return sum(score.exchange_id not in unknown for score in good)
+
+
+def scores_to_keep(
+    columns: Columns, scored: Mapping[str, Sequence[Any]]
+) -> "list[Score]":
+    """Return scores as the ledger keeps them."""
+    from svc_notebook.ledger.scores import Score  # noqa: PLC0415 - pandas
 
     ids, indexes = columns["exchange_id"], columns["choice_index"]
-    scores = [
+    return [
         Score(ids[at], int(indexes[at] or 0), name, value)
         for name, values in scored.items()
         for at, value in enumerate(values)
         if value is not None
     ]
-    among = {exchange_id for exchange_id in ids if isinstance(exchange_id, str)}
-    unknown = replace_scores(ledger, scores, old=[*old, *scored], among=among)
-    if unknown:
-        say(
-            f"{len(unknown)} of these replies are not in the current ledger, so their "
-            "scores are in the frame alone."
-        )
-    good = (score for score in scores if not score.name.endswith(_ERROR))
-    return sum(score.exchange_id not in unknown for score in good)

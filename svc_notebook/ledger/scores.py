@@ -134,6 +134,40 @@ def replace_scores(
     return unknown
 
 
+def add_scores(ledger: Ledger, scores: Sequence[Score]) -> None:
+    """Save scores of a name that has this type in the run; nothing is checked."""
+    scored_at = to_sortable(datetime.now(UTC))
+    rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
+    with ledger.opened() as connection, transaction(connection):
+        connection.executemany(INSERT_SCORE, rows)
+
+
+def unscored(ledger: Ledger, run: str, names: Iterable[str]) -> set[str]:
+    """Return the ids of a run's good exchanges that have none of these scores."""
+    sql = (
+        "SELECT exchange_id FROM exchanges WHERE started_at >= "
+        "(SELECT first_started_at FROM runs WHERE run = :run) "
+        "AND run = :run AND status = 'ok' AND exchange_id NOT IN "
+        "(SELECT exchange_id FROM scores WHERE value IS NOT NULL AND name IN "
+        "(SELECT value FROM json_each(:names)))"
+    )
+    with ledger.opened() as connection:
+        values = {"run": run, "names": json.dumps(list(names))}
+        return {exchange_id for (exchange_id,) in connection.execute(sql, values)}
+
+
+def names_in_run(ledger: Ledger, run: str) -> list[str]:
+    """Return the names of the scores of a run, the oldest first."""
+    sql = (
+        "SELECT name FROM scores WHERE value IS NOT NULL AND exchange_id IN "
+        "(SELECT exchange_id FROM exchanges WHERE started_at >= "
+        "(SELECT first_started_at FROM runs WHERE run = :run) AND run = :run) "
+        "GROUP BY name ORDER BY min(rowid)"
+    )
+    with ledger.opened() as connection:
+        return [name for (name,) in connection.execute(sql, {"run": run})]
+
+
 def names_of_scores(ledger: Ledger, exchange_ids: Collection[str]) -> list[str]:
     """Return the names of the scores of some exchanges, the oldest first."""
     sql = (

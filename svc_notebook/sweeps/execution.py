@@ -63,6 +63,7 @@ from .resume import (
 )
 from .row_files import check_same_files
 from .run_lock import held_here, lock_run
+from .run_scores import RunScores, ScoringPass
 from .scheduler import (
     Answered,
     Failed,
@@ -157,6 +158,7 @@ class Execution:
         limit_of: Returns the limit of a model, if one is known.
         is_paced: Whether requests wait for limits; not where a file answers them.
         rounds: Sends trials whose tools are run.
+        scores: Scores replies as they come.
         scheduler: Decides when each trial is sent.
         error: What ended it early; None if nothing did.
     """
@@ -170,6 +172,7 @@ class Execution:
     limit_of: Callable[[str], Limit | None]
     is_paced: bool
     rounds: "TrialRounds | None"
+    scores: ScoringPass
     on_over: Tick
     scheduler: Scheduler = field(init=False)
     error: BaseException | None = field(init=False, default=None)
@@ -210,6 +213,7 @@ class Execution:
             now_at=datetime.now().astimezone(),
             state="stopped" if scheduler.is_over else state,
             labels=self.plan.grid.model_labels,
+            scores=self.scores.so_far,
         )
         bars.show(progress, is_last=is_last or self.is_over)
 
@@ -264,6 +268,7 @@ class Execution:
         try:
             async with aclosing(self.client):
                 self.error = await self.scheduler.run()
+            await self.scores.finish()
         except asyncio.CancelledError:
             stopped = SvcError("The run was stopped before it was complete.")
             self.error = self.error or stopped
@@ -271,6 +276,7 @@ class Execution:
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             self.error = problem
         finally:
+            self.scores.stop()
             if beat is not None:
                 beat.cancel()
             if bars is not None:
@@ -300,12 +306,13 @@ class Execution:
                 exchange = await self._send(trial, trial.request, origin)
                 n_tokens = n_tokens_of(exchange)
             else:
-                n_tokens = await self.rounds.send(trial, origin, self._send)
+                exchange, n_tokens = await self.rounds.send(trial, origin, self._send)
         except SvcError as error:
             return self._failed(trial, error)
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
+        self.scores.put(trial, exchange)
         return Answered(n_tokens=n_tokens)
 
     async def _send(
@@ -352,9 +359,12 @@ class Executor:
         execution: The newest one, if there is any.
     """
 
-    def __init__(self, result: RunResult, *, session: Session) -> None:
+    def __init__(
+        self, result: RunResult, scores: RunScores, *, session: Session
+    ) -> None:
         self.execution: Execution | None = None
         self._result = result
+        self._scores = scores
         self._session = session
         self._is_own = True  # `execution` is not that of another `Run` of this name
         self._is_bound = False  # what the ledger has under the name was read
@@ -612,6 +622,7 @@ class Executor:
             limit_of=session.settings.endpoint.limit_of,
             is_paced=recorded is None,
             rounds=rounds,
+            scores=self._scores.begin(),
             on_over=end,
         )
 

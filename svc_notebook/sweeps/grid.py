@@ -301,6 +301,12 @@ class Grid:
             columns=condition.columns_of(values),
         )
 
+    def columns_of(self, trial: Trial) -> dict[str, Any]:
+        """Return the columns of a trial in a frame of replies."""
+        if self.rows is None or trial.row is None:
+            return trial.columns
+        return {**trial.columns, **self.rows.joined(trial.row)}
+
     def trial_keys(self) -> Iterator[tuple[str, int]]:
         """Return the key of each trial, in the order of the plan."""
         placed = self._placed(range(self.n_combinations))

@@ -10,6 +10,7 @@ from zlib import compress, decompress
 import msgspec
 from msgspec.structs import asdict
 
+from svc_notebook.analysis.planned_scores import scores_to_keep
 from svc_notebook.credentials import known_keys
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError
@@ -36,6 +37,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         kept: Numbers of the combinations that `where` kept; None for all.
         fixed: The factors that have one value.
         own_limits: By model.
+        scores: What is kept of each score, by name.
         run_tools: The limits of tool rounds; None if no tools are run.
     """
 
@@ -53,6 +55,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     kept: list[int] | None
     fixed: dict[str, Any]
     answer: str | None
+    scores: dict[str, dict[str, str]] = {}
     is_raw: bool
     own_limits: dict[str, dict[str, int]]
     in_flight: int | None
@@ -88,6 +91,7 @@ def manifest_of(plan: Plan) -> Manifest:
         kept=None if grid.kept is None else list(grid.kept),
         fixed=fixed,
         answer=plan.answer.kept if plan.answer else None,
+        scores=scores_to_keep(plan.scores),
         is_raw=grid.is_raw,
         own_limits={model: limit.stated for model, limit in limits},
         in_flight=plan.in_flight,
@@ -106,7 +110,7 @@ def read_manifest(manifest: object, *others: object) -> Manifest:
     if any(others):
         raise ParameterError(
             "manifest has the whole grid; give only name, seed, confirm_above, "
-            "reuse, answer, limits and in_flight with it.",
+            "reuse, answer, scores, limits and in_flight with it.",
             param="manifest",
         )
     if isinstance(manifest, Manifest):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from svc_notebook.analysis.planned_scores import PlannedScores
 from svc_notebook.analysis.typed_answers import AnswerType
 from svc_notebook.credentials import refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint
@@ -135,6 +136,7 @@ class Plan:
     is_reusing: bool = False
     prices: Prices | None = None
     answer: AnswerType | None = None
+    scores: PlannedScores = field(default_factory=dict)
     own_limits: LimitsByModel = field(default_factory=dict)
     in_flight: int | None = None
     run_tools: Mapping[str, float] | None = (

@@ -129,11 +129,13 @@ def progress_of(
     now_at: datetime,
     state: str = "",
     labels: Mapping[str, str] | None = None,
+    scores: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> tuple[ModelProgress, ...]:
     """Return the progress of each model that has anything to send.
 
     `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
-    says if it is paused or stopped. `labels` are those of models.
+    says if it is paused or stopped. `labels` are those of models, `scores` returns the
+    rates of a model so far.
     """
     labels = labels or {}
     return tuple(
@@ -145,7 +147,13 @@ def progress_of(
             ),
             n_done=queue.n_ok + queue.n_failed,
             n_total=queue.n_trials,
-            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
+            note=_note(
+                queue,
+                now_s=now_s,
+                now_at=now_at,
+                state=state,
+                scores=scores(queue.model),
+            ),
             is_bad=bool(queue.n_failed or queue.given_up),
         )
         for queue in queues
@@ -153,9 +161,17 @@ def progress_of(
     )
 
 
-def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
+def _note(
+    queue: ModelQueue,
+    *,
+    now_s: float,
+    now_at: datetime,
+    state: str,
+    scores: Sequence[str],
+) -> str:
     words = [f"{queue.n_failed} failed"] if queue.n_failed else []
     words.append(f"{queue.n_tokens:,} tokens")
+    words += scores
     if found_limit := queue.limiter and queue.limiter.found:
         words.append(f"found: {_shown(found_limit)}")
     if queue.given_up:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from svc_notebook.analysis.planned_scores import in_words
 from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answers
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.errors import LedgerError
@@ -205,6 +206,15 @@ class RunFrames:
         self._retype(frame, frame[names[ROW]].tolist())
         return frame
 
+    def frame_of_exchanges(
+        self, exchanges: Sequence[Exchange], prices: Prices | None
+    ) -> "pd.DataFrame":
+        """Return the frame of exchanges that have the columns of their trials."""
+        numbers = range(len(exchanges))
+        columns = [exchange.origin.columns for exchange in exchanges]
+        parts = {"trial": numbers, "turn": numbers, "origin.columns": columns}
+        return self.frame_of([exchange_batch(exchanges, prices, parts=parts)])
+
     def usage_df(
         self,
         exchanges: Iterable[Exchange],
@@ -226,7 +236,7 @@ class RunFrames:
 
         columns = pick(self._columns(()), by)
         if not set(columns) <= set(REPLIES):
-            exchanges = list(self._with_columns(exchanges))
+            exchanges = list(self.with_columns(exchanges))
             columns = pick(self._columns(exchanges), by)
         usage, firsts = usage_frame(
             exchanges,
@@ -322,7 +332,7 @@ class RunFrames:
                     values = original.iloc[:, position - n_levels]
                 frame[names[key]] = values.take(numbers).array
 
-    def _with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
+    def with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
         """Give exchanges all columns that their trials have in a frame of replies."""
         trials = dict(self._grid.places())
         for exchange in exchanges:
@@ -433,6 +443,9 @@ class RunResult:
             lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
         if self.frames.answer is not None:
             lines.append(("answer", self.frames.answer.in_words))
+        if self.plan.scores:
+            words = (in_words(name, x) for name, x in self.plan.scores.items())
+            lines.append(("scores", "; ".join(words)))
         if (limits := self.plan.run_tools) is not None:
             n_most = f"{limits['max_rounds']:g}"
             lines.append(("tools run", f"here; up to {n_most} requests for each reply"))

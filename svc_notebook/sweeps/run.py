@@ -5,6 +5,7 @@
 `RunResult` reads what the ledger has of them.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from .manifest import run_manifest
 from .plan import Plan
 from .result import RunResult
 from .resume import RunStatus, next_steps, settled_of
+from .run_scores import RunScores
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -88,7 +90,8 @@ class Run:
     def __init__(self, plan: Plan, *, session: Session) -> None:
         self._session = session
         self._result = RunResult(plan)
-        self._executor = Executor(self._result, session=session)
+        self._scores = RunScores(self._result, session)
+        self._executor = Executor(self._result, self._scores, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
         if plan.name is not None:
             self._executor.bind()
@@ -425,6 +428,9 @@ class Run:
     ) -> int:
         """Score the good replies; the ledger keeps the scores.
 
+        The functions are remembered while the kernel lives: they score new replies of
+        this run as they come. `svc.sweep(scores=...)` does so from the beginning.
+
         Args:
             on_error: The score where a function raises: `missing`, 0 or `raise`, as in
                 `svc.score`.
@@ -449,13 +455,16 @@ class Run:
                 "run.score(right=svc.scores.exact('label')).",
                 param="scores",
             )
-        return score_replies(
+        n_kept = score_replies(
             self._result.ledger,
             self._result.replies_df(),
             scores,
             on_error=on_error,
             answer=self._result.frames.answer,
+            remembered=self._scores.rules,
         )
+        self._scores.remember(scores, on_error)
+        return n_kept
 
     def usage_df(
         self,
@@ -731,11 +740,16 @@ class Run:
         return self._describe(said=said).bundle()
 
     def _run(self, options: SendOptions) -> Self:
-        self._explain_end(self._executor.run(options))
+        execution = self._executor.run(options)
+        lines = self._scores.catch_up() if execution is None else None
+        self._explain_end(execution, lines)
         return self
 
     async def _run_async(self) -> Self:
-        self._explain_end(await self._executor.run_async(SendOptions()))
+        execution = await self._executor.run_async(SendOptions())
+        # on a thread: a function may ask the service
+        lines = None if execution else await asyncio.to_thread(self._scores.catch_up)
+        self._explain_end(execution, lines)
         return self
 
     def _describe(self, *, said: str = "") -> RunDescription:
@@ -782,9 +796,16 @@ class Run:
             if queue.given_up
         ]
 
-    def _explain_end(self, execution: Execution | None) -> None:
-        """Print the reasons if every request of a pass failed, or what was cut."""
+    def _explain_end(
+        self, execution: Execution | None, scored: Sequence[str] | None
+    ) -> None:
+        """Print why every request of a pass failed, what was cut, what scores lack.
+
+        `scored` is said if nothing was sent.
+        """
         if execution is None or self.plan.origin != "sweep":
+            for line in scored or ():
+                write_line(to_terminal(line))
             return
         queues = execution.scheduler.queues
         n_failed = sum(queue.n_failed for queue in queues)
@@ -803,6 +824,9 @@ class Run:
         if text:
             self._explained = _cell_number(), text
             write_line(to_terminal(text))
+        n_sent = sum(queue.n_ok for queue in queues)
+        for line in self._scores.lines(n_sent=n_sent):
+            write_line(to_terminal(line))
 
 
 def _cell_number() -> int | None:

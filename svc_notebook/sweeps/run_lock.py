@@ -72,7 +72,7 @@ _held = _Held()
 
 def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
     """Return the lock on a run if this kernel holds it."""
-    return _held.locks.get(_key(ledger, run_id))
+    return _held.locks.get(run_key(ledger, run_id))
 
 
 _NOT_SENT = (
@@ -90,7 +90,7 @@ def lock_run(
     A run without a name needs no file: no other kernel can mean it. `advice` is what
     the error says to do.
     """
-    lock = RunLock(_key(ledger, run_id))
+    lock = RunLock(run_key(ledger, run_id))
     with _held.guard:
         if lock.key in _held.locks:  # of another thread; a second lock would free both
             raise _taken(run_id, _me(), advice)
@@ -105,7 +105,8 @@ def lock_run(
     return lock
 
 
-def _key(ledger: Ledger, run_id: str) -> str:
+def run_key(ledger: Ledger, run_id: str) -> str:
+    """Return what tells runs of this process apart: the ledger and the run."""
     is_shared = ledger.path != MEMORY
     return str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
 

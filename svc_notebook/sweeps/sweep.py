@@ -8,6 +8,7 @@ from secrets import randbits
 from typing import Any, Concatenate, ParamSpec
 from uuid import uuid4
 
+from svc_notebook.analysis.planned_scores import kept_scores, read_scores
 from svc_notebook.analysis.typed_answers import answer_type, kept_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
@@ -68,6 +69,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     raw: bool = False,
     reuse: bool | None = None,
     answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
+    scores: "Mapping[str, Callable[[Any], Any]] | None" = None,
     manifest: "Mapping[str, Any] | None" = None,
     limits: "Mapping[str, Any] | None" = None,
     in_flight: int | None = None,
@@ -95,6 +97,8 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         raw: Send prompts as they are, without filling templates.
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, as for `read_answers`.
+        scores: Functions by name that score each reply as it comes, as in `Run.score`:
+            `{"right": svc.scores.exact("label")}`. The progress shows the rate so far.
         manifest: The `manifest` of a run, to send the same requests again.
         limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.
@@ -117,6 +121,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         permit = take_permit(params)
     check_params(params, own=SWEEP_ARGUMENTS)
     read_as = None if answer is None else answer_type(answer)
+    planned_scores = read_scores({} if scores is None else scores)
     tools: SweepTools | None = None
     tool_limits: Mapping[str, float] | None = None
     context = session.context()
@@ -145,6 +150,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         tool_limits = known.run_tools
         grid, seed = grid_of(known, endpoint), known.seed if seed is None else seed
         read_as = read_as or kept_type(known.answer)
+        planned_scores = planned_scores or kept_scores(known.scores)
         limits = limits or known.own_limits or None
         in_flight = in_flight or known.in_flight
     name = _check_name(name)
@@ -157,6 +163,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         is_reusing=context.is_reusing(reuse),
         prices=context.prices,
         answer=read_as,
+        scores=planned_scores,
         own_limits={}
         if limits is None
         else read_limits(limits, grid.n_by_model, endpoint),

@@ -46,18 +46,21 @@ class TrialRounds:
         self._hide = hide
         self._consent = Lock()
 
-    async def send(self, trial: Trial, origin: Origin, send: SendRound) -> int:
-        """Send a trial and return the tokens of all rounds.
+    async def send(
+        self, trial: Trial, origin: Origin, send: SendRound
+    ) -> tuple[Exchange, int]:
+        """Send a trial; return the exchange of its last round, and the tokens of all.
 
         Raises:
             SvcError: It failed.
             CancelledError: It was stopped between two rounds.
         """
         permit, n_tokens, n_rounds = self._tools.permit, 0, 0
+        exchange: Exchange
         n_before = _n_results(trial.request)
 
         async def ask(request: CompletionRequest, origin: Origin) -> Completion:
-            nonlocal n_tokens, n_rounds
+            nonlocal n_tokens, n_rounds, exchange
             if n_rounds and not await self.may_go(trial.model):
                 raise _StoppedError
             n_rounds += 1
@@ -99,7 +102,7 @@ class TrialRounds:
                 await ask(trial.request, origin)
         except (_StoppedError, Interrupted):
             raise asyncio.CancelledError from None
-        return n_tokens
+        return exchange, n_tokens
 
     def _decide(self, proposal: Proposal) -> Decision:
         with self._consent:  # the user's function is called for one at a time

@@ -30,6 +30,23 @@ def _sweep(session: Session, n_rows: int = 12, **given: Any) -> Run:  # noqa: AN
     return plan_run(session, "Say {{text}}.", rows=rows, **{"model": FREE, **given})
 
 
+@pytest.mark.usefixtures("ray")
+def test_replies_are_scored_in_this_process(session: Session) -> None:
+    """A function of a score stays here, so it may be anything that Python has."""
+    lock = threading.Lock()  # cannot be sent to a worker
+    texts: list[str] = []
+
+    def length(row: Any) -> int:  # noqa: ANN401 - a row
+        with lock:
+            texts.append(row.text)
+        return len(row.text)
+
+    frame = _sweep(session, scores={"length": length}).run(on="auto").replies_df()
+
+    assert frame["score_length"].tolist() == frame["text"].str.len().tolist()
+    assert len(texts) == len(frame)
+
+
 def test_results_equal_those_of_one_process(
     ray: Any,  # noqa: ANN401 - the package
     open_session: OpenSession,

@@ -147,6 +147,20 @@ def _queue(
     return queue
 
 
+def test_a_line_has_the_scores_so_far() -> None:
+    """The rates of its model are after the tokens."""
+    queue = _queue(2, [])
+    [part] = progress_of(
+        [queue],
+        now_s=0.0,
+        now_at=NOON,
+        state="paused",
+        scores=lambda model: [f"right 83 % of 6 by {model}"],
+    )
+
+    assert part.note == f"0 tokens · right 83 % of 6 by {SMALL} · paused"
+
+
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
     [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
     return part.note

@@ -1,0 +1,353 @@
+"""The scores of a run: its functions score each reply as it comes, on a thread.
+
+A run remembers the functions of `scores=` and of `run.score` while the kernel lives. A
+user's function may ask the service, so it is never called on the event loop.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from svc_notebook.analysis.planned_scores import LostFunction
+from svc_notebook.analysis.scorers import Scorer
+from svc_notebook.analysis.scoring import (
+    ERROR,
+    Columns,
+    OnError,
+    Outcome,
+    good_rows,
+    keep,
+    scores_of,
+    scores_to_keep,
+)
+from svc_notebook.errors import SvcError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.session import Session
+
+from .grid import Trial
+from .plan import Plan
+from .result import RunResult
+from .resume import as_ended
+from .run_lock import run_key
+
+BATCH_REPLIES = 256  # their frame is made at once
+GATHER_S = (
+    0.25  # how long replies are gathered: a frame of one costs as much as of many
+)
+_SHOWN_SCORES = 2  # in a line of progress
+
+
+class Rule(NamedTuple):
+    """A function that scores, and what a reply has for which it raises."""
+
+    function: Scorer
+    on_error: OnError = "missing"
+
+
+_remembered: dict[str, dict[str, Rule]] = {}  # of named runs
+
+
+def _rules_of(plan: Plan, session: Session) -> dict[str, Rule]:
+    """Return the functions of a run by name; all `Run`s of its name share them."""
+    rules: dict[str, Rule] = {}
+    if plan.name is not None:
+        rules = _remembered.setdefault(run_key(session.ledger, plan.run_id), rules)
+    for name, score in plan.scores.items():
+        if not isinstance(score, LostFunction):
+            rules[name] = Rule(score)
+    return rules
+
+
+@dataclass(slots=True)
+class Rate:
+    """The mean of a score so far."""
+
+    total: float = 0.0
+    n: int = 0
+    is_share: bool = True  # all values are 0 or 1
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.total += value
+        self.n += 1
+        self.is_share &= value in (0, 1)
+
+    def __str__(self) -> str:
+        """Return it for a line of progress."""
+        mean = self.total / self.n
+        return f"{100 * mean:.0f} % of {self.n}" if self.is_share else f"{mean:.3g}"
+
+
+class RunScores:
+    """What scores the replies of a run.
+
+    Attributes:
+        rules: The functions by name.
+        without_score: The ids of replies for which a function returned None.
+        newest: The newest pass over the run, if there was one.
+    """
+
+    def __init__(self, result: RunResult, session: Session) -> None:
+        self.rules = _rules_of(result.plan, session)
+        self.without_score: dict[str, set[str]] = {}
+        self.newest: ScoringPass | None = None
+        self._result = result
+
+    def remember(self, scores: Mapping[str, Scorer | None], on_error: OnError) -> None:
+        """Score new replies with these functions, too; None forgets one."""
+        for name, function in scores.items():
+            self.without_score.pop(name, None)
+            if function is None:
+                self.rules.pop(name, None)
+            else:
+                self.rules[name] = Rule(function, on_error)
+        plan = self._result.plan  # says so, too
+        now = {name: scores.get(name, score) for name, score in plan.scores.items()}
+        changed = {name: score for name, score in now.items() if score is not None}
+        self._result.plan = dataclasses.replace(plan, scores=changed)
+
+    def begin(self) -> "ScoringPass":
+        """Begin a pass over the run."""
+        self.newest = ScoringPass(self, self._result)
+        return self.newest
+
+    def catch_up(self) -> list[str]:
+        """Score what has no score yet, and return what should be said."""
+        if not self.rules:
+            return []
+        scoring = self.begin()
+        scoring.catch_up()
+        return scoring.lines()
+
+    def lines(self, *, n_sent: int) -> list[str]:
+        """Return what should be said after a pass in which replies came."""
+        lines = self.newest.lines() if self.newest else []
+        ledger, plan = self._result.ledger, self._result.plan
+        if ledger is None or not n_sent:
+            return lines
+        from svc_notebook.ledger.scores import names_in_run  # noqa: PLC0415 - pandas
+
+        lost = [name for name in plan.scores if name not in self.rules]
+        with suppress(SvcError):
+            known = [x for x in names_in_run(ledger, plan.run_id) if _is_value(x)]
+            lost += [x for x in known if _rule_of(x, [*self.rules, *lost]) is None]
+        if lost:
+            names, replies = ", ".join(lost), "reply" if n_sent == 1 else "replies"
+            verb = "has" if n_sent == 1 else "have"
+            lines.append(
+                f"{n_sent} new {replies} {verb} no score {names}: its function is not "
+                f"known in this kernel. run.score({lost[0]}=...) scores all replies."
+            )
+        return lines
+
+
+def _is_value(name: str) -> bool:
+    return not name.endswith(ERROR)
+
+
+def _rule_of(name: str, rules: Iterable[str]) -> str | None:
+    """Return the function that a score is of: that of a dict has names in front."""
+    own = [rule for rule in rules if name == rule or name.startswith(f"{rule}_")]
+    return max(own, key=len, default=None)
+
+
+class ScoringPass:
+    """Scores replies while a run is sent, and knows the rates so far."""
+
+    def __init__(self, scores: RunScores, result: RunResult) -> None:
+        self._scores = scores
+        self._result = result
+        self._queue: SimpleQueue[Exchange | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._when_done: Callable[[], object] = lambda: None
+        self._is_stopped = False
+        self._outcomes: dict[str, Outcome] = {}
+        self._problems: dict[str, str] = {}  # why a score is not made any more
+        self._is_text: dict[str, bool] = {}  # by the name of the score
+        self._rates: dict[str, dict[str, Rate]] = {}  # by model, by name
+
+    def put(self, trial: Trial, exchange: Exchange) -> None:
+        """Take a reply to be scored; never waits."""
+        if self._scores.rules:
+            columns = self._result.plan.grid.columns_of(trial)
+            origin = replace(exchange.origin, columns=columns)
+            self._queue.put(replace(exchange, origin=origin))
+            self._begin()
+
+    async def finish(self) -> None:
+        """Wait until all replies have their scores, also those of earlier passes."""
+        if not self._scores.rules:
+            return
+        loop, is_done = asyncio.get_running_loop(), asyncio.Event()
+        self._when_done = lambda: loop.call_soon_threadsafe(is_done.set)
+        self._queue.put(None)
+        self._begin()
+        await is_done.wait()
+
+    def stop(self) -> None:
+        """Score nothing more; the next pass scores what is left."""
+        self._is_stopped = True
+        self._queue.put(None)
+
+    def so_far(self, model: str) -> list[str]:
+        """Return the rates of a model's replies, for its line of progress."""
+        rates, outcomes = self._rates.get(model, {}).copy(), self._outcomes.copy()
+        # of the fields of an answer, whether all are right
+        names = sorted(rates, key=lambda name: not name.endswith("_all"))
+        words = [f"{name} {rates[name]}" for name in names[:_SHOWN_SCORES]]
+        return words + [
+            f"{name} raised for {outcome.n_failed}"
+            for name, outcome in outcomes.items()
+            if outcome.n_failed
+        ]
+
+    def lines(self) -> list[str]:
+        """Return what should be said at the end."""
+        lines = [line for x in self._outcomes.values() for line in x.lines()]
+        return [*lines, *dict.fromkeys(self._problems.values())]
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="svc-scores", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        is_last = False
+        while not is_last:  # also after a problem: the end is waited for
+            batch, is_last = self._next_batch()
+            try:
+                self._score(batch)
+                if is_last:
+                    self.catch_up()
+            except Exception as problem:  # noqa: BLE001 - scores must not stop paid work
+                self._problems[""] = (
+                    f"Internal error in svc_notebook ({type(problem).__name__}): not "
+                    "all replies were scored. run.score(...) scores them."
+                )
+        self._when_done()
+
+    def _next_batch(self) -> tuple[list[Exchange], bool]:
+        """Return the replies that came, and whether they are the last ones."""
+        exchange, batch = self._queue.get(), list[Exchange]()
+        while exchange is not None:
+            batch.append(exchange)
+            if len(batch) == BATCH_REPLIES:
+                return batch, False
+            try:
+                exchange = self._queue.get(timeout=GATHER_S)
+            except Empty:
+                return batch, False
+        return batch, True
+
+    def catch_up(self) -> None:
+        """Score the replies that have none of a function's scores."""
+        if self._result.ledger is None or self._is_stopped:
+            return
+        try:
+            wanted = self._unscored(self._result.ledger)
+            ids = set[str]().union(*wanted.values())
+            batch: list[Exchange] = []
+            for exchange in self._earlier() if ids else ():
+                if exchange.exchange_id in ids:
+                    batch.append(exchange)
+                if len(batch) == BATCH_REPLIES:
+                    self._score(batch, wanted)
+                    batch = []
+            self._score(batch, wanted)
+        except SvcError as problem:
+            self._problems[""] = f"Not all replies could be scored. {problem}"
+
+    def _earlier(self) -> Iterable[Exchange]:
+        result = self._result
+        return result.frames.with_columns(result.exchanges(texts=True))
+
+    def _unscored(self, ledger: Ledger) -> dict[str, set[str]]:
+        """Return the ids of good replies without a score, by function."""
+        from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
+            names_in_run,
+            unscored,
+        )
+
+        run_id, scores = self._result.plan.run_id, self._scores
+        known = names_in_run(ledger, run_id)
+        return {
+            rule: unscored(
+                ledger, run_id, [x for x in known if _rule_of(x, scores.rules) == rule]
+            )
+            - scores.without_score.get(rule, set())
+            for rule in scores.rules
+            if rule not in self._problems
+        }
+
+    def _score(
+        self,
+        exchanges: Iterable[Exchange],
+        wanted: Mapping[str, set[str]] | None = None,
+    ) -> None:
+        """Score replies with all functions; each only those that are `wanted`."""
+        ended = [x for x in map(as_ended, exchanges) if x.status == "ok"]
+        if not ended or self._is_stopped:
+            return
+        frames, prices = self._result.frames, self._result.plan.prices
+        columns = Columns(frames.frame_of_exchanges(ended, prices))
+        ids = columns["exchange_id"]
+        for name, rule in self._scores.rules.copy().items():
+            positions = [
+                at
+                for at in good_rows(columns)
+                if wanted is None or ids[at] in wanted.get(name, ())
+            ]
+            if not positions or name in self._problems:
+                continue
+            try:
+                self._score_with(name, rule, columns, positions)
+            except SvcError as problem:
+                self._problems[name] = f"{name}: {problem}"
+
+    def _score_with(
+        self, name: str, rule: Rule, columns: Columns, positions: Sequence[int]
+    ) -> None:
+        outcome = self._outcomes.get(name)
+        if outcome is None or outcome.rule is not rule.function:
+            outcome = self._outcomes[name] = Outcome(name, *rule)
+        answer, ids = self._result.frames.answer, columns["exchange_id"]
+        values_by_name = scores_of(columns, positions, outcome, answer)
+        self._keep(columns, values_by_name)
+        without = self._scores.without_score.setdefault(name, set())
+        models = columns["model"]
+        for at in positions:
+            values = {key: column[at] for key, column in values_by_name.items()}
+            if all(value is None for value in values.values()):
+                without.add(ids[at])
+            rates = self._rates.setdefault(models[at], {})
+            for key, value in values.items():
+                if isinstance(value, (int, float)):
+                    rates.setdefault(key, Rate()).add(value)
+
+    def _keep(self, columns: Columns, values_by_name: dict[str, list[Any]]) -> None:
+        from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
+            add_scores,
+            check_types,
+        )
+
+        ledger = self._result.ledger
+        if ledger is None:
+            return
+        check_types(values_by_name)
+        is_text = {
+            key: any(isinstance(value, str) for value in values)
+            for key, values in values_by_name.items()
+        }
+        if is_text.items() <= self._is_text.items():  # of these types in the run
+            add_scores(ledger, scores_to_keep(columns, values_by_name))
+            return
+        keep(ledger, columns, values_by_name, old=[])
+        self._is_text |= is_text

@@ -1,0 +1,308 @@
+"""Scores that cover their run: part of the plan, made as replies come, remembered."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import read_scores
+from svc_notebook.session import Session
+from svc_notebook.sweeps import run_scores
+from svc_notebook.sweeps.stored_runs import stored_run
+from svc_notebook.sweeps.sweep import plan_run
+
+OpenSession = Callable[[Emulator], Session]
+Mail = Literal["spam", "ham"]
+ROWS = pd.DataFrame(
+    {
+        "mail": ["win 1", "win 2", "win 3", "hi 1", "hi 2", "hi 3"],
+        "label": ["spam", "spam", "spam", "ham", "ham", "spam"],
+    }
+)
+RIGHT = svc.scores.exact("label")
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that says a label."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "win"}, "text": "It is **Spam**.", "times": None},
+        {"text": "ham", "times": None},
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as running:
+        yield running
+
+
+def _swept(session: Session, **how: Any) -> Any:  # noqa: ANN401 - any arguments
+    arguments = {"rows": ROWS, "answer": Mail, "scores": {"right": RIGHT}, **how}
+    return plan_run(session, "Label: {{mail}}", **arguments)
+
+
+def is_short(row: Any) -> bool:  # noqa: ANN401 - a row
+    """Score a reply by its length."""
+    return len(row.text) < 5
+
+
+def is_field(row: Any) -> dict[str, bool]:  # noqa: ANN401 - a row
+    """Score two parts of a reply, and both."""
+    return {"a": True, "all": len(row.text) < 5}
+
+
+@pytest.fixture
+def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function that forgets what a kernel remembers of runs."""
+    return lambda: monkeypatch.setattr(run_scores, "_remembered", {})
+
+
+def test_a_plan_has_scores(session: Session) -> None:
+    """They are in its words, and the replies have them when the run ends."""
+    run = _swept(session, scores={"right": RIGHT, "short": is_short})
+
+    assert "right by svc.scores.exact(column='label'); short by is_short" in repr(run)
+    assert list(run.plan.scores) == ["right", "short"]
+    run.run()
+    frame = run.replies_df()
+    assert frame["score_right"].tolist() == [1, 1, 1, 1, 1, 0]
+    assert frame["score_short"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert len(read_scores(session.ledger)) == 12
+
+
+def test_the_progress_shows_the_rate_so_far(session: Session) -> None:
+    """Each model has its own, a mean or a share, and how often a function raised."""
+    rules = {"right": RIGHT, "n": lambda r: r.text.index("."), "field": is_field}
+    models = ["svc-instruct", "svc-v2-8b-instruct"]
+    run = _swept(session, scores=rules, model=models).run()
+
+    so_far = run._scores.newest.so_far  # noqa: SLF001 - what the bars show
+    assert so_far("svc-instruct") == [
+        "field_all 50 % of 6",
+        "right 83 % of 6",
+        "n raised for 6",
+    ]
+
+
+def test_new_replies_get_the_scores_of_before(session: Session) -> None:
+    """A function given to `score` scores what comes later, also of another `Run`."""
+    calls: list[str] = []
+
+    def right(row: Any) -> bool:  # noqa: ANN401 - a row
+        calls.append(row.mail)
+        return bool(row.answer == row.label)
+
+    run = _swept(session, scores=None, name="mails").run(first=2)
+    assert run.score(right=right) == 2
+
+    run.run(first=4)
+    again = stored_run(session, "mails").run()
+
+    assert again.replies_df()["score_right"].tolist() == [1, 1, 1, 1, 1, 0]
+    assert sorted(calls) == sorted(ROWS["mail"])  # each reply once
+
+
+def test_a_score_may_be_given_before_the_replies(session: Session) -> None:
+    """And None forgets it, at any time, also if it is of the plan."""
+    run = _swept(session, scores={"n": is_short})
+    assert run.score(right=RIGHT, short=is_short) == 0
+    run.score(short=None)
+
+    run.run(first=2)
+    run.score(right=None, n=None)
+
+    names = list(run.run().replies_df())
+    assert [name for name in names if name.startswith("score_")] == []
+    assert list(run.plan.scores) == []
+
+
+def test_after_a_restart_a_ready_made_score_is_still_there(
+    emulator: Emulator, open_session: OpenSession, restart: Callable[[], None]
+) -> None:
+    """Of a function the name is left: the plan says so, and what has no score."""
+    rules = {"right": RIGHT, "short": is_short}
+    _swept(open_session(emulator), scores=rules, name="mails").run(first=2)
+    restart()
+
+    run = stored_run(open_session(emulator), "mails")
+
+    said = " ".join(repr(run).split())
+    assert "right by svc.scores.exact(column='label'); short by is_short, which" in said
+    assert "is not kept; give scores={'short': is_short} again, or call .score(" in said
+    frame = run.run().replies_df()
+    assert frame["score_right"].notna().all()
+    assert frame["score_short"].notna().sum() == 2
+    run.score(short=is_short)
+    assert "is not kept" not in repr(run)
+
+
+def test_unscored_replies_are_said_after_a_restart(
+    emulator: Emulator,
+    open_session: OpenSession,
+    restart: Callable[[], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The line counts the new ones; with the function again all have a score."""
+    run = _swept(open_session(emulator), scores=None, name="mails").run(first=2)
+    run.score(short=is_short, right=RIGHT)
+    restart()
+
+    session = open_session(emulator)
+    _swept(session, name="mails").run()
+
+    assert "4 new replies have no score short: its function is not known in this " in (
+        capsys.readouterr().err
+    )
+    given = _swept(session, name="mails", scores={"short": is_short}).run()
+    assert given.replies_df()["score_short"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_complete_run_gets_new_scores(session: Session, emulator: Emulator) -> None:
+    """Nothing is sent, and replies without a score get one; None stays none."""
+    calls: list[int] = []
+    _swept(session, scores=None, name="mails").run()
+    n_sent = len(emulator.requests)
+
+    def only_some(row: Any) -> bool | None:  # noqa: ANN401 - a row
+        calls.append(row.row)
+        return True if row.row < 2 else None
+
+    run = _swept(session, scores={"some": only_some}, name="mails").run().run()
+
+    assert len(emulator.requests) == n_sent
+    assert run.replies_df()["score_some"].tolist() == [1, 1, *[pd.NA] * 4]
+    assert sorted(calls) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_functions_overlook_is_said_at_the_end(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run goes on, whatever a function does."""
+    rows = ROWS.assign(label=["SPAM", *["ham"] * 5])
+    rules = {
+        "right": RIGHT,
+        "half": lambda r: 1 / (len(r.text) - 3),
+        "z": lambda r: True if r.row < 3 else "no",
+    }
+
+    frame = _swept(session, rows=rows, scores=rules).run().replies_df()
+
+    said = capsys.readouterr().err
+    assert "right: 1 of 6 replies have a label that can never be the answer" in said
+    assert "3 of 6 replies raised ZeroDivisionError: division by zero." in said
+    assert "z: The score z is text" in said
+    assert frame["status"].eq("ok").all()
+    assert frame["score_half"].notna().sum() == frame["score_half_error"].notna().sum()
+
+
+def test_a_run_in_the_background_is_scored(session: Session) -> None:
+    """Also one that is awaited; it is over when its scores are there."""
+    run = _swept(session)
+
+    run.start().wait()
+    other = _swept(session)
+    asyncio.run(_awaited(other))
+
+    for frame in (run.replies_df(), other.replies_df()):
+        assert frame["score_right"].notna().all()
+
+
+async def _awaited(run: Any) -> None:  # noqa: ANN401 - a run
+    await run
+
+
+def test_a_function_may_ask_the_service(session: Session) -> None:
+    """It is called on a thread of its own, while the run goes on."""
+
+    def judged(row: Any) -> bool:  # noqa: ANN401 - a row
+        return session.client.complete(f"win? {row.text}").text != ""
+
+    assert (
+        _swept(session, scores={"judged": judged})
+        .run()
+        .replies_df()["score_judged"]
+        .tolist()
+        == [1] * 6
+    )
+
+
+@dataclass
+class Ticket:
+    """A ticket."""
+
+    city: str
+    seats: int | None = None
+
+
+def test_fields_of_an_answer_are_scored(open_session: OpenSession) -> None:
+    """Each has its score, and there is one for all; the others have no column."""
+    call = {"name": "Ticket", "arguments": {"city": "Rome", "seats": None}}
+    script = [{"tool_calls": [call], "times": None}]
+    rows = pd.DataFrame(
+        {"mail": ["a", "b"], "gold_city": ["Rome", "Rome"], "gold_seats": [None, 2]}
+    )
+    with Emulator(tokens_per_s=None, first_token_s=0, script=script) as emulator:
+        run = _swept(
+            open_session(emulator),
+            rows=rows,
+            answer=Ticket,
+            scores={"field": svc.scores.fields("gold_{}")},
+        ).run()
+
+    frame = run.replies_df()
+    assert frame["score_field_city"].tolist() == [1, 1]
+    assert frame["score_field_seats"].tolist() == [1, 0]
+    assert frame["score_field_all"].tolist() == [1, 0]
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"{city} is wet"
+
+
+def test_only_the_last_reply_of_tool_rounds_is_scored(
+    open_session: OpenSession,
+) -> None:
+    """The rounds before it have no score."""
+    with Emulator(tokens_per_s=None, first_token_s=0) as emulator:
+        session = open_session(emulator)
+        run = plan_run(
+            session,
+            "Use weather for {{city}}.",
+            rows=[{"city": "Oslo"}],
+            tools=[weather],
+            max_tokens=200,
+            scores={"rounds": lambda r: r.n_rounds},
+        ).run()
+
+    assert run.replies_df()["score_rounds"].tolist() == [2]
+    assert [score.value for score in read_scores(session.ledger)] == [2]
+
+
+def test_a_manifest_has_the_scores(session: Session) -> None:
+    """A plan made of it has the ready-made ones, and those given with it instead."""
+    manifest = _swept(session, scores={"right": RIGHT, "short": is_short}).manifest
+
+    again = plan_run(session, manifest=manifest)
+    given = plan_run(session, manifest=manifest, scores={"short": is_short})
+
+    edited = {**manifest, "scores": {"new": {"ready": '["later", {}]'}}}
+    later = plan_run(session, manifest=edited)
+
+    assert "new by" in repr(later)
+    assert "is not kept" in repr(later)
+    assert repr(again.plan.scores["right"]) == repr(RIGHT)
+    assert again.manifest["scores"] == manifest["scores"]
+    assert list(given.plan.scores) == ["short"]
+
+
+@pytest.mark.parametrize("scores", [RIGHT, ["right"], {"right": None}, {"right": 1}])
+def test_scores_are_functions_by_name(session: Session, scores: object) -> None:
+    """Anything else is refused with an example."""
+    with pytest.raises(ParameterError, match=r"svc\.scores\.exact\('label'\)"):
+        _swept(session, scores=scores)
