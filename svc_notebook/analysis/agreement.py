@@ -131,6 +131,7 @@ def repeats_df(
     names = dict.fromkeys([*factors(df), *prompt_columns(df), "prompt"])
     firsts = np.unique(requests.of_row, return_index=True)[1][at]
     keys = df[list(names)].iloc[firsts].reset_index(drop=True)
+    refuse_clash(keys, columns)
     return _with(keys, columns).iloc[np.lexsort(order)].reset_index(drop=True)
 
 

@@ -6,7 +6,6 @@ they are subtracted, and those over different units are independent.
 """
 
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -427,16 +426,3 @@ def shares(prompts: Prompts) -> Floats:
     """
     icc = prompts.icc()
     return icc + (1 - icc) * prompts.sum(1 / prompts.n) / np.maximum(prompts.sum(1), 1)
-
-
-def prompts_needed(difference: float, spread: float, *, n_comparisons: int = 1) -> int:
-    """Return how many prompts find a difference with `POWER`: see `paired`."""
-    tail, m = (1 - LEVEL) / 2 / n_comparisons, MIN_PROMPTS
-    # t depends on the number of prompts: repeat until the number stays the same
-    for _ in range(100):
-        quantiles = t_quantile(1 - tail, m - 1) + t_quantile(POWER, m - 1)
-        wanted = max(ceil((quantiles * spread / difference) ** 2), MIN_PROMPTS)
-        if wanted == m:
-            break
-        m = wanted if wanted > m else max((m + wanted) // 2, wanted)
-    return m

@@ -469,28 +469,47 @@ def confusion_df(
     return frame(df, label, by, unit=unit)
 
 
-def how_many(
+def how_many(  # noqa: PLR0913 - a study is described in many words
     difference: float,
     *,
     pilot: "Replies | pd.DataFrame",
     factor: str | None = None,
     on: str | None = None,
+    margin: bool = False,
+    power: float = 0.8,
+    level: float = 0.95,
+    against: object = ...,
+    unit: str | Sequence[str] | None = None,
 ) -> "Needed":
-    """Plan how many prompts and repeats find a difference 8 of 10 times.
+    """Plan how many prompts and repeats a comparison needs, from a small pilot.
+
+    It is a plan for a new run. To look at a run again and again, and to add prompts
+    until a difference shows, doubles the false alarms.
 
     Args:
         difference: The smallest one that would matter: 0.05 is 5 points of a rate.
         pilot: A run, or its replies, with both values of the factor.
         factor: What will be compared; the only one that varies if None.
         on: The score; the only one if None.
+        margin: Whether to rule out that a value is so much worse, as
+            `contrast(margin=...)` does, if in fact it is the same.
+        power: How often the study is to succeed, if the difference is there.
+        level: Of the intervals of the study: 0.95 allows 5 % of false alarms.
+        against: Compare with this value only, as in `contrast`; all pairs share the
+            correction.
+        unit: Columns that say which prompts belong together, such as a document. New
+            ones are taken to be as large.
 
     Returns:
-        `n_prompts`, `n_requests`, and `options`: prompts for each number of repeats; it
-        is shown as a sentence.
+        `n_prompts`, which is as of TTestPower and G*Power; `n_prompts_low` and
+        `n_prompts_high` (0.95), since a pilot knows roughly how much replies vary;
+        `n_requests`; and `options`, the prompts for each number of repeats. It is shown
+        as sentences.
 
     Raises:
         ConfigError: SciPy is missing; the message names the command.
-        ParameterError: The pilot is too small, or has no such factor or score.
+        ParameterError: The pilot is too small, or has no such factor or score; or a
+            number is out of range.
 
     Example:
         >>> needed = svc.how_many(0.05, pilot=run, factor="model", on="right")
@@ -498,7 +517,17 @@ def how_many(
     from svc_notebook.analysis.sample_size import how_many as plan  # noqa: PLC0415
 
     frame = pilot.replies_df() if isinstance(pilot, Replies) else pilot
-    return plan(difference, frame, factor, on)
+    return plan(
+        difference,
+        frame,
+        factor,
+        on,
+        margin=margin,
+        power=power,
+        level=level,
+        against=against,
+        unit=unit,
+    )
 
 
 def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN401 - a type, a regex or a function

@@ -1,21 +1,34 @@
-"""How many prompts and repeats find a difference: planned from a pilot."""
+"""How many prompts and repeats a study needs: planned from a pilot."""
 
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.params import check_number
+from svc_notebook.ledger.columns import as_names
+from svc_notebook.service.params import check_flag, check_number, must_be
 
-from .contrast_pair import compare_pair
+from .contrast_pair import Pair, compare_pair
 from .contrast_sentences import number, points, round_up
-from .contrast_study import Study, pairs_of, study_of
-from .differences import prompts_needed, spread_of
-from .reply_factors import check_replies, factors
-from .statistics import MIN_PROMPTS, need_scipy
+from .contrast_study import Design, Study, pairs_of, study_of
+from .differences import POWER, spread_of
+from .ratios import Ratios
+from .reply_factors import check_replies, factors, in_number, named
+from .statistics import (
+    LEVEL,
+    MIN_PROMPTS,
+    NEGLIGIBLE,
+    Floats,
+    need_scipy,
+    special,
+    t_quantile,
+)
 
 REPEATS = (1, 2, 3, 5, 10)
+_MOST_UNITS = 10**9
+_MOSTLY = 0.5  # a share of the units
 
 
 class Needed(NamedTuple):
@@ -23,12 +36,16 @@ class Needed(NamedTuple):
 
     Attributes:
         n_prompts: With the first of the options, which takes the fewest requests.
+        n_prompts_low: The same, if replies vary as little as the pilot allows (0.95).
+        n_prompts_high: The same, if they vary as much as it allows.
         n_requests: For all values of the factor together.
         options: The prompts needed for each number of repeats.
         says: All this as a sentence.
     """
 
     n_prompts: int
+    n_prompts_low: int
+    n_prompts_high: int
     n_requests: int
     options: dict[int, int]
     says: str
@@ -37,42 +54,107 @@ class Needed(NamedTuple):
         return self.says
 
 
-def how_many(
-    difference: float, pilot: pd.DataFrame, factor: str | None, on: str | None
+class _Goal(NamedTuple):
+    """What a study is to find, and how surely.
+
+    Attributes:
+        difference: What is to be found, or ruled out.
+        is_margin: Whether it is ruled out that a value is so much worse.
+        power: How often, if it is there, or if there is no difference at all.
+        tail: How often by chance alone on each side, corrected for the comparisons.
+    """
+
+    difference: float
+    is_margin: bool
+    power: float
+    tail: float
+
+    def n_units(self, spread: float) -> int:
+        """Return how many units it takes; `spread` is of the units' differences.
+
+        It is the smallest number with the power of Student's t, by the noncentral
+        distribution (as TTestPower of statsmodels, and G*Power).
+        """
+        low, high = MIN_PROMPTS - 1, MIN_PROMPTS
+        while high < _MOST_UNITS and self._power(spread, high) < self.power:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_enough = self._power(spread, middle) >= self.power
+            low, high = (low, middle) if is_enough else (middle, high)
+        return high
+
+    def _power(self, spread: float, n: int) -> float:
+        functions, quantile = special(), float(t_quantile(1 - self.tail, n - 1))
+        shift = self.difference / spread * np.sqrt(n) if spread else np.inf
+        if shift > 2 * quantile + 10:  # surely, and out of range
+            return 1.0
+        power = 1 - functions.nctdtr(n - 1, shift, quantile)
+        if not self.is_margin:  # which is about one side alone
+            power += functions.nctdtr(n - 1, shift, -quantile)
+        return float(power)
+
+
+class _Spread(NamedTuple):
+    """Standard deviation of the differences of units, and what it may really be."""
+
+    value: float
+    low: float
+    high: float
+
+
+def how_many(  # noqa: PLR0913 - those of the public verb
+    difference: float,
+    pilot: pd.DataFrame,
+    factor: str | None = None,
+    on: str | None = None,
+    *,
+    margin: bool = False,
+    power: float = POWER,
+    level: float = LEVEL,
+    against: Any = ...,  # noqa: ANN401 - a value of the factor
+    unit: Any = None,  # noqa: ANN401 - columns
 ) -> Needed:
     """Plan a study from a pilot: see `svc.how_many`."""
     check_number("difference", difference, above=0)
+    check_flag("margin", margin)
+    for name, value in (("power", power), ("level", level)):
+        check_number(name, value, above=0)
+        if value >= 1:
+            raise must_be(name, "a share < 1, such as 0.9", value)
     need_scipy("Sample sizes")
     pilot = check_replies(pilot)
-    study = study_of(pilot, _only_factor(pilot, factor), on)
-    if study.is_rate and difference >= 1:
+    if unit is not None:
+        named(pilot, unit, param="unit")
+        unit = as_names(unit)
+    study = study_of(pilot, _only_factor(pilot, factor), on, Design(unit=unit))
+    if difference >= study.most:
         raise ParameterError(
             f"difference={difference:g} is more than a rate can differ; give a share, "
             "such as 0.05 for 5 points.",
             param="difference",
         )
-    pairs = pairs_of(study)
-    results = [compare_pair(study, *pair) for pair in pairs]
-    known = (spread_of(result.estimate) for result in results)
-    spread = max(
-        (result_spread for result_spread in known if not np.isnan(result_spread)),
-        default=0.0,
-    )
-    if not spread > 0:
-        raise ParameterError(
-            f"The pilot needs at least {MIN_PROMPTS} prompts, better 10, with both "
-            f"values of {study.factor} and different differences; it has "
-            f"{max(result.n_prompts for result in results)}.",
-            param="pilot",
-        )
-    options = _options(study, difference, spread, len(pairs))
-    n = options[1] if 1 in options else next(iter(options.values()))
-    return Needed(
-        n,
-        n * len(study.levels) * next(iter(options)),
-        options,
-        _advice(study, difference, options),
-    )
+    places = pairs_of(study, against)
+    pairs = [compare_pair(study, *place) for place in places]
+    goal = _Goal(difference, margin, power, (1 - level) / 2 / len(pairs))
+    return _planned(study, goal, _most_different(study, pairs))
+
+
+def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
+    spread = _spread(study, pair)
+    per_unit = pair.n_prompts / pair.estimate.n_units
+    spreads = _spreads(study, spread.value, per_unit)
+
+    def n_prompts(of_units: float) -> int:
+        return round(goal.n_units(of_units) * per_unit)
+
+    options = {repeats: n_prompts(of_units) for repeats, of_units in spreads.items()}
+    repeats, n = next(iter(options.items()))
+    first = spreads[repeats] / spread.value
+    low = min(n_prompts(first * spread.low), n)
+    high = max(n_prompts(first * spread.high), n)
+    needed = Needed(n, low, high, n * len(study.levels) * repeats, options, "")
+    return needed._replace(says=_advice(study, goal, pair, needed))
 
 
 def _only_factor(df: pd.DataFrame, factor: str | None) -> str:
@@ -87,42 +169,105 @@ def _only_factor(df: pd.DataFrame, factor: str | None) -> str:
     )
 
 
-def _options(
-    study: Study, difference: float, spread: float, n_comparisons: int
-) -> dict[int, int]:
-    """Return the prompts needed for numbers of repeats.
+def _most_different(study: Study, pairs: list[Pair]) -> Pair:
+    """Return the pair whose differences vary the most: it takes the most prompts."""
+    known = [pair for pair in pairs if spread_of(pair.estimate) > 0]
+    if not known:
+        most = max(pair.estimate.n_units for pair in pairs)
+        raise ParameterError(
+            f"The pilot needs at least {MIN_PROMPTS} {study.counted}, better 10, with "
+            f"both values of {study.factor} and different differences; it has {most}.",
+            param="pilot",
+        )
+    return max(known, key=lambda pair: spread_of(pair.estimate))
+
+
+def _spread(study: Study, pair: Pair) -> _Spread:
+    """Return how much the differences of units vary, with an interval."""
+    spread = spread_of(pair.estimate)
+    [sample] = pair.figures[0].samples
+    is_used = sample.share > 0
+    rest = sample.influence[is_used] / sample.share[is_used]  # from the mean
+    differences = pair.figures[0].value + rest
+    is_same = np.abs(differences) < NEGLIGIBLE
+    if study.most == 1 and (is_same.mean() >= _MOSTLY or not rest.any()):
+        low, high = _ends_of_few(differences, rest)
+    else:
+        low, high = _ends_of_many(rest, spread, pair.estimate.freedom)
+    return _Spread(spread, min(low, spread), max(high, spread))
+
+
+def _ends_of_few(differences: Floats, rest: Floats) -> tuple[float, float]:
+    """Return the ends for shares where most units do not differ.
+
+    What varies is how many differ, which has Wilson's interval.
+    """
+    squares, m = differences**2, len(differences)
+    largest = float(squares.max()) or 1.0
+    one = np.zeros(m, dtype=np.int64)
+    share = Ratios.of(squares / largest, np.ones(m), np.arange(m), one, 1).share()
+    # a mean square is a variance and the square of the mean
+    variance = float((rest**2).sum() / squares.sum()) if squares.any() else 1.0
+    low, high = (float(end[0]) * largest * variance for end in (share.low, share.high))
+    return np.sqrt(low), np.sqrt(high)
+
+
+def _ends_of_many(rest: Floats, spread: float, freedom: float) -> tuple[float, float]:
+    """Return the ends of a standard deviation by the chi-square distribution.
+
+    It has fewer degrees of freedom where a few units differ much more than others, as
+    for tokens and seconds (O'Neill 2014, Am. Stat. 68).
+    """
+    m = len(rest)
+    kurtosis = m * float((rest**4).sum() / (rest**2).sum() ** 2)
+    freedom = min(freedom, 2 * m / max(kurtosis - 1, NEGLIGIBLE))
+    tails = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = spread * np.sqrt(freedom / special().chdtri(freedom, tails))
+    return float(low), float(high)
+
+
+def _spreads(study: Study, spread: float, per_unit: float) -> dict[int, float]:
+    """Return the spread for numbers of repeats, the fewest requests first.
 
     Repeats make only the noise within a prompt smaller. Without repeats in the pilot
     it is not known, so the answer is for the pilot's own number.
     """
     within, n = study.prompts.variance, study.prompts.n
-    n_repeats = max(round(float(np.median(n))), 1)
     if np.isnan(within).all():
-        return {
-            n_repeats: prompts_needed(difference, spread, n_comparisons=n_comparisons)
-        }
+        return {max(round(float(np.median(n))), 1): spread}
     # the difference of two replies has twice the variance of one
-    noise = 2 * float(np.nanmean(within))
+    noise = 2 * float(np.nanmean(within)) / per_unit
     between = max(spread**2 - noise * float((1 / n).mean()), 0.0)
-    return {
-        repeats: prompts_needed(
-            difference,
-            float(np.sqrt(between + noise / repeats)),
-            n_comparisons=n_comparisons,
-        )
-        for repeats in REPEATS
-    }
+    return {repeats: float(np.sqrt(between + noise / repeats)) for repeats in REPEATS}
 
 
-def _advice(study: Study, difference: float, options: dict[int, int]) -> str:
-    show = points if study.is_rate else number
-    saving = {round_up(n): repeats for repeats, n in reversed(options.items())}
-    choices = " or ".join(
-        f"{n} prompts with {repeats} repeat{'s'[: repeats != 1]}"
+def _advice(study: Study, goal: _Goal, pair: Pair, needed: Needed) -> str:
+    size = (points if study.is_rate else number)(goal.difference, is_difference=True)
+    aim = f"find a difference of {size} in {study.name} between values of "
+    aim += f"{study.factor} {_often(goal.power)}"
+    if goal.is_margin:
+        aim = f"show that a value of {study.factor} is at most {size} worse in "
+        aim += f"{study.name}, {_often(goal.power)} if it is the same"
+    what = "prompts" if study.design.unit else study.counted
+    saving = {round_up(n): repeats for repeats, n in reversed(needed.options.items())}
+    choices = [
+        f"{in_number(n, what)} with {in_number(repeats, 'repeats')}"
         for n, repeats in reversed(saving.items())
-    )
-    size = show(difference, is_difference=True)
+    ]
+    if study.design.unit:
+        n_units = needed.n_prompts * pair.estimate.n_units / pair.n_prompts
+        choices[0] += f" (of {in_number(round_up(ceil(n_units)), study.counted)})"
+    n_pilot = in_number(pair.estimate.n_units, study.counted)
+    low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (
-        f"To find a difference of {size} in {study.name} between values of "
-        f"{study.factor} 8 of 10 times: about {choices}."
+        f"To {aim}: about {' or '.join(choices)}. A pilot of {n_pilot} knows this "
+        f"roughly: it may be {low:,} to {high:,}. Plan a new run: to add {what} to "
+        "this one until it tells would double the false alarms."
     )
+
+
+def _often(power: float) -> str:
+    for n in (10, 100):
+        if abs(power * n - round(power * n)) < 1e-9:  # noqa: PLR2004 - of rounding
+            return f"{power * n:.0f} of {n} times"
+    return f"{1000 * power:.4g} of 1,000 times"

@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
     from svc_notebook.analysis.repeats import Similarity
+    from svc_notebook.analysis.sample_size import Needed
     from svc_notebook.analysis.statistics import Weight
     from svc_notebook.analysis.trend import Trend
 
@@ -569,6 +570,33 @@ class Run:
         from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
         return contrast_df(self.replies_df(), factor, on, **options)
+
+    def how_many(  # noqa: PLR0913 - a study is described in many words
+        self,
+        difference: float,
+        factor: str | None = None,
+        on: str | None = None,
+        *,
+        margin: bool = False,
+        power: float = 0.8,
+        level: float = 0.95,
+        against: object = ...,
+        unit: str | Sequence[str] | None = None,
+    ) -> "Needed":
+        """Plan a larger run with this one as the pilot: `svc.how_many`."""
+        from svc_notebook.analysis.sample_size import how_many  # noqa: PLC0415 - pandas
+
+        return how_many(
+            difference,
+            self.replies_df(),
+            factor,
+            on,
+            margin=margin,
+            power=power,
+            level=level,
+            against=against,
+            unit=unit,
+        )
 
     def agreement_df(
         self,

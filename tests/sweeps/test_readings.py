@@ -259,4 +259,6 @@ def test_a_run_decides_as_its_frame_does(session: Session) -> None:
     found = run.contrast_df("model", on="completion_tokens")
     pd.testing.assert_frame_equal(found, expected)
     pd.testing.assert_frame_equal(run.summary_df(), svc.summary_df(frame))
-    assert svc.how_many(2, pilot=run, on="latency_s").n_prompts >= 3
+    needed = svc.how_many(2, pilot=run, on="latency_s")
+    assert needed.n_prompts >= 3
+    assert run.how_many(2, "model", on="latency_s") == needed

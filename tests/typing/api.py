@@ -121,6 +121,7 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     heat: float = run.trend("temperature", on="right", unit="customer").slope
     slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
+    n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes}"
 
 
