@@ -416,6 +416,12 @@ def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:
     return (*_typed.values(), *(key for key in keys if isinstance(key, Key)))
 
 
+def hide_others(key: Key) -> Key:
+    """Let a key hide all other keys of this kernel, too, and return it."""
+    key.others = tuple(other for other in known_keys() if other is not key)
+    return key
+
+
 @contextmanager
 def without_keys() -> Iterator[None]:
     """Let programs that start inside the block inherit no key; it is found here."""

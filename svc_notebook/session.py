@@ -21,7 +21,7 @@ from svc_notebook.client.request_path import RunTools, SendRequest, say
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import join_exchange
 from svc_notebook.conversations.conversation import Conversations
-from svc_notebook.credentials import Key, find_key, known_keys
+from svc_notebook.credentials import Key, find_key, hide_others, known_keys
 from svc_notebook.endpoints import ADDRESS_VARIABLE, FILE
 from svc_notebook.errors import (
     MissingKeyError,
@@ -96,13 +96,12 @@ class Context:
 
     def key(self) -> Key:
         """Return the key of the endpoint in use, or refuse."""
-        settings, known = self.settings, known_keys()
+        settings = self.settings
         if settings.is_emulated:
             key = self.session.emulator_key()
         else:
             key = find_key(base_url=settings.base_url, endpoint=settings.endpoint)
-        key.others = tuple(other for other in known if other is not key)
-        return key
+        return hide_others(key)
 
     def key_hider(self) -> Callable[[str], str]:
         """Return a function that hides the key in a text."""
@@ -123,8 +122,7 @@ class Context:
     @property
     def answers(self) -> Answerer | None:
         """Finds answers in the file that the settings name; None without one."""
-        path = self.settings.answers
-        return None if path is None else self.session.answers_in(path)
+        return self.session.answers_of(self.settings)
 
     @property
     def answers_note(self) -> str:
@@ -322,8 +320,11 @@ class Session:
         """Return what the environment alone says, if this session follows it."""
         return Settings() if self._environment is None else read_env(os.environ)[0]
 
-    def answers_in(self, path: str) -> Answerer:
-        """Return what finds the answers in a file, as it is now."""
+    def answers_of(self, settings: Settings) -> Answerer | None:
+        """Return what finds the answers in the file of settings, as it is now."""
+        path = settings.answers
+        if path is None:
+            return None
         with self.lock:
             if self._answers is None or self._answers.path != path:
                 self._answers = RecordingFile(path)
@@ -469,6 +470,7 @@ _DEFAULTS = Defaults(
     settings=lambda: current().settings,
     key=lambda _: current().emulator_key(),  # asked for at its address only
     sinks=lambda: (current().ledger,),
+    answers=lambda settings: current().answers_of(settings),
     spending=lambda: current().spending,
     take_tools=take_tools,
 )

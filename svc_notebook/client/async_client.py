@@ -52,6 +52,7 @@ class Defaults:
     settings: Callable[[], Settings] = Settings.from_env
     key: Callable[[Settings], Key | None] = lambda _: None  # for the emulator's address
     sinks: Callable[[], Sequence[Sink]] = tuple
+    answers: Callable[[Settings], Answerer | None] = lambda _: None
     spending: "Callable[[], SpendingLimit | None]" = lambda: None
     take_tools: Callable[..., RunTools | None] = take_no_tools
 
@@ -92,9 +93,12 @@ class BaseClient:
         if base_url is not None:
             values = {"base_url": base_url, "endpoint": endpoint_at(base_url)}
             settings = settings.setting("argument", is_emulated=False, **values)
+        answers = answers or defaults.answers(settings)
+        if given_key is None and answers is None and settings.is_emulated:
+            given_key = defaults.key(settings)
         self._path = RequestPath(
             settings,
-            key=given_key or (defaults.key(settings) if settings.is_emulated else None),
+            key=given_key,
             sinks=defaults.sinks() if sinks is None else sinks,
             limits=limits,
             answers=answers,
@@ -154,8 +158,9 @@ class AsyncClient(BaseClient):
         sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
             the session's ledger if None.
         limits: The rate limits to keep; those of this process if None.
-        answers: Looks for a recorded answer before anything is sent. If it always
-            answers, no key and no address are needed.
+        answers: Looks for a recorded answer before anything is sent; in the file that
+            SVC_ANSWERS names if None. If it always answers, no key and no address are
+            needed.
         runtime: Where time, chance and ids come from.
         transport: An `httpx.AsyncBaseTransport` that sends the requests; proxies and
             certificates are then its own. It lives on one event loop, and you close

@@ -520,7 +520,7 @@ def explain_late(place: str, within_s: float) -> FailedTry:
         deadline="connect",
         deadline_s=within_s,
     )
-    return FailedTry(error=error, is_lasting=True, is_sent=False)
+    return FailedTry(error=error, is_sent=False)
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 from msgspec import structs
 
 from svc_notebook.completion import Completion, on_params
-from svc_notebook.credentials import Key, find_key, known_keys
+from svc_notebook.credentials import Key, find_key, hide_others, known_keys
 from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
 from svc_notebook.errors import (
     AuthError,
@@ -205,12 +205,6 @@ class ExchangeTask:
         self._spending = context.spending()
         self._runtime = context.runtime
         self._limiter = limiter
-        self._deadlines = Deadlines(
-            context.timeouts,
-            record.begun.request,
-            is_streamed=record.begun.is_streamed,
-            started_s=context.runtime.clock(),
-        )
         self._failure: FailedTry | None = None
 
     @property
@@ -224,6 +218,7 @@ class ExchangeTask:
         An error carries attempts, exchange and partial.
         """
         stopped: type[BaseException] | None = None
+        self._start()
         if self._spending:
             self._spending.begin(self._record.begun)
         try:
@@ -243,6 +238,17 @@ class ExchangeTask:
         self._add_remedy(error)
         exchange = self._end("error", to_failure(error))
         raise completed(error, await self._context.sinks.keep(exchange))
+
+    def _start(self) -> None:
+        """Begin the deadlines: a stream may have been made long before it is read."""
+        record, runtime = self._record, self._runtime
+        record.begun = structs.replace(record.begun, started_at=runtime.now())
+        self._deadlines = Deadlines(
+            self._context.timeouts,
+            record.begun.request,
+            is_streamed=record.begun.is_streamed,
+            started_s=runtime.clock(),
+        )
 
     def _add_remedy(self, error: SvcError) -> None:
         """Say what a refusal means for this key and this endpoint."""
@@ -620,6 +626,7 @@ class RequestPath:
             return self._made
         base_url, runtime = self._base_url, self._runtime
         key = self._key or find_key(base_url=base_url, endpoint=self.settings.endpoint)
+        hide_others(key)  # a request or a reply may have the key of another address
         from .connections import HttpTransport, keep_out_of_logs  # noqa: PLC0415 - httpx at first use
 
         if self._transport:

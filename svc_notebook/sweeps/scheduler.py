@@ -360,13 +360,12 @@ class ModelQueue:
         by_limit_s = self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s
         return max(by_limit_s, self.waits_for.wait_s)
 
-    def say_if_closed(self, now_s: float) -> None:
-        """Say once that the model is closed, by a 429 of this run or not."""
-        until_s = self._refusals().closed_until_s
-        if until_s > max(now_s, self._said_until_s + LOOK_S):
+    def say(self, due: Waiting, now_s: float) -> None:
+        """Say that the next request waits, again when that is over or gets longer."""
+        until_s, said_s = now_s + due.wait_s, self._said_until_s
+        if due.wait_s > 0 and (now_s >= said_s or until_s > said_s + LOOK_S):
             self._said_until_s = until_s
-            reason = f"{self.model} refuses more requests for now (429)"
-            tell(self._watch, Waiting(until_s - now_s, reason))
+            tell(self._watch, due)
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
@@ -398,7 +397,7 @@ class TrialSender(Protocol):
 
 
 class Scheduler:
-    """Sends all trials of one execution of a run; `watch` is called for 429s.
+    """Sends all trials of one execution of a run; `watch` is called at each wait.
 
     Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
     """
@@ -508,7 +507,7 @@ class Scheduler:
             own = queue.own.due()
             if own.wait_s > due.wait_s:
                 due = Waiting(own.wait_s, f"your {own.reason} of {queue.model}")
-        queue.say_if_closed(self._clock())
+        queue.say(due, self._clock())
         return due
 
     async def _send(self, queue: ModelQueue, trial: Trial) -> None:

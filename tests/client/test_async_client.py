@@ -19,7 +19,7 @@ from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
-from svc_notebook.settings import Settings
+from svc_notebook.settings import Settings, Timeouts
 
 MODEL = "svc-instruct"
 Serve = Callable[..., Any]
@@ -302,3 +302,24 @@ def test_requests_that_are_stopped_while_they_wait_hold_nobody_up() -> None:
 
     slots = [limiter.reserve() for _ in range(limiter.in_flight or 0)]
     assert [limiter.try_pass(slot).wait_s for slot in slots] == [0.0] * len(slots)
+
+
+def test_the_deadline_of_a_stream_begins_when_it_is_read(
+    emulator: Emulator,
+    virtual: Any,
+    kept: Any,  # noqa: ANN401 - the conftest's
+) -> None:
+    """A stream that is made early and read late has all its time."""
+
+    async def ask() -> str:
+        settings = Settings(
+            base_url=emulator.base_url, model=MODEL, timeouts=Timeouts(total_s=60)
+        )
+        async with AsyncClient(
+            settings, api_key=emulator.api_key, sinks=[kept], runtime=virtual.runtime
+        ) as client:
+            stream = client.stream("Hi")
+            virtual.slept_s.append(100.0)
+            return "".join([text async for text in stream])
+
+    assert asyncio.run(ask()) == kept.exchanges[0].choices[0].text

@@ -374,6 +374,19 @@ def test_a_handshake_that_never_ends(
                 pass
 
 
+def test_a_connection_that_is_late_is_tried_again(client_of: ClientOf) -> None:
+    """Nothing was sent, so a connection that is not made in time is tried again."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # never speaks TLS
+        client = client_of(
+            f"https://127.0.0.1:{silent.getsockname()[1]}/v1", connect_s=0.01
+        )
+
+        with pytest.raises(TimedOutError) as caught:
+            client.complete("Hi")
+
+    assert (caught.value.deadline, caught.value.n_attempts) == ("connect", 3)
+
+
 def test_a_proxy_that_wants_a_login(
     serve: Serve, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

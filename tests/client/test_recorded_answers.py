@@ -1,5 +1,6 @@
 """An answer that was recorded is given back before anything is sent."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,26 @@ def test_a_whole_reply_answers_a_request_that_fits() -> None:
         svc.complete("Count.", max_tokens="service")
 
         assert svc.complete("Count.", max_tokens="fit", reuse=True).text == "One."
+
+
+def test_clients_are_answered_from_the_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With SVC_ANSWERS clients need neither key nor address, and send nothing."""
+    file = tmp_path / "answers.jsonl"
+    with Emulator(script=SCRIPT) as emulator, isolated():
+        svc.use(endpoint=emulator)
+        svc.Client().complete("Count.")
+        svc.export_answers(file)
+    monkeypatch.setenv("SVC_ANSWERS", str(file))
+
+    async def ask() -> str:
+        async with svc.AsyncClient() as client:
+            return "".join([text async for text in client.stream("Count.")])
+
+    with isolated(), svc.Client() as client:
+        texts = [client.complete("Count.").text, asyncio.run(ask())]
+        with pytest.raises(AskError, match="no recorded answer"):
+            svc.Client(base_url="https://svc.test/v1").complete("Count to three.")
+
+    assert texts == ["One.", "One."]

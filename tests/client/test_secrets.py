@@ -287,6 +287,24 @@ def test_a_request_that_contains_the_key_is_not_sent(
     assert (len(emulator.requests), kept.exchanges) == (0, [])
 
 
+def test_a_client_hides_the_keys_of_other_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service's key goes to no other server, and shows in no reply of one."""
+    monkeypatch.setenv("SVC_API_KEY", KEY)
+    script = [{"text": f"Is it {KEY}?"}]
+    with (
+        isolated(),
+        Emulator(script=script) as emulator,
+        svc.Client(base_url=emulator.base_url, api_key=emulator.api_key) as client,
+    ):
+        assert client.complete("Hi").text == "Is it [key]?"
+        with pytest.raises(ParameterError, match="contains the API key"):
+            client.complete(f"My key is {KEY}.")
+
+    assert len(emulator.requests) == 1
+
+
 @pytest.mark.parametrize(
     "head",
     [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n{" + KEY.encode()],

@@ -32,6 +32,17 @@ def test_a_run_is_sent_within_the_user_s_own_limits() -> None:
     assert times_s[-1] == pytest.approx(last_sent_s(61, limit), abs=1.0)
 
 
+def test_each_wait_for_a_limit_is_said() -> None:
+    """Whoever watches a run is told what it waits for, once for each wait."""
+    world = World()
+    paces = read_limits({"per_second": 2}, [MODEL])
+
+    world.run(conditions_of(5, [MODEL]), at_once, in_flight=None, own_limits=paces)
+
+    said = [(round(wait.wait_s, 2), wait.reason) for wait in world.waits]
+    assert said == [(1.08, f"your per-second limit of {MODEL}")] * 2
+
+
 @pytest.mark.slow
 def test_limits_are_of_one_model_if_they_name_it() -> None:
     """Other models are asked as fast as their own limits allow."""
