@@ -1,6 +1,5 @@
 """`svc.use`: choose the endpoint, the model, the files and what may be spent."""
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -19,7 +18,6 @@ from svc_notebook.endpoints import (
     FILE,
     Endpoint,
     forget_contexts,
-    own_endpoint,
     read_endpoints,
     to_base_url,
 )
@@ -41,7 +39,6 @@ from svc_notebook.settings import (
     Settings,
     endpoint_at,
     no_address,
-    service_address,
     to_path,
 )
 
@@ -172,8 +169,6 @@ def use_address(
     """Use the server at an address: as the file describes it, else as it is."""
     base_url = to_base_url(address, allow_http=True)
     endpoint = endpoint_at(base_url)
-    if endpoint.base_url is None and base_url != service_address(os.environ):
-        endpoint = own_endpoint(base_url)  # the service's limits are not this server's
     endpoint = replace(
         endpoint,
         base_url=base_url,

@@ -80,11 +80,6 @@ class Key:
         key._reveal, key._reveal_json = str, bytes
         return key
 
-    @property
-    def variable(self) -> str:
-        """The environment variable it was found in; "" if it is from none."""
-        return self.source if self.source.isidentifier() else ""
-
     def authorization(self) -> str:
         """Return the Authorization header's value; "" if no key is needed."""
         secret = self._reveal()

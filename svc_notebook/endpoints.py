@@ -231,17 +231,17 @@ class Endpoint:
 
 SERVICE = Endpoint()
 """The service, with what its document says."""
+PLAYED_SERVICE = Endpoint(models=tuple(replace(model, limit=None) for model in MODELS))
+"""What plays the service on this machine or in a private network: limits unknown."""
 
 
 def own_endpoint(base_url: str) -> Endpoint:
     """Return the endpoint of an address that no file describes.
 
-    Of a server on this machine or in a private network nothing is assumed; at another
-    address the service's models have the limits of its document.
+    Nothing is assumed of it: the limits of the document are the service's only.
     """
     host = urlsplit(base_url).hostname or ""
-    models = () if is_private(host) else MODELS
-    return Endpoint(name=host, base_url=base_url, models=models, lists_models=True)
+    return Endpoint(name=host, base_url=base_url, models=(), lists_models=True)
 
 
 @dataclass(slots=True)

@@ -10,15 +10,19 @@ from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
     CONFIG_VARIABLE,
     FILE,
     KEY_VARIABLE,
+    PLAYED_SERVICE,
     SERVICE,
     Endpoint,
     config_file,
+    is_private,
+    own_endpoint,
     read_endpoints,
     to_base_url,
 )
@@ -231,7 +235,7 @@ class Settings:
         for name in values.keys() & set(_FLAGS):
             values[name] = _WORDS.get(values[name].lower(), values[name])
         if "base_url" in values:
-            values["endpoint"] = endpoint_at(values["base_url"], endpoints)
+            values["endpoint"] = endpoint_at(values["base_url"], endpoints, environ)
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
             name: env
@@ -253,14 +257,25 @@ class Settings:
         return replace(self, **{name: getattr(default, name)}, sources=sources)
 
 
-def endpoint_at(text: str, endpoints: Mapping[str, Endpoint] | None = None) -> Endpoint:
-    """Return the endpoint that a file describes at an address, else the service's."""
+def endpoint_at(
+    text: str,
+    endpoints: Mapping[str, Endpoint] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Endpoint:
+    """Return what is at an address: as a file describes it, the service, or a server.
+
+    The service is at SVC_BASE_URL. If that is on this machine or in a private network,
+    a server plays it, whose limits are not known.
+    """
     base_url = to_base_url(text, allow_http=True)
     described = read_endpoints() if endpoints is None else endpoints
-    at_it = (
-        endpoint for endpoint in described.values() if endpoint.base_url == base_url
-    )
-    return next(at_it, described.get(SERVICE.name, SERVICE))
+    for endpoint in described.values():
+        if endpoint.base_url == base_url:
+            return endpoint
+    if base_url != service_address(environ):
+        return own_endpoint(base_url)
+    is_played = is_private(urlsplit(base_url).hostname or "")
+    return described.get(SERVICE.name, PLAYED_SERVICE if is_played else SERVICE)
 
 
 def read_env(

@@ -24,6 +24,8 @@ WITHIN_S = 3.0  # a person may be waiting for the list
 _AGAIN_S = 30.0  # until a server that did not answer is asked again
 _MAX_BYTES = 4_000_000  # some servers list hundreds of models, with long texts
 _OK = 200
+# it has said what it has, or that it has no list; what failed may pass, or need a key
+_LASTING = frozenset({_OK, 404, 405, 410, 501})
 
 
 def may_ask(base_url: str) -> bool:
@@ -63,7 +65,8 @@ async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
             piece := await answer.read(within_s=WITHIN_S), bytes
         ):
             if not piece:
-                facts.asked_s = float("inf")  # it has said what it has
+                if answer.head.status in _LASTING:
+                    facts.asked_s = float("inf")
                 break
             body += piece
     finally:

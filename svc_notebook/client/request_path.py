@@ -256,7 +256,8 @@ class ExchangeTask:
             key = self._context.key
             name_refused_key(
                 error,
-                variable=key.variable,
+                source=key.source,
+                address=self._record.begun.endpoint,
                 is_sent=bool(key.authorization()),
             )
         elif isinstance(error, BadRequestError):

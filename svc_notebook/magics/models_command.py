@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from svc_notebook.endpoints import facts_of
 from svc_notebook.errors import SvcError
-from svc_notebook.service.catalogue import MODELS, Limit
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import Session
 
 from .column_list import indexed_frame, listed
@@ -73,7 +73,7 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
         )
         for row in rows
     ]
-    whose = "The service's document" if endpoint.models == MODELS else endpoint.name
+    whose = endpoint.name if endpoint.lists_models else "The service's document"
     n_models = f"{len(rows)} model{'s'[: len(rows) != 1]}"
     problem = facts_of(endpoint.base_url or "").problem if endpoint.lists_models else ""
     why = f" Its list of models could not be read: {problem}." if problem else ""

@@ -29,7 +29,6 @@ from svc_notebook.errors import (
     ParameterError,
     SettingsError,
 )
-from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.params import did_you_mean, has_address_form, near_names
 from svc_notebook.session import Session
 from svc_notebook.settings import WAYS_WITHOUT_PROMPT, service_address
@@ -98,7 +97,7 @@ def _use_model(session: Session, model: str) -> str:
     if not (is_listed or _MODEL_FORM.search(model)):
         is_listed = _is_model(session, model)
     use_model(session, model, source="%svc use")
-    is_service = session.settings.endpoint.models == MODELS
+    is_service = not session.settings.endpoint.lists_models
     whose = "the service document" if is_service else "the endpoint's list"
     if is_listed:
         return f"The model is now {model}."

@@ -51,6 +51,10 @@ _INVALID_KEY = (
     "The API key is invalid or revoked. Set {variable} to a valid key from the key "
     "section of the service's dashboard, and check that it is complete."
 )
+_OTHER_INVALID_KEY = (
+    "The API key from {source} is invalid or revoked. Type another one after `%svc "
+    "login {address}`, and check that it is complete{given}."
+)
 _LACKS_PERMISSION = (
     "The API key lacks permission for this request. Use another key, or ask the holder "
     "of the account for the permission."
@@ -101,22 +105,37 @@ def to_error(
     return error
 
 
-def name_refused_key(error: AuthError, *, variable: str, is_sent: bool) -> None:
-    """Say which key was refused.
+def name_refused_key(
+    error: AuthError, *, source: str, address: str, is_sent: bool
+) -> None:
+    """Say which key was refused, and how to use another one.
 
     Args:
         error: The refusal.
-        variable: The environment variable that the key is from; "" if it is from none.
+        source: Where the key was found: an environment variable, or some words.
+        address: The base address that it was sent to.
         is_sent: False if the endpoint is used without a key.
     """
     if not is_sent:
         error.add_note(
             "No key was sent: this endpoint is used without one (key = false)."
         )
-    elif variable and error.status == UNAUTHORIZED:
-        error.remedy = _INVALID_KEY.format(variable=variable)
-    elif variable:
-        error.add_note(f"The key that was sent is that of {variable}.")
+    elif error.status != UNAUTHORIZED:
+        error.add_note(f"The key that was sent is from {source}.")
+    elif source.isidentifier():
+        error.remedy = _INVALID_KEY.format(variable=source)
+    else:
+        given = _GIVEN.get(source, "")
+        error.remedy = _OTHER_INVALID_KEY.format(
+            source=source, address=address, given=given
+        )
+
+
+_GIVEN = {
+    "svc.use": "; or give it: svc.use(base_url=..., key=...)",
+    "an argument": "; or give the client another key=",
+}
+"""How to replace a key that code has given, by its source."""
 
 
 def _shown(text: str, n_chars: int) -> str:

@@ -306,7 +306,7 @@ def test_requests_that_are_stopped_while_they_wait_hold_nobody_up() -> None:
 
 def test_the_deadline_of_a_stream_begins_when_it_is_read(
     emulator: Emulator,
-    virtual: Any,
+    virtual: Any,  # noqa: ANN401 - the conftest's
     kept: Any,  # noqa: ANN401 - the conftest's
 ) -> None:
     """A stream that is made early and read late has all its time."""

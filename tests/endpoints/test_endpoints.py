@@ -11,10 +11,10 @@ from IPython.core.completer import provisionalcompleter
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.endpoints import Endpoint, own_endpoint, read_models
-from svc_notebook.magics.use_and_login import use
+from svc_notebook.endpoints import Endpoint, facts_of, read_models
+from svc_notebook.magics.use_and_login import login, use
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.session import current
+from svc_notebook.session import current, isolated
 from tests.faults.server import RawServer
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 from tests.panels.conftest import OpenPage, open_page  # noqa: F401 - a fixture
@@ -105,6 +105,19 @@ def test_a_list_of_models_is_offered_with_its_contexts(
     assert frame["context_tokens"].to_dict() == {MODEL: 32768}
     assert found == [MODEL]
     assert 32000 < completion.request.params["max_tokens"] < 32768
+
+
+def test_a_list_is_asked_for_again_after_a_failure(describe: Describe) -> None:
+    """A server that could not answer is asked later; one without a list is not."""
+    describe("")
+    answers = [[b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % s] for s in (503, 404)]
+    with closing(RawServer(answers)) as server:
+        svc.use(base_url=server.base_url, key=False)
+        for _ in range(3):
+            current().models(wait_s=3)
+            facts_of(server.base_url).asked_s -= 60  # so long ago
+
+    assert [request[:4] for request in server.requests] == [b"GET "] * 2
 
 
 @pytest.mark.parametrize(
@@ -296,6 +309,28 @@ def test_a_refused_key_is_named_by_its_variable(
     assert keyless.value.__notes__[0].startswith("No key was sent")
 
 
+def test_a_key_that_was_typed_is_named_when_it_is_refused(
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What helps is said: SVC_API_KEY would change nothing."""
+    address = start(keys=["sk-of-the-lab"]).base_url
+    monkeypatch.setenv("SVC_BASE_URL", address)
+    monkeypatch.setenv("SVC_API_KEY", "sk-of-the-lab")
+    login(current(), ask=lambda _: "sk-mistyped")
+
+    with pytest.raises(svc.errors.AuthError) as typed:
+        svc.complete("Hi", model=MODEL)
+    with pytest.raises(svc.errors.AuthError) as given:
+        svc.Client(api_key="sk-also-mistyped").complete("Hi", model=MODEL)
+
+    said = str(typed.value)
+    assert "from a prompt is invalid or revoked" in said
+    assert f"Type another one after `%svc login {address}`" in said
+    assert "or give the client another key=" in str(given.value)
+    assert "SVC_API_KEY" not in f"{typed.value} {given.value}"
+
+
 def test_a_model_goes_with_its_endpoint(start: Start, describe: Describe) -> None:
     """The file's model is used there, and the usual one elsewhere."""
     text = f'[lab]\nbase_url = "{start().base_url}"\nkey = false\nmodel = "{MODEL}"\n'
@@ -308,12 +343,33 @@ def test_a_model_goes_with_its_endpoint(start: Start, describe: Describe) -> Non
     assert (there, current().settings.model) == (MODEL, "svc-v2-8b-instruct")
 
 
-def test_an_address_alone_assumes_nothing_of_a_private_server() -> None:
-    """The document's limits hold at public addresses only."""
-    listed = "svc-v2-8b-instruct"
+@pytest.mark.parametrize(
+    ("address", "is_service"),
+    [
+        ("http://127.0.0.1:9/v1", False),
+        ("https://10.0.0.5:8000/v1", False),
+        ("https://svc.example.com/v1", True),
+        ("https://other.example.com/v1", False),
+    ],
+)
+def test_the_document_s_limits_are_the_service_s(
+    address: str, is_service: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However an address is chosen, it has the limits of what is there."""
+    if "other" not in address:
+        monkeypatch.setenv("SVC_BASE_URL", address)
+        monkeypatch.setenv("SVC_API_KEY", "a-key-of-the-test")
+    with isolated():
+        chosen = [svc.Client(base_url=address, api_key="k").settings]
+        if "other" not in address:
+            chosen.append(svc.Client().settings)
+        svc.use(base_url=address, key="k")
+        chosen.append(svc.Client().settings)
 
-    assert own_endpoint("http://10.0.0.5:8000/v1").limit_of(listed) is None
-    assert own_endpoint("https://api.example/v1").limit_of(listed) is not None
+    limits = [used.endpoint.limit_of("svc-v2-8b-instruct") for used in chosen]
+
+    assert {limit is not None for limit in limits} == {is_service}
+    assert len({used.endpoint for used in chosen}) == 1
     assert Endpoint().context_of("any") == 8192
 
 

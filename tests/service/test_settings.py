@@ -19,7 +19,7 @@ from svc_notebook.settings import (
 def test_settings_from_the_environment() -> None:
     """What the environment says is used, and it is said who said so."""
     environ = {
-        "SVC_BASE_URL": " https://host ",
+        "SVC_BASE_URL": " https://host.example ",
         "SVC_MODEL": "m",
         "SVC_LEDGER": ":memory:",
         "SVC_DISPLAY": "plain",
@@ -28,7 +28,7 @@ def test_settings_from_the_environment() -> None:
     settings = Settings.from_env(environ)
 
     assert settings == Settings(
-        base_url="https://host/v1",
+        base_url="https://host.example/v1",
         model="m",
         ledger=":memory:",
         display="plain",
