@@ -8,6 +8,7 @@ in words a user can act on.
 
 import asyncio
 import logging
+import re
 import select
 import socket
 import ssl
@@ -127,8 +128,10 @@ class ProxyRefusedError(Exception):
     """A proxy did not connect to the service; it has the status of its answer."""
 
 
+# An idle connection that closes later has perhaps read the request and worked on it.
+_AT_ONCE_S = 0.25
 IDLE_S = 15.0  # short, so that we usually close it before a server or balancer does
-_MAX_HEAD_BYTES = 100 * 1024  # of headers that do not end
+_MAX_HEAD_BYTES = 100 * 1024  # of headers, trailers and what goes with chunks
 _MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now; then TCP waits
 # Bytes of a body are handed over together that come within so many seconds, or within
 # this part of the time since the first ones: each hand-over wakes tasks and threads.
@@ -156,6 +159,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.headers = 0, dict[str, str]()
         self._n_head_bytes = 0
+        self._n_bodiless_bytes = 0  # since the newest bytes of a body
         self._body = bytearray()
         self._first_s = self._due_s = 0.0  # of what is handed over, by the loop's clock
         self._is_whole = self._is_lasting = False
@@ -176,7 +180,8 @@ class Connection(asyncio.Protocol):
             await self._start_tls(host)
         if proxy and url.scheme == "https":
             host, port = _host_port(url)
-            target = f"{host}:{port}".encode()
+            shown = f"[{host}]" if ":" in host else host
+            target = f"{shown}:{port}".encode()
             headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
             await self.ask(("CONNECT", target, headers, b""), None)
             if self.status >= _FIRST_REDIRECT:
@@ -193,12 +198,13 @@ class Connection(asyncio.Protocol):
         """Parse bytes of an answer; those after its end spoil the connection."""
         if not self.status:
             self._n_head_bytes += len(data)
+        self._n_bodiless_bytes += len(data)
         failure = None
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             failure = NotHttpError
-        if not self.status and self._n_head_bytes > _MAX_HEAD_BYTES:
+        if self._n_bodiless_bytes > _MAX_HEAD_BYTES:
             failure = NotHttpError
         if len(self._body) > _MAX_WAITING_BYTES:
             self._transport.pause_reading()
@@ -226,7 +232,9 @@ class Connection(asyncio.Protocol):
             raise NotHttpError
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header; values of the same name are joined."""
+        """Note a header, but no trailer; values of the same name are joined."""
+        if self.status:
+            return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self.headers.get(key)
         self.headers[key] = text if known is None else f"{known}, {text}"
@@ -236,11 +244,14 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= _FIRST_FINAL:
             self.status = status
+            # from here on, a length is a trailer's, and changes nothing
+            self._parser.set_dangerous_leniencies(lenient_chunked_length=True)
         else:
             self.headers.clear()
 
     def on_body(self, data: bytes) -> None:
         """Keep bytes until they are read."""
+        self._n_bodiless_bytes = 0
         self._body += data
 
     def on_message_complete(self) -> None:
@@ -310,6 +321,11 @@ class Connection(asyncio.Protocol):
         self._expect()
         self._idle_since_s = time.monotonic()
         return True
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether bytes of an answer have come."""
+        return self._n_head_bytes > 0
 
     @property
     def is_stale(self) -> bool:
@@ -502,8 +518,14 @@ def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     return FailedTry(error=error, is_lasting=is_lasting, is_sent=False)
 
 
-def explain_break(place: str) -> FailedTry:
-    """Return the failure of a connection lost before the end of a reply."""
+def explain_break(problem: Exception, place: str) -> FailedTry:
+    """Return the failure of a reply that ended too early, from what was raised."""
+    if _is_foreign(problem):
+        error = DocumentError(
+            f"{place} sent a reply that is not HTTP: a chunk of it is malformed, or "
+            f"what goes with the chunks is too long. {_CHECK}."
+        )
+        return FailedTry(error=error, is_lasting=True)
     return FailedTry(
         error=StreamBrokenError(
             f"The connection to {place} was lost before the end of the reply. "
@@ -523,9 +545,15 @@ def explain_late(place: str, within_s: float) -> FailedTry:
     return FailedTry(error=error, is_sent=False)
 
 
-def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
+def _is_foreign(problem: BaseException) -> bool:
+    """Say whether what came is not HTTP; httpx says in words if it just ended."""
+    has_ended = re.search("closed connection|disconnected without", str(problem))
     is_foreign = isinstance(problem, (NotHttpError, httpx.RemoteProtocolError))
-    if not is_foreign or "disconnected without" in str(problem):
+    return is_foreign and not has_ended
+
+
+def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
+    if not _is_foreign(problem):
         unanswered = NoConnectionError(
             f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
@@ -591,8 +619,9 @@ class TransportConnection:
 
     async def ask(self, request: RawRequest, until_s: float | None) -> None:
         """Send a request and wait for the headers of the answer."""
-        method, target, headers, body = request
-        extensions = {"timeout": self._timeout, "target": target}
+        # httpx knows the target from the address: a proxy is asked for another one
+        method, _, headers, body = request
+        extensions = {"timeout": self._timeout}
         sent = httpx.Request(
             method, self._url, headers=headers, content=body, extensions=extensions
         )
@@ -697,17 +726,20 @@ class HttpTransport:
             connection = idle or await self._connect(connect_s)
             if isinstance(connection, FailedTry):
                 return connection
+            asked_s = asyncio.get_running_loop().time()
             try:
                 on_sent()
-                until_s = asyncio.get_running_loop().time() + within_s
                 await connection.ask(
-                    self._request(body, key, is_streamed=is_streamed), until_s
+                    self._request(body, key, is_streamed=is_streamed),
+                    asked_s + within_s,
                 )
                 return self._answer(connection, stack)
             except _STOPS as problem:
                 failure = problem
+            took_s = asyncio.get_running_loop().time() - asked_s
             await connection.aclose()
-            if idle is None or not isinstance(failure, ConnectionError):
+            is_closed = isinstance(failure, ConnectionError) and took_s < _AT_ONCE_S
+            if idle is None or not is_closed or idle.has_bytes:
                 break
             idle = None  # the server closed it while idle and did not read the request
         if isinstance(failure, (httpx.ConnectTimeout, httpx.PoolTimeout)):
@@ -793,7 +825,7 @@ class HttpTransport:
             head,
             connection.read,
             encoding=headers.get("content-encoding", ""),
-            broken=lambda: explain_break(self._place),
+            broken=lambda problem: explain_break(problem, self._place),
             is_framed=is_framed(headers),
             release=release,
         )

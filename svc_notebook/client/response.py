@@ -98,7 +98,7 @@ class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
     `read` is `Connection.read`, of what is still compressed; `broken` makes the failure
-    of a lost connection; `is_framed` says whether HTTP says where the body ends;
+    of what it raises; `is_framed` says whether HTTP says where the body ends;
     `release` is called once at the end, with whether the whole body was read.
     """
 
@@ -108,7 +108,7 @@ class HttpAnswer:
         read: Callable[[float], Awaitable[bytes]],
         *,
         encoding: str,
-        broken: Callable[[], FailedTry],
+        broken: Callable[[Exception], FailedTry],
         is_framed: bool,
         release: Callable[[bool], Awaitable[None]],
     ) -> None:
@@ -162,21 +162,21 @@ class HttpAnswer:
         except TimeoutError:
             return None
         except asyncio.CancelledError:
-            is_cancelled = True
-        except Exception:  # noqa: BLE001 - whatever it is, the connection is lost
-            is_cancelled = False
+            failure = None
+        except Exception as problem:  # noqa: BLE001 - whatever it is, nothing more comes
+            failure = self._broken(problem)
         else:
             self._is_ended = not packed
             return packed
-        if is_cancelled:  # raised again without the frames that hold headers
+        if failure is None:  # raised again without the frames that hold headers
             raise asyncio.CancelledError
-        return self._broken()
+        return failure
 
     def _end(self) -> bytes | FailedTry:
         if self._inflater is None or self._inflater.is_whole:
             return b""
         if not self._is_framed:
-            return self._broken()
+            return self._broken(ConnectionResetError())
         return self._refused("with a body that cannot be decompressed to its end", b"")
 
     def _refused(self, reason: str, body: bytes) -> FailedTry:

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.event_loop import portal
 from svc_notebook.client.sync_client import Client
 from svc_notebook.errors import NoConnectionError, SettingsError, TimedOutError
+from svc_notebook.settings import Settings
 
 KEY = "sk-secret-of-the-test"
 REPLY = (
@@ -62,6 +64,34 @@ def test_a_list_of_models_takes_the_same_way() -> None:
 
     (request,) = requests
     assert (request.method, request.url.path) == ("GET", "/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "line"),
+    [
+        ("http", b"POST http://svc.example/v1/chat/completions HTTP/1.1"),
+        ("https", b"CONNECT svc.example:443 HTTP/1.1"),
+    ],
+)
+def test_a_proxy_of_a_transport_is_asked_as_httpx_asks_it(
+    scheme: str,
+    line: bytes,
+    serve: Callable[..., Any],
+) -> None:
+    """It sees the whole address, or where the tunnel is to lead."""
+    good = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(REPLY) + REPLY
+    server = serve([good if scheme == "http" else b"HTTP/1.1 502 No\r\n\r\n"])
+    settings = Settings(base_url=f"{scheme}://svc.example/v1", allow_http=True)
+    transport = httpx.AsyncHTTPTransport(proxy=server.base_url.removesuffix("/v1"))
+    with Client(settings, api_key=KEY, transport=transport) as client:
+        if scheme == "http":
+            assert client.complete("Hi", model="svc-instruct").text == "Hello."
+        else:
+            with pytest.raises(NoConnectionError, match="the proxy refused"):
+                client.complete("Hi", model="svc-instruct")
+    portal().run(transport.aclose())
+
+    assert server.requests[0].partition(b"\r\n")[0] == line
 
 
 def raising(problem: type[Exception]) -> Answer:

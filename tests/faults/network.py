@@ -7,10 +7,23 @@ from svc_notebook.errors import (
     StreamBrokenError,
     TimedOutError,
 )
-from tests.faults.answers import DONE, END, GOOD, chunk, http, reply, slowly, stream
+from tests.faults.answers import (
+    DONE,
+    END,
+    GOOD,
+    chunk,
+    chunked,
+    head,
+    http,
+    reply,
+    slowly,
+    stream,
+)
 from tests.faults.case import Case, Fails
 
 BOTH = ("complete", "stream")
+CHUNKED_HEAD = head("application/json", Transfer_Encoding="chunked")
+CHUNKED = CHUNKED_HEAD + chunked(reply())  # without its last chunk
 STREAM = http(chunk("Hello.") + END, kind="text/event-stream")
 
 NETWORK = [
@@ -134,6 +147,47 @@ NETWORK = [
         fault="the next answer in one packet with this one",
         answers=[[GOOD + http(reply("stale")), "keep"]],
         verbs=BOTH,
+    ),
+    *(
+        Case(
+            section="C",
+            fault=f"a trailer that says {trailer.decode()}",
+            answers=[[CHUNKED + b"0\r\n" + trailer + b"\r\n\r\n", "keep"]],
+            verbs=BOTH,
+        )
+        for trailer in (
+            b"Content-Type: text/html",
+            b"Content-Encoding: gzip",
+            b"Content-Length: 9",
+        )
+    ),
+    *(
+        Case(
+            section="C",
+            fault=f"{what} without an end",
+            answers=[[start, *[again * 20_000] * 9]],
+            verbs=("complete",),
+            ends=Fails(kind=DocumentError, says=["too long"]),
+        )
+        for what, start, again in (
+            ("trailers", CHUNKED + b"0\r\n", b"X: yz\r\n"),
+            ("a trailer", CHUNKED + b"0\r\nX: ", b"yz"),
+            ("an extension of a chunk", CHUNKED_HEAD + b"5;", b"xyz"),
+        )
+    ),
+    Case(
+        section="C",
+        fault="a malformed chunk before any of a reply",
+        answers=[[CHUNKED_HEAD, b"zz\r\n"]],
+        verbs=BOTH,
+        ends=Fails(kind=DocumentError, says=["malformed"]),
+    ),
+    Case(
+        section="C",
+        fault="a kept connection that closes after a while",
+        answers=[[http(b"", status=500), "keep"], [0.5], [GOOD, "keep"]],
+        verbs=BOTH,
+        n_requests=3,  # the service may have worked on it
     ),
     Case(
         section="C",

@@ -31,7 +31,7 @@ LONG = re.compile(
     r"|a byte at a time"
 )
 # Only our own connections notice these at once; httpx waits, or asks once more.
-OURS = re.compile("banner|an error after a kept connection")
+OURS = re.compile("banner|a kept connection|without an end")
 GAMES = [
     pytest.param(
         case,
