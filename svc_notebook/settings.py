@@ -81,8 +81,8 @@ class Timeouts:
         idle_s: Between two events of a stream; comments do not count.
         whole_s, whole_token_s: For a reply in one piece: `whole_s`, plus
             `whole_token_s` for each token of `max_tokens`.
-        total_s: For the whole exchange with its retries, without the wait for our own
-            rate limit; None for no limit.
+        total_s: For the whole exchange with its retries and the waits for rate limits,
+            which do not count in a sweep; None for no limit.
 
     Raises:
         SettingsError: One of them is not a number of seconds > 0.

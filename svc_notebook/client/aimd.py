@@ -229,12 +229,18 @@ class LearntRate:
         return n_sent + 1 < self.per_second < UNLIMITED  # with the one refused
 
     def settled(
-        self, minute_s: Sequence[float], *, refused_s: float, is_minute_full: bool
+        self,
+        minute_s: Sequence[float],
+        *,
+        refused_s: float,
+        is_minute_full: bool,
+        is_repeated: bool = False,
     ) -> "LearntRate":
         """Return what a 429 teaches, when the model would open again after it.
 
         `minute_s` has when the requests of the minute before it were accepted, the
-        oldest first; `refused_s` is when the one that was refused was sent.
+        oldest first; `refused_s` is when the one that was refused was sent. If nothing
+        was accepted since the 429 before it, it is repeated.
         """
         if is_minute_full:
             settled = replace(self, is_settled=True, is_odd=False)
@@ -242,6 +248,8 @@ class LearntRate:
                 return settled
             # it was not the second that was full
             return replace(settled, per_second=self.before, per_minute=len(minute_s))
+        if is_repeated:  # nothing was accepted, so nothing new is known
+            return replace(self, is_settled=True, is_odd=False)
         if self.is_odd:
             return replace(
                 self, is_settled=True, before=self.per_second, if_odd=self.before
@@ -334,11 +342,19 @@ class LearntLimits:
         return is_odd
 
     def settled(
-        self, minute_s: Sequence[float], *, refused_s: float, is_minute_full: bool
+        self,
+        minute_s: Sequence[float],
+        *,
+        refused_s: float,
+        is_minute_full: bool,
+        is_repeated: bool,
     ) -> None:
         """Learn from a 429 when the model would open again: see `LearntRate`."""
         self.rate = self.rate.settled(
-            minute_s, refused_s=refused_s, is_minute_full=is_minute_full
+            minute_s,
+            refused_s=refused_s,
+            is_minute_full=is_minute_full,
+            is_repeated=is_repeated,
         )
 
     def answered(

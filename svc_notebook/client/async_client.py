@@ -33,7 +33,7 @@ from .deadlines import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting
-from .request_path import RequestPath, RunTools, Task, Watch, take_no_tools
+from .request_path import RequestPath, RunTools, Task, Watch, say, take_no_tools
 
 if TYPE_CHECKING:
     import httpx
@@ -188,7 +188,7 @@ class AsyncClient(BaseClient):
         system: str | None = None,
         run_tools: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = None,
+        watch: Watch | None = say,
         answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> Completion:
@@ -204,7 +204,8 @@ class AsyncClient(BaseClient):
                 them on other threads, as `svc.complete` does, and takes `confirm`,
                 `max_rounds`, `tool_timeout_s` and `total_s` too.
             origin: What the request belongs to, for the ledger.
-            watch: Called at each wait.
+            watch: Called at each wait. If left out, waits of 2 s and more are said on
+                stderr; None says nothing.
             answers: Looks for a recorded answer first, instead of the client's own.
             **params: Parameters by the document's names; what is left out is not
                 sent. `extra` sends fields the document does not show.
@@ -239,7 +240,7 @@ class AsyncClient(BaseClient):
         system: str | None = None,
         is_streamed: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = None,
+        watch: Watch | None = say,
         answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> "AsyncCompletionStream":
@@ -255,7 +256,7 @@ class AsyncClient(BaseClient):
             is_streamed: False asks for the reply in one piece, which then comes at
                 the end of the stream; the service reports its usage.
             origin: What the request belongs to, for the ledger.
-            watch: Called at each wait.
+            watch: Called at each wait, as in `complete`.
             answers: Looks for a recorded answer first, instead of the client's own.
             **params: Parameters by the document's names, as in `complete`.
 

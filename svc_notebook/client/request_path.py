@@ -5,6 +5,7 @@ frames in which they arose, because those may hold what the service sent back.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from svc_notebook.errors import (
     RateLimitError,
     ServiceError,
     SvcError,
+    TimedOutError,
     warn,
     write_line,
 )
@@ -278,8 +280,7 @@ class ExchangeTask:
                 self._record.text(self._runtime.clock())
             show(delta)
 
-        while True:
-            slot = await self._pace()
+        while (slot := await self._pace()) is not None:
             try:
                 failure = await self._context.send(self._attempt(slot, noted))
             except BaseException:
@@ -308,8 +309,8 @@ class ExchangeTask:
             show=show,
         )
 
-    async def _pace(self) -> Slot:
-        """Wait for a place among the model's requests."""
+    async def _pace(self) -> Slot | None:
+        """Wait for a place among the model's requests; None if it comes too late."""
         slot = self._limiter.reserve(is_own=self._policy.limits_in_flight)
         began_s = self._runtime.clock()
         due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
@@ -317,9 +318,16 @@ class ExchangeTask:
         slot.wake = partial(_wake, asyncio.get_running_loop(), has_place)
         try:
             while (due := due_of(slot)).wait_s > 0:
+                left_s = self._wait_left_s()
+                if due.wait_s >= left_s:
+                    self._limiter.give_back(slot)
+                    self._failure = self._failure or _too_late(due, self._context)
+                    return None
                 tell(self._watch, due)
                 if due.is_for_place:
-                    await has_place.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(min(left_s, _MAX_TIMEOUT_S)):
+                            await has_place.wait()
                     has_place.clear()  # it may have to give the place back
                 else:
                     await self._runtime.sleep(due.wait_s)
@@ -329,17 +337,28 @@ class ExchangeTask:
         finally:
             slot.wake = None  # a slot is kept for a minute, but waits no more
             self._record.queue_s += self._runtime.clock() - began_s
-            self._deadlines.queue_s = self._record.queue_s
+            if not self._policy.is_limit_in_total:
+                self._deadlines.queue_s = self._record.queue_s
         return slot
+
+    def _wait_left_s(self) -> float:
+        """Return how long it may wait for a limit."""
+        if not self._policy.is_limit_in_total:
+            return math.inf
+        return self._deadlines.total_left_s(self._runtime.clock())
 
     def _end_try(self, slot: Slot, failure: FailedTry | None) -> float | None:
         """Free the slot; return the seconds until the next try, None without one."""
         if failure is None:
             self._limiter.answered(slot)
             return None
-        error = failure.error
+        error, closed_s = failure.error, 0.0
         if isinstance(error, RateLimitError):
-            self._limiter.refused(slot, retry_after_s=error.retry_after_s)
+            closed_s = self._limiter.refused(
+                slot,
+                retry_after_s=error.retry_after_s,
+                spread=self._runtime.jitter(),
+            )
         elif not failure.is_sent:
             self._limiter.give_back(slot)
         elif isinstance(error, ServiceError) and error.status == UNAVAILABLE:
@@ -350,6 +369,7 @@ class ExchangeTask:
             failure,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
+            closed_s=closed_s,
             policy=self._policy,
         )
         left_s = self._deadlines.total_left_s(self._runtime.clock())
@@ -374,6 +394,23 @@ class ExchangeTask:
         if self._spending:
             self._spending.end(self.exchange)
         return self.exchange
+
+
+_MAX_TIMEOUT_S = 1e6  # an event loop takes no infinity
+
+
+def _too_late(due: Waiting, context: ExchangeContext) -> FailedTry:
+    """Return the failure of a request that a limit would hold up for too long."""
+    total_s = context.timeouts.total_s or 0.0
+    error = TimedOutError(
+        f"The request would wait {due.wait_s:.0f} s ({due.reason}), longer than "
+        f"total_s allows ({total_s:g} s in all). It was not sent. Ask again later, "
+        "allow more time (SVC_TIMEOUTS, total_s=none for no end), or ask for many "
+        "replies with a sweep, which waits.",
+        deadline="total",
+        deadline_s=total_s,
+    )
+    return FailedTry(error=error, is_sent=False)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -58,18 +58,21 @@ class Policy:
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
             into its queue instead, which uses up no try.
         limits_in_flight: Whether the caller limits its requests in flight itself.
+        is_limit_in_total: Whether the total deadline bounds the wait for a rate limit,
+            too: a person waits for it, a sweep does not.
     """
 
     n_tries: int = 3
     n_unsent_tries: int = 3
     is_refusal_retried: bool = True
     limits_in_flight: bool = False
+    is_limit_in_total: bool = True
 
 
 INTERACTIVE = Policy()
 
 # A sweep has many more trials: it waits out some seconds without a network.
-QUEUED = Policy(n_unsent_tries=5, is_refusal_retried=False)
+QUEUED = Policy(n_unsent_tries=5, is_refusal_retried=False, is_limit_in_total=False)
 
 
 def retry_wait_s(
@@ -77,11 +80,13 @@ def retry_wait_s(
     *,
     attempt: int,
     jitter: float,
+    closed_s: float = 0.0,
     policy: Policy = INTERACTIVE,
 ) -> float | None:
     """Return the seconds until the next try; None to give up.
 
-    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1.
+    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1. After a
+    429 the model is closed for `closed_s`.
     """
     n_tries = policy.n_tries if failure.is_sent else policy.n_unsent_tries
     if failure.has_begun or failure.is_lasting or attempt >= n_tries:
@@ -92,10 +97,11 @@ def retry_wait_s(
         return None
     # Full jitter spreads clients that failed together better than a part of it does
     # (Exponential Backoff And Jitter, AWS Architecture Blog, 2015).
-    own_s = jitter * min(_MAX_OWN_S, _BASE_S * 2.0 ** (attempt - 1))
-    # Added to the service's wait, so that requests refused together come back apart.
+    backoff_s = _BASE_S * 2.0 ** (attempt - 1)
+    own_s = jitter * min(_MAX_OWN_S, backoff_s if asked_s else max(backoff_s, closed_s))
+    # Added to the other waits, so that requests refused together come back apart.
     least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
-    return max(own_s + asked_s, least_s)
+    return max(own_s + max(asked_s, closed_s), least_s)
 
 
 def _may_pass(error: SvcError, policy: Policy) -> bool:

@@ -24,7 +24,7 @@ from .event_loop import LOOK_S, STOPPED, BackgroundTask, open_portal, portal
 from .exchange_record import Answerer
 from .model_list import may_ask
 from .rate_windows import Waiting
-from .request_path import RequestPath, Task, Watch
+from .request_path import RequestPath, Task, Watch, say
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -70,7 +70,7 @@ class Client(BaseClient):
         *,
         run_tools: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = None,
+        watch: Watch | None = say,
         answers: Answerer | None = None,
         **arguments: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
@@ -94,7 +94,7 @@ class Client(BaseClient):
         *,
         is_streamed: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = None,
+        watch: Watch | None = say,
         answers: Answerer | None = None,
         **arguments: Any,  # noqa: ANN401 - see `like`
     ) -> "CompletionStream":

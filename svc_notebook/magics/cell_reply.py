@@ -141,6 +141,7 @@ def to_start(context: CellContext, options: SvcOptions) -> Start:
     context.is_sending = True
     return partial(
         client.stream,
+        watch=None,  # the cell shows its waits
         is_streamed=options.is_streamed,
         answers=kernel.reused if kernel.is_reusing(options.is_reused) else None,
     )

@@ -277,7 +277,8 @@ class ReplyWorker:
         self._check_stop()
         self._renderer = ReplyRenderer(self.so_far)
         self._overlap = OverlapRemover(self.so_far) if self.so_far else None
-        return follow(self.session.client.stream(request, origin=origin), self)
+        stream = self.session.client.stream(request, origin=origin, watch=None)
+        return follow(stream, self)
 
     def show(self, delta: Delta) -> None:
         """Take a piece of the reply."""

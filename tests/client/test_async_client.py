@@ -95,7 +95,7 @@ def test_a_request_cancelled_while_it_connects_takes_no_place(serve: Serve) -> N
 
     async def ask() -> object:
         base_url = server.base_url.replace("http:", "https:")
-        async with AsyncClient(base_url=base_url, api_key="k") as client:
+        async with AsyncClient(Settings(base_url=base_url), api_key="k") as client:
             asked = client.complete("Hi", model="svc-v2-8b-instruct")
             task = asyncio.create_task(asked)
             while not server.n_connections:  # noqa: ASYNC110 - its thread counts

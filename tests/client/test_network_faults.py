@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_path import say
 from svc_notebook.client.sync_client import Client
@@ -26,7 +27,8 @@ from svc_notebook.errors import (
     StreamBrokenError,
     TimedOutError,
 )
-from svc_notebook.settings import Timeouts
+from svc_notebook.service.catalogue import Limit
+from svc_notebook.settings import Settings, Timeouts
 from tests.faults.answers import GOOD, http, reply
 
 Serve = Callable[..., Any]
@@ -400,3 +402,58 @@ def test_a_proxy_that_wants_a_login(
         client_of("https://svc.example/v1").complete("Hi")
 
     assert caught.value.n_attempts == 1
+
+
+TOO_MANY = http(b"", status=429)
+
+
+def test_refusals_are_waited_out_within_the_total(
+    serve: Serve,
+    client_of: ClientOf,
+    virtual: Virtual,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two 429s in a row take seconds, not a minute, and a long wait is said."""
+    server = serve([TOO_MANY], [TOO_MANY], [GOOD])
+
+    completion = client_of(server.base_url, total_s=7.0).complete("Hi")
+
+    assert (completion.text, completion.exchange.n_attempts) == ("Hello.", 3)
+    assert 3 <= sum(virtual.slept_s) <= 7
+    assert "waiting 2 s: trying again after a 429" in capsys.readouterr().err
+
+
+def test_a_wait_for_a_minute_is_not_begun_if_it_is_too_long(
+    serve: Serve, client_of: ClientOf, virtual: Virtual
+) -> None:
+    """Where a documented limit is full, the refusal is raised, not waited out."""
+    server = serve([TOO_MANY])
+    client = client_of(server.base_url, model="svc-v2-8b-instruct", total_s=7.0)
+
+    with pytest.raises(RateLimitError):
+        client.complete("Hi")
+
+    assert len(server.requests) == 2
+    assert sum(virtual.slept_s) <= 7
+
+
+def test_the_total_bounds_the_wait_for_our_own_limit(
+    serve: Serve, virtual: Virtual
+) -> None:
+    """A request that would wait longer is not sent, and the error says why."""
+    server = serve([GOOD, "keep"])
+    once = RateLimits(
+        clock=virtual.clock, limit_of=lambda _: Limit(per_second=None, per_minute=1)
+    )
+    settings = Settings(
+        base_url=server.base_url, model="m", timeouts=Timeouts(total_s=7.0)
+    )
+    with Client(
+        settings, api_key="k", sinks=[], limits=once, runtime=virtual.runtime
+    ) as client:
+        client.complete("Hi")
+        with pytest.raises(TimedOutError, match="would wait 60 s") as caught:
+            client.complete("Hi")
+
+    assert (caught.value.deadline, caught.value.n_attempts) == ("total", 0)
+    assert (len(server.requests), virtual.slept_s) == (1, [])

@@ -83,21 +83,44 @@ def test_what_passed_before_a_refusal_is_the_limit(now: Now) -> None:
     assert limiter.due() == Waiting(1.08, "estimated per-second limit of m")
 
 
-def test_a_second_refusal_without_an_answer_is_of_the_minute(now: Now) -> None:
-    """A full minute ends when the first of its requests is a minute old."""
+def test_refusals_in_a_row_are_of_the_minute(now: Now) -> None:
+    """After 1, 2 and 4 seconds a minute is full; it ends when its first request is."""
     limiter = limiter_of(None, now)
     asked(limiter, 3)
+    waits = []
     now.s = 5.0
-    limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
-    now.s = 6.1
-    limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
+    for _ in range(4):
+        limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
+        refused_s = now.s
+        now.s += 1.09  # then it is looked at once more
+        waits.append(round(now.s + max(limiter.due().wait_s, 0.0) - refused_s, 2))
+        now.s = refused_s + waits[-1]
+
+    assert waits == [1.09, 2.16, 4.32, 60.08 - 5.0 - 1.09 - 2.16 - 4.32]
+    assert waits_of(limiter, 4) == [0.0, 0.0, 0.0, 60.08]
+
+
+def test_a_second_refusal_is_of_the_minute_where_it_is_known(now: Now) -> None:
+    """A documented minute that is full ends when its first request is a minute old."""
+    limiter = limiter_of(Limit(per_second=5, per_minute=50), now)
+    asked(limiter, 3)
+    for now.s in (5.0, 6.1):
+        limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
     now.s = 7.2
 
-    closed = limiter.due().wait_s
-    now.s = 60.1
+    assert round(limiter.due().wait_s, 2) == 52.88
 
-    assert round(closed, 2) == 52.88
-    assert waits_of(limiter, 4) == [0.0, 0.0, 0.0, 60.08]
+
+def test_kernels_that_were_refused_together_come_back_apart(now: Now) -> None:
+    """Our own wait is spread over itself; the service's is not cut short."""
+    limiter = limiter_of(None, now)
+
+    waits = [
+        limiter.refused(limiter.reserve(), retry_after_s=retry_after_s, spread=1.0)
+        for retry_after_s in (None, 9.0)
+    ]
+
+    assert waits == [2.16, 9.0]
 
 
 def test_requests_let_out_together_are_refused_together(now: Now) -> None:
@@ -421,7 +444,9 @@ class Service:
         self._limiter.sent(slot)
         n_second = len(self._taken_s) - bisect(self._taken_s, self._now.s - 1.0)
         if n_second >= (self._limit.per_second or 0):
-            end = partial(self._limiter.refused, slot, retry_after_s=None)
+            end: Callable[[], object] = partial(
+                self._limiter.refused, slot, retry_after_s=None
+            )
             return self.after(0.002, partial(self._end, end, takes_s))
         if self._n_busy >= (self._limit.in_flight or 0):
             end = partial(self._limiter.overloaded, slot)

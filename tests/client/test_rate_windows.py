@@ -328,9 +328,11 @@ print(os.waitstatus_to_exitcode(status), len(taken), quota.take(1000.0, WINDOWS)
 ASK = """
 import asyncio, sys
 from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.settings import Settings
 
 async def main() -> None:
-    async with AsyncClient(base_url=sys.argv[1], api_key=sys.argv[2]) as client:
+    settings = Settings(base_url=sys.argv[1])
+    async with AsyncClient(settings, api_key=sys.argv[2]) as client:
         asked = (client.complete(f"Say {at}", max_tokens=3) for at in range(5))
         print(sum([each.exchange.n_refused for each in await asyncio.gather(*asked)]))
 

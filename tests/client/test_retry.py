@@ -134,6 +134,18 @@ def test_a_rate_limit(
     assert retry_wait_s(FailedTry(error=error), attempt=1, jitter=jitter) == wait_s
 
 
+def test_what_was_refused_together_comes_back_apart() -> None:
+    """After a 429 the tries are spread over at least the wait itself."""
+    error = FailedTry(error=RateLimitError(status=429))
+
+    first, last = (
+        retry_wait_s(error, attempt=1, jitter=jitter, closed_s=3.0)
+        for jitter in (0.0, 1.0)
+    )
+
+    assert (first, last) == (3.0, 6.0)
+
+
 @pytest.mark.slow
 @given(
     st.sampled_from([*PASSING, *LASTING, RateLimitError(status=429)]),

@@ -108,7 +108,7 @@ def place(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("svc_notebook.client.proxy.is_loopback", lambda _: False)
+    monkeypatch.setattr("svc_notebook.client.connections.is_loopback", lambda _: False)
     tls_context.cache_clear()
     return Place(certificate)
 

@@ -97,7 +97,7 @@ STATUSES = [
     )
     for status, kind, says in (
         (400, BadRequestError, ("Why.",)),
-        (401, AuthError, ("Why.", "SVC_API_KEY")),
+        (401, AuthError, ("Why.", "%svc login")),
         (403, AuthError, ("Why.", "permission")),
         (404, UnknownModelError, ("Why.", "model", "/v1")),
         (405, BadRequestError, ("Why.",)),

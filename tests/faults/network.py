@@ -298,7 +298,7 @@ LIMITS = [
         fault="429 with a wait beyond the total deadline",
         answers=[[http(b"", status=429, Retry_After="30")]],
         verbs=BOTH,
-        timeouts={"total_s": 5.0},
+        timeouts={"total_s": 30.3},
         ends=Fails(kind=RateLimitError, has={"retry_after_s": 30.0}),
         check=lambda error: error.n_attempts == 1,
     ),

@@ -30,7 +30,7 @@ def test_a_model_that_another_request_closed_is_waited_for() -> None:
     world.run(conditions_of(2), at_once)
 
     assert world.log[0] == (90.0, "0")
-    assert world.waits == [Waiting(90.0, "m refuses more requests for now (429)")]
+    assert world.waits[0] == Waiting(90.0, "m refuses more requests for now (429)")
 
 
 @pytest.mark.slow

@@ -50,7 +50,11 @@ def test_three_models_take_the_time_of_one() -> None:
 
     assert len(world.log) == 600
     assert world.now_s == pytest.approx(189, abs=1.5)
-    assert world.waits == []
+    assert {wait.reason for wait in world.waits} == {
+        f"per-{window} limit of {model}"
+        for model in models
+        for window in ("second", "minute")
+    }
 
 
 @pytest.mark.slow
