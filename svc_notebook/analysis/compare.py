@@ -67,6 +67,7 @@ def compare(
     df = check_replies(df)
     check_flag("markdown", markdown)
     check_flag("diff", diff)
+    _check_texts(df)
     varied = factors(df)
     down = _down(df, varied) if rows is None else named(df, rows, param="rows")
     if columns is None:
@@ -96,6 +97,18 @@ def compare(
         n_more_columns=max(fields.n_columns - MAX_COLUMNS, 0),
         n_more_replies=fields.n_more_replies,
     )
+
+
+def _check_texts(df: pd.DataFrame) -> None:
+    """Refuse replies that came from elsewhere without what they say."""
+    said = [name for name in ("text", "tool_calls") if name in df.columns]
+    is_silent = (df["status"] == "ok").all() and df[said].isna().all(axis=None)
+    if is_silent and len(df):
+        raise ParameterError(
+            "No reply of the frame has a text, so there is nothing to set side by "
+            "side. svc.as_replies(df, reply=...) names the column with the texts.",
+            param="df",
+        )
 
 
 def _emulator_notes(df: pd.DataFrame) -> list[str]:
@@ -150,6 +163,8 @@ def _choices(df: pd.DataFrame, name: str) -> str:
 def _down(df: pd.DataFrame, varied: Sequence[str]) -> list[str]:
     """Return what tells prompts apart to a reader: their texts, if each has one."""
     names = unit(df)
+    if "row" in names and df["prompt"].isna().all():  # made elsewhere
+        return names
     prompts = df.groupby(names, dropna=False)["prompt"] if len(df) else None
     if prompts is None or prompts.nunique(dropna=False).max() <= 1:
         return ["prompt"]

@@ -67,6 +67,7 @@ def copy_tour(folder: Path) -> Path:
             *tour.glob("*.json"),
             *tour.glob("*.csv"),
             *tour.glob("*.toml"),
+            *tour.glob("*.eval"),
             *tour.glob("images/*.png"),
         ):
             target = folder / source.relative_to(tour)

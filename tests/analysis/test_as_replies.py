@@ -55,7 +55,7 @@ def test_every_verb_takes_it() -> None:
     assert contrast["n_prompts"].tolist() == [6]
     assert contrast["difference"].round(3).tolist() == [0.667]
     assert svc.how_many(0.1, pilot=replies, factor="model").n_prompts > 20
-    assert "สวัสดี" in str(svc.compare(replies))
+    assert "row: q0" in str(svc.compare(replies))
     assert "สวัสดี" in json.dumps(
         svc.plot(replies, "correct", by="model").chart.to_dict(), ensure_ascii=False
     )
@@ -251,6 +251,9 @@ def test_a_verb_names_what_it_lacks() -> None:
 
     with pytest.raises(svc.errors.ParameterError, match="model has only not sent"):
         svc.contrast(bare, "model", "correct")
+    silent = svc.as_replies(_outputs(), row="id", scores="correct")
+    with pytest.raises(svc.errors.ParameterError, match="No reply of the frame has"):
+        svc.compare(silent)
     with pytest.raises(svc.errors.ParameterError, match=r"svc\.as_replies makes one"):
         svc.compare(_outputs())
 

@@ -1,23 +1,30 @@
 """How often intervals hold what was planted, and how often nothing is called something.
 
-`python tests/benchmarks/coverage_bench.py [RUNS]` simulates studies (4000, seeded) of
+`python -m tests.benchmarks.coverage_bench [RUNS]` simulates studies (4000, seeded) of
 10 to 200 prompts with 1, 3 and 10 repeats and prints the share of intervals that hold
 the truth; 0.93 to 0.99 is meant, and of false alarms, of which 0.05 are meant. With
 4000 runs a share of 0.95 is seen as 0.943 to 0.957. With 400 it is seen as 0.93 to
 0.97, so that chance alone takes about 4 of the 144 cases below 0.93. It is no test:
 nothing fails. Prompts differ in how hard they are, and models differ by prompt, as they
 do in real studies.
+
+The last table is of studies as a user makes them, through `svc.contrast` and
+`svc.summary_df`, with a tenth of the runs: rows of one document, repeats that differ,
+seconds, families, subgroups, margins, different rows. The page statistics.md has it.
 """
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
+import svc_notebook as svc
 from svc_notebook.analysis.differences import paired, shares
 from svc_notebook.analysis.statistics import (
     Floats,
@@ -170,6 +177,216 @@ ALARMS = {
 }
 
 
+# Studies as a user makes them: a frame of replies, and a verb.
+
+Study = Callable[[np.random.Generator, int], Iterator[bool]]
+"""Yields for one study after another, of so many prompts, whether something is so."""
+STUDY_PROMPTS = (20, 50, 200)
+ROWS_BY_DOCUMENT, N_FIELDS, MARGIN, EASY = 5, 6, 0.1, 0.7
+MODELS = ("old", "new")
+
+
+def asked(n_prompts: int, *, repeats: int = 1) -> pd.DataFrame:
+    """Return the replies of two models, in documents of five rows and two languages."""
+    row, model, _ = np.array(
+        list(product(range(n_prompts), range(2), range(repeats)))
+    ).T
+    source = pd.DataFrame(
+        {
+            "row": row,
+            "document": row // ROWS_BY_DOCUMENT,
+            "language": np.array(["th", "en"])[row % 2],
+            "model": np.array(MODELS)[model],
+        }
+    )
+    return svc.as_replies(source)
+
+
+def chances(
+    rng: np.random.Generator,
+    df: pd.DataFrame,
+    rate: Any,  # noqa: ANN401 - for all rows, or for each
+    *,
+    by: str = "row",
+    model_sd: float = _MODEL_SD,
+) -> Any:  # noqa: ANN401 - an array
+    """Return how likely each reply is right; models differ by `by`."""
+    is_new = (df["model"] == "new").to_numpy(dtype=int)
+    group = df[by].to_numpy(dtype=int)
+    hard = rng.normal(size=group.max() + 1) * _PROMPT_SD
+    own = rng.normal(size=(group.max() + 1, 2)) * model_sd
+    centre = np.vectorize(logit_of)(rate)
+    return 1 / (1 + np.exp(-(centre + hard[group] + own[group, is_new])))
+
+
+def in_documents(*, unit: str | None) -> Study:
+    """Yield false alarms of models that are equal, but not on one document."""
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        df = asked(n_prompts)
+        while True:
+            chance = chances(rng, df, 0.7, by="document", model_sd=1.5)
+            df["score_right"] = rng.random(len(df)) < chance
+            compared = svc.contrast_df(df, "model", "right", unit=unit)
+            yield bool((compared["p"] < ALARM).any())
+
+    return study
+
+
+def with_unequal_repeats(*, weight: Any) -> Study:  # noqa: ANN401 - a literal of ours
+    """Yield whether a rate is held where easy rows were repeated more often."""
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        whole = asked(n_prompts, repeats=5)
+        first = (whole["repeat"] == 0).to_numpy(dtype=bool)
+        while True:
+            chance = chances(rng, whole, 0.7)
+            whole["score_right"] = rng.random(len(whole)) < chance
+            df = whole[first | (chance > EASY)]
+            row = svc.summary_df(df, "model", "right", weight=weight).iloc[0]
+            yield bool(row["right_low"] <= 0.7 <= row["right_high"])
+
+    return study
+
+
+def of_seconds(*, prompt_sd: float, own_sd: float) -> Study:
+    """Yield whether the difference of two means of seconds is held."""
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        df = asked(n_prompts)
+        row = df["row"].to_numpy(dtype=int)
+        is_new = (df["model"] == "new").to_numpy(dtype=int)
+        mean = np.array([2.0, 3.0])[is_new] * np.exp(-(prompt_sd**2 + own_sd**2) / 2)
+        while True:
+            prompt = rng.normal(size=n_prompts)[row] * prompt_sd
+            df["latency_s"] = mean * np.exp(prompt + rng.normal(size=len(df)) * own_sd)
+            compared = svc.contrast_df(df, "model", "latency_s", against="old").iloc[0]
+            yield bool(compared["low"] <= 1.0 <= compared["high"])
+
+    return study
+
+
+def of_a_family(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+    """Yield whether any of six fields, in which models are equal, is a false alarm."""
+    df, names = asked(n_prompts), [f"field_{n}" for n in range(N_FIELDS)]
+    while True:
+        for name in names:
+            df[f"score_{name}"] = rng.random(len(df)) < chances(rng, df, 0.8)
+        yield bool((svc.contrast_df(df, "model", names)["p"] < ALARM).any())
+
+
+def in_subgroups(th: tuple[float, float], en: tuple[float, float]) -> Study:
+    """Yield whether the difference of the differences in two languages is held."""
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        df = asked(n_prompts)
+        of_model = (df["model"] == "new").to_numpy(dtype=int)
+        of_language = (df["language"] == "en").to_numpy(dtype=int)
+        rate = np.array([th, en])[of_language, of_model]
+        truth = (th[1] - th[0]) - (en[1] - en[0])
+        while True:
+            df["score_right"] = rng.random(len(df)) < chances(rng, df, rate)
+            compared = svc.contrast_df(
+                df, "model", "right", against="old", by="language", correct=None
+            )
+            [between] = compared[compared["is_between_groups"]].to_dict("records")
+            sign = 1 if between["level"] == "th" else -1
+            yield bool(between["low"] <= sign * truth <= between["high"])
+
+    return study
+
+
+def at_the_margin(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+    """Yield whether a model that is worse by the margin is called not worse than it."""
+    df = asked(n_prompts)
+    rate = np.where(df["model"] == "new", 0.8 - MARGIN, 0.8)
+    while True:
+        df["score_right"] = rng.random(len(df)) < chances(rng, df, rate)
+        compared = svc.contrast_df(
+            df, "model", "right", against="old", margin=MARGIN, correct=None
+        )
+        yield bool(compared["verdict"].str.startswith("not worse").any())
+
+
+def on_different_rows(*, is_rate: bool) -> Study:
+    """Yield whether a difference is held of models that had different rows."""
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        df = asked(2 * n_prompts)
+        is_new = (df["model"] == "new").to_numpy(dtype=int)
+        df = df[df["row"].to_numpy(dtype=int) % 2 == is_new].reset_index(drop=True)
+        is_new = (df["model"] == "new").to_numpy(dtype=int)
+        while True:
+            if is_rate:
+                rate = np.array([0.9, 0.8])[is_new]
+                df["score_x"] = rng.random(len(df)) < chances(rng, df, rate)
+            else:
+                noise = rng.normal(size=len(df)) * np.array([0.5, 1.0])[is_new]
+                df["score_x"] = np.array([3.0, 2.9])[is_new] + noise
+            compared = svc.contrast_df(
+                df, "model", "x", against="old", paired=False
+            ).iloc[0]
+            yield bool(compared["low"] <= -0.1 <= compared["high"])
+
+    return study
+
+
+STUDIES: dict[str, tuple[str, Study]] = {
+    'false alarms, 5 rows of a document, `unit="document"`': (
+        "0.05",
+        in_documents(unit="document"),
+    ),
+    "the same without `unit`": ("0.05", in_documents(unit=None)),
+    "rate held, easy rows repeated 5 times": (
+        "0.95",
+        with_unequal_repeats(weight="prompts"),
+    ),
+    'the same, `weight="replies"`': ("0.95", with_unequal_repeats(weight="replies")),
+    "difference of seconds held": ("0.95", of_seconds(prompt_sd=0.4, own_sd=0.36)),
+    "the same with a long tail": ("0.95", of_seconds(prompt_sd=0.7, own_sd=0.7)),
+    "false alarms, any of 6 fields, one call": ("0.05", of_a_family),
+    "difference of two subgroups held, none": (
+        "0.95",
+        in_subgroups((0.6, 0.8), (0.6, 0.8)),
+    ),
+    "difference of two subgroups held, 20 points": (
+        "0.95",
+        in_subgroups((0.6, 0.9), (0.7, 0.8)),
+    ),
+    '"not worse" at the margin': ("0.05", at_the_margin),
+    "difference of rates held, different rows": (
+        "0.95",
+        on_different_rows(is_rate=True),
+    ),
+    "difference of means held, different rows": (
+        "0.95",
+        on_different_rows(is_rate=False),
+    ),
+}
+
+
+def of_study(name: str, n_prompts: int, n_runs: int) -> float:
+    """Return the share of simulated studies of which something is so."""
+    rng = np.random.default_rng([SEED, n_prompts])
+    told = STUDIES[name][1](rng, n_prompts)
+    return float(np.mean([next(told) for _ in range(n_runs)]))
+
+
+def studies_table(n_runs: int) -> str:
+    """Simulate studies in two processes, and return their table."""
+    cells = list(product(STUDIES, STUDY_PROMPTS))
+    with ProcessPoolExecutor(2) as pool:
+        seen = pool.map(of_study, *zip(*cells, strict=True), [n_runs] * len(cells))
+        shares_seen = dict(zip(cells, seen, strict=True))
+    heads = " | ".join(f"{n} rows" for n in STUDY_PROMPTS)
+    lines = [f"| {n_runs} studies | meant | {heads} |"]
+    lines += ["|---|---|" + "---|" * len(STUDY_PROMPTS)]
+    for name, (meant, _) in STUDIES.items():
+        numbers = " | ".join(f"{shares_seen[name, n]:.3f}" for n in STUDY_PROMPTS)
+        lines += [f"| {name} | {meant} | {numbers} |"]
+    return "\n".join(lines) + "\n"
+
+
 def share(tell: Tell, n_prompts: int, n_repeats: int, n: int) -> float:
     """Return the share of simulated runs of which something is so."""
     rng = np.random.default_rng([SEED, n_prompts, n_repeats])
@@ -246,7 +463,8 @@ def main() -> None:
                 numbers = " | ".join(f"{each:.3f}" for each in found)
                 lines += [f"| {name} | {n_repeats} | {numbers} |"]
         sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.write("".join(f"\n{line}" for line in outside(held)) + "\n")
+    sys.stdout.write("".join(f"\n{line}" for line in outside(held)) + "\n\n")
+    sys.stdout.write(studies_table(max(n_runs // 10, 1)))
 
 
 if __name__ == "__main__":

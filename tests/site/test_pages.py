@@ -87,4 +87,4 @@ def test_the_tour_is_copied_without_the_site(tmp_path: Path) -> None:
     copy_tour(tmp_path)
 
     kinds = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
-    assert kinds == {".ipynb", ".json", ".csv", ".toml", ".png"}
+    assert kinds == {".ipynb", ".json", ".csv", ".toml", ".eval", ".png"}
