@@ -116,6 +116,23 @@ def text(contrast: Contrasted) -> str:
     return to_terminal("\n\n".join(filter(None, blocks)))
 
 
+def short_lines(contrast: Contrasted) -> list[str]:
+    """Return the clearest comparison as a sentence, and what flips between the two."""
+    at = int(contrast.df["p"].fillna(1.0).argmin())
+    sentence = contrast.says[at]
+    if n_more := len(contrast.df) - 1:
+        factor, on = (
+            repr(names[0] if len(names) == 1 else names)
+            for names in (
+                list(contrast.factors),
+                [score.removeprefix(PREFIX) for score in contrast.scores],
+            )
+        )
+        sentence += f" ({n_more:,} more: run.contrast({factor}, on={on}))"
+    flipped = _most_different(contrast)
+    return [sentence, *([] if flipped is None else [flipped.says])]
+
+
 def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
     """Return the rows on which the values of a comparison differ."""
     first, second = _names(row, _level_names(contrast))

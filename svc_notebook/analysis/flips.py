@@ -158,8 +158,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
     pairs["better"] = _better(question, pairs)
     pairs["size"] = (pairs["mean"] - pairs["mean_against"]).abs()
     counts = _counts(question, pairs)
-    flipped = pairs[pairs["better"] != 0]
-    flipped = flipped.sort_values(["better", "size"], ascending=False, kind="stable")
+    flipped = _ordered(df, pairs[pairs["better"] != 0], scored_pairs, list(units))
     positions = _typical(scored_pairs, flipped)
     return Flips(
         df=_frame(question, flipped, positions),
@@ -272,6 +271,22 @@ def _paired(
     )
     pairs = first.join(second.add_suffix(_AGAINST), how="inner")
     return pairs, scored[scored["cell"].isin(pairs.index)]
+
+
+def _ordered(
+    df: pd.DataFrame, flipped: pd.DataFrame, scored: pd.DataFrame, units: list[str]
+) -> pd.DataFrame:
+    """Return the first way, then the other, with the largest differences first.
+
+    Of equal differences, those of other rows come before those of the same row.
+    """
+    positions = scored["cell"].drop_duplicates()
+    row = pd.Series(group_codes(df[units])[0][positions.index], positions.array)
+    flipped = flipped.assign(row=row.loc[flipped.index])
+    again = flipped.groupby(["better", "size", "row"]).cumcount()
+    return flipped.assign(again=again).sort_values(
+        ["better", "size", "again"], ascending=[False, False, True], kind="stable"
+    )
 
 
 def _typical(scored: pd.DataFrame, flipped: pd.DataFrame) -> list[Any]:

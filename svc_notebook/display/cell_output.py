@@ -104,6 +104,25 @@ def find_screen(display: str = "auto") -> Screen:
     return Screen.NOTEBOOK if is_live else Screen.NONE
 
 
+def after_cell(action: Callable[[], object]) -> bool:
+    """Do something when the cell that runs has ended, below its result.
+
+    Returns:
+        Whether there is a cell; outside of IPython nothing is done.
+    """
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    if shell is None:
+        return False
+
+    def act_once(*_: object) -> None:
+        shell.events.unregister("post_run_cell", act_once)
+        action()
+
+    shell.events.register("post_run_cell", act_once)
+    return True
+
+
 class Shown:
     """What a mode of display can do; this one shows nothing."""
 

@@ -17,6 +17,7 @@ from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.client.request_path import Watch
 from svc_notebook.completion import Completion
+from svc_notebook.display.cell_output import Output, after_cell
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import LedgerError, ParameterError, write_line
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.plot import Plot
     from svc_notebook.analysis.repeats import Similarity
     from svc_notebook.analysis.sample_size import Needed
+    from svc_notebook.analysis.score_report import ScoreReport
     from svc_notebook.analysis.statistics import Weight
     from svc_notebook.analysis.trend import Trend
 
@@ -53,7 +55,9 @@ class Run:
 
     Displaying a run shows the number of requests, a range of tokens and cost, the
     expected duration with the limit that determines it, and warnings; later how the
-    requests ended and what can be done next. Planning sends nothing. A run under a
+    requests ended and what can be done next. Below that, and below the cell that ran
+    it, are its scores if it has `scores=`: by condition, what differs, and the first
+    rows that only one of two values gets right. Planning sends nothing. A run under a
     name continues where it ended, also after a restart: only missing requests are
     sent, and a complete run is never sent again.
 
@@ -94,6 +98,7 @@ class Run:
         self._scores = RunScores(self._result, session)
         self._executor = Executor(self._result, self._scores, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
+        self._is_reported = False  # what its scores say was shown after its end
         if plan.name is not None:
             self._executor.bind()
             self._result.take_answer()
@@ -760,17 +765,24 @@ class Run:
         return self._run_async().__await__()
 
     def __repr__(self) -> str:
-        return self._describe().text
+        text, report = self._describe().text, self._score_report()
+        return text if report is None else f"{text}\n\n{report.text()}"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         cell, text = self._explained
         said = text if cell is not None and cell == _cell_number() else ""
-        return self._describe(said=said).bundle()
+        bundle, report = self._describe(said=said).bundle(), self._score_report()
+        if report is None:
+            return bundle
+        html = bundle["text/html"] + report.html()
+        plain = f"{bundle['text/plain']}\n\n{report.text()}"
+        return {"text/html": html, "text/plain": plain}
 
     def _run(self, options: SendOptions) -> Self:
         execution = self._executor.run(options)
         lines = self._scores.catch_up() if execution is None else None
         self._explain_end(execution, lines)
+        self._show_scores()
         return self
 
     async def _run_async(self) -> Self:
@@ -778,6 +790,7 @@ class Run:
         # on a thread: a function may ask the service
         lines = None if execution else await asyncio.to_thread(self._scores.catch_up)
         self._explain_end(execution, lines)
+        self._show_scores()
         return self
 
     def _describe(self, *, said: str = "") -> RunDescription:
@@ -855,6 +868,34 @@ class Run:
         n_sent = sum(queue.n_ok for queue in queues)
         for line in self._scores.lines(n_sent=n_sent):
             write_line(to_terminal(line))
+
+    def _score_report(self) -> "ScoreReport | None":
+        """Sum up the scores of the plan, once replies have them."""
+        if not self.plan.scores or self.is_running or not self._result.is_begun:
+            return None
+        from svc_notebook.analysis.score_report import (  # noqa: PLC0415 - pandas
+            score_report,
+        )
+
+        self._is_reported = True
+        try:
+            return score_report(self.replies_df(), self.plan.scores)
+        except LedgerError:
+            return None
+
+    def _show_scores(self) -> None:
+        """Show the scores of the plan, unless the cell shows the run itself."""
+        self._is_reported = False
+        if after_cell(self._show_scores_once):
+            return
+        if (report := self._score_report()) is not None:
+            write_line(report.text())
+
+    def _show_scores_once(self) -> None:
+        if self._is_reported or (report := self._score_report()) is None:
+            return
+        bundle = {"text/html": report.html(), "text/plain": report.text()}
+        Output().publish(bundle, None)
 
 
 def _cell_number() -> int | None:

@@ -146,6 +146,20 @@ def test_other_factors_stay_the_same() -> None:
     assert rows.df[["row", "temperature"]].to_numpy().tolist() == [[1, 0.0], [0, 1.0]]
 
 
+def test_the_first_flips_are_of_different_rows() -> None:
+    """A row that flips with each value of another factor is not shown twice first."""
+    frame = pd.concat(
+        [
+            _studied(_single([False, False]), _single([True, True]), temperature=heat)
+            for heat in (0.0, 1.0)
+        ]
+    )
+
+    rows = svc.contrast(frame, "model", on="right").flips()
+
+    assert rows.df["row"].tolist() == [0, 1, 0, 1]
+
+
 def test_of_a_grade_the_higher_counts() -> None:
     """Rounding makes no difference between equal grades."""
     frame = _studied(

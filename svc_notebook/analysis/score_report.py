@@ -1,0 +1,148 @@
+"""What the scores of a run say at its end: by condition, what differs, what flips."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import PREFIX
+
+from . import contrast_display
+from .contrast import Contrast, contrast
+from .contrast_study import short_names
+from .reply_factors import (
+    LABEL,
+    check_replies,
+    factors,
+    in_words,
+    is_rate,
+    measure,
+    scores,
+)
+from .rounding import number_with_interval, percent_with_interval
+from .summary import intervals_df
+
+_SCORES = 4  # of a run; more are for those who ask
+_CONDITIONS = 30
+_IN_A_LINE = 6  # conditions
+_ALL = "_all"  # ends the name of the score that all parts of an answer are right
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreReport:
+    """The scores of a run, to be shown below it.
+
+    Attributes:
+        charts: Each score by condition.
+        contrast: What differs; None where nothing can be compared.
+    """
+
+    charts: Sequence[IntervalChart]
+    contrast: Contrast | None
+
+    def html(self) -> str:
+        """Draw the scores by condition, the differences, and the first flips."""
+        charts = "".join(chart.html() for chart in self.charts)
+        below = "" if self.contrast is None else contrast_display.html(self.contrast)
+        return f"{BODY}{charts}{below}</div>"
+
+    def text(self) -> str:
+        """Return three lines: scores by condition, what differs, what flips."""
+        lines = [_in_a_line(chart) for chart in self.charts]
+        if self.contrast is not None:
+            lines += contrast_display.short_lines(self.contrast)
+        return to_terminal(contrast_display.wrapped(lines))
+
+
+def score_report(df: pd.DataFrame, names: Iterable[str]) -> ScoreReport | None:
+    """Sum up the scores of a run; None if no reply has one that is a number.
+
+    Args:
+        df: The replies of the run.
+        names: The scores of its plan.
+    """
+    df = check_replies(df)
+    columns = [column for name in names for column in _columns(df, name)][:_SCORES]
+    if not columns:
+        return None
+    conditions = _conditions(df)
+    charts = [_chart(df, column, conditions) for column in columns]
+    try:
+        compared = contrast(df, factors(df), on=columns)
+    except ParameterError:  # nothing varies, or each prompt has one value
+        compared = None
+    return ScoreReport(charts, compared)
+
+
+def _columns(df: pd.DataFrame, name: str) -> list[str]:
+    """Return the columns of a score: one, or those of a dict; rather that of all."""
+    own = [
+        column
+        for column in scores(df)
+        if column == PREFIX + name or column.startswith(f"{PREFIX}{name}_")
+        if _has_numbers(df, column)
+    ]
+    whole = f"{PREFIX}{name}{_ALL}"
+    return [whole] if whole in own else own
+
+
+def _has_numbers(df: pd.DataFrame, column: str) -> bool:
+    try:
+        return bool(measure(df, column).notna().any())
+    except ParameterError:  # a score of labels has no mean
+        return False
+
+
+def _conditions(df: pd.DataFrame) -> list[str]:
+    return factors(df) or ["model"]
+
+
+def _chart(df: pd.DataFrame, column: str, conditions: list[str]) -> IntervalChart:
+    """Return a score with its interval for each condition."""
+    is_share = is_rate(df, column)
+    show = percent_with_interval if is_share else number_with_interval
+    figures = intervals_df(df, column, by=conditions).iloc[:_CONDITIONS]
+    names = zip(*(_words(figures, name) for name in conditions), strict=True)
+    columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
+    return IntervalChart(
+        intervals=[
+            Interval(
+                name=", ".join(name),
+                value=value,
+                low=low,
+                high=high,
+                said=show(value, low, high),
+                title=column.removeprefix(PREFIX),
+            )
+            for name, value, low, high in zip(names, *columns, strict=True)
+        ],
+        limits=(0.0, 1.0) if is_share else None,
+        scale=100 if is_share else 1,
+        unit="%" if is_share else "",
+    )
+
+
+def _words(figures: pd.DataFrame, factor: str) -> list[str]:
+    """Return what the value of a factor is called in each row."""
+    words = [in_words(factor, value) for value in figures[factor]]
+    levels = figures[factor].drop_duplicates()
+    short = dict(
+        zip(
+            (in_words(factor, level) for level in levels),
+            short_names(factor, levels),
+            strict=True,
+        )
+    )
+    is_plain = factor == "model" or factor.endswith(LABEL)
+    return [short[word] if is_plain else f"{factor} {short[word]}" for word in words]
+
+
+def _in_a_line(chart: IntervalChart) -> str:
+    said = [f"{row.name} {row.said}" for row in chart.intervals[:_IN_A_LINE]]
+    if more := len(chart.intervals) - len(said):
+        said.append(f"and {more:,} more")
+    return f"{chart.intervals[0].title}: {'; '.join(said)}"
