@@ -16,6 +16,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import must_be, shorten
 
 from .reply_factors import (
+    OF_REQUESTS,
     attributes,
     coded,
     column_of,
@@ -63,14 +64,15 @@ def with_missing(df: pd.DataFrame, on: str, missing: Missing) -> Ends:
     """Return a measure as floats, with what takes the place of missing values.
 
     Requests that failed, and replies without a value, are missing; what was not sent
-    is left out in any case.
+    is left out in any case. Seconds, tokens and costs are never wrong or right, so
+    nothing takes their place.
 
     Raises:
         ParameterError: Something takes their place, and the values are not within 0
             and 1.
     """
     values = measure(df, on).to_numpy()
-    if missing == "drop":
+    if missing == "drop" or column_of(df, on) in OF_REQUESTS:
         return Ends(values, values)
     known = values[~np.isnan(values)]
     if ((known < 0) | (known > 1)).any():
@@ -281,5 +283,4 @@ def is_expected(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
     Seconds, tokens and costs are of requests, which have one row each.
     """
     is_ended = has(df, "status", "ok") | has(df, "status", "error")
-    is_of_replies = name.startswith(PREFIX) or name == "answer_ok"
-    return is_ended if is_of_replies else is_ended & is_request(df)
+    return is_ended & is_request(df) if name in OF_REQUESTS else is_ended

@@ -12,7 +12,7 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import EXTRA, as_names
-from svc_notebook.ledger.reply_frames import REPLIES
+from svc_notebook.ledger.reply_frames import NUMBERS, REPLIES
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, shorten
@@ -20,6 +20,8 @@ from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, sh
 NEEDED = ("choice_index", "model", "prompt", "status")
 """Columns without which a frame cannot be read as replies."""
 SENT = ("model", "prompt", "system", "tools", *PARAM_NAMES)
+OF_REQUESTS = frozenset(column.name for column in NUMBERS)
+"""Seconds, tokens, costs and the like, which only first choices have."""
 LABEL, TEMPLATE = "_label", "_template"
 _KNOWN = frozenset(column.name for column in REPLIES)
 _SHOWN_CHARS = 40

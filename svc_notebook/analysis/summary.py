@@ -12,7 +12,6 @@ from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.columns import Column, as_names
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_frames import NUMBERS
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import must_be
@@ -22,6 +21,7 @@ from .missing import Missing, check_missing, missing_lines, with_missing
 from .repeats import Requests, exact_agreement
 from .reply_costs import with_costs
 from .reply_factors import (
+    OF_REQUESTS,
     check_replies,
     column,
     column_of,
@@ -71,7 +71,6 @@ SUMMARY = tuple(
 _DTYPES: dict[str, Any] = {column.name: column.dtype for column in SUMMARY}
 REFUSED = "BadRequestError"  # the same request would be refused again
 _ENDINGS = ("", "_low", "_high")  # of the columns of a score
-_OF_REQUESTS = frozenset(number.name for number in NUMBERS)
 
 
 class Groups(NamedTuple):
@@ -205,7 +204,7 @@ def _limits(df: pd.DataFrame, on: str) -> tuple[float, float]:
     name, values = column_of(df, on), measure(df, on).dropna()
     if name.startswith(PREFIX) and values.between(0, 1).all():
         return 0.0, 1.0
-    return (0.0 if name in _OF_REQUESTS else -np.inf), np.inf
+    return (0.0 if name in OF_REQUESTS else -np.inf), np.inf
 
 
 def intervals_df(
