@@ -158,12 +158,12 @@ class Outcome:
         if self.on_error == "raise":
             raise ParameterError(
                 f"{self.name} raised {_kind(problem)} for row {at} of the replies: "
-                f"{shorten(str(problem), _SHOWN_CHARS)}. No score was saved.",
+                f"{shorten(_words(problem), _SHOWN_CHARS)}. No score was saved.",
                 param=self.name,
             ) from problem
         self.first = self.first or problem
         self.errors[_kind(problem)] += 1
-        reason = shorten(f"{_kind(problem)}: {problem}", _SHOWN_CHARS)
+        reason = shorten(f"{_kind(problem)}: {_words(problem)}", _SHOWN_CHARS)
         return reason.encode("utf-8", "replace").decode()
 
     def lines(self) -> list[str]:
@@ -183,7 +183,7 @@ class Outcome:
         other = other or "on_error='missing' leaves them out"
         return (
             f"{self.n_failed} of {self.n_good} replies raised {what}: "
-            f"{shorten(str(self.first), 120)}. They {value}; the column "
+            f"{shorten(_words(self.first), 120)}. They {value}; the column "
             f"score_{self.name}{ERROR} says why. {other}, on_error='raise' stops."
         )
 
@@ -205,7 +205,7 @@ class Outcome:
         if self.first is not None and self.n_failed == self.n_good:
             raise ParameterError(
                 f"{self.name} failed for all of {self.n_good} replies, first with "
-                f"{_kind(self.first)}: {self.first}. No score was saved.",
+                f"{_kind(self.first)}: {_words(self.first)}. No score was saved.",
                 param=self.name,
             ) from self.first
         if self.mismatch.n_never and self.mismatch.n_never == self.mismatch.n_values:
@@ -213,6 +213,11 @@ class Outcome:
                 f"{self.name}: {self.mismatch.in_words()} No score was saved.",
                 param=self.name,
             )
+
+
+def _words(error: Exception | None) -> str:
+    """Return what an exception says, as a part of a longer sentence."""
+    return str(error).removesuffix("No score was saved.").rstrip(". ")
 
 
 def _kind(error: Exception | None) -> str:

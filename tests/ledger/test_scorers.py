@@ -111,6 +111,8 @@ def test_a_function_that_always_fails_is_refused(
         score_replies(ledger, replies, {"right": rule})
 
     assert "right failed for all of 4 replies" in str(caught.value)
+    assert str(caught.value).count("No score was saved.") == 1
+    assert ".." not in str(caught.value)
     assert said in str(caught.value)
     assert replies_df(ledger)["score_right"].sum() == 4
 
