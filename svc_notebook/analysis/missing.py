@@ -64,22 +64,23 @@ def with_missing(df: pd.DataFrame, on: str, missing: Missing) -> Ends:
     """Return a measure as floats, with what takes the place of missing values.
 
     Requests that failed, and replies without a value, are missing; what was not sent
-    is left out in any case. Seconds, tokens and costs are never wrong or right, so
-    nothing takes their place.
+    is left out in any case.
 
     Raises:
         ParameterError: Something takes their place, and the values are not within 0
-            and 1.
+            and 1, or are seconds, tokens or costs, which are neither wrong nor right.
     """
     values = measure(df, on).to_numpy()
-    if missing == "drop" or column_of(df, on) in OF_REQUESTS:
+    if missing == "drop":
         return Ends(values, values)
     known = values[~np.isnan(values)]
+    why = "is not a score" if column_of(df, on) in OF_REQUESTS else ""
     if ((known < 0) | (known > 1)).any():
+        why = why or f"has values from {known.min():g} to {known.max():g}"
+    if why:
         raise ParameterError(
-            f"missing={missing!r} counts what is missing as 0 or 1, but {on} has "
-            f"values from {known.min():g} to {known.max():g}. Leave it at 'drop', or "
-            "measure a score of True and False, or of 0 to 1.",
+            f"missing={missing!r} counts what is missing as 0 or 1, but {on} {why}. "
+            "Leave it at 'drop', or measure a score of True and False, or of 0 to 1.",
             param="missing",
         )
     is_missing = np.isnan(values) & is_expected(df, column_of(df, on))

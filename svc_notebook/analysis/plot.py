@@ -29,6 +29,7 @@ from svc_notebook.service.params import check_int, shorten
 from .compare import numbered, plain
 from .missing import Missing, missing_lines
 from .reply_factors import (
+    OF_REQUESTS,
     SENT,
     attributes,
     check_replies,
@@ -155,7 +156,10 @@ def plot(  # noqa: PLR0913 - those of the public verb
     if x is not None:
         spec = _curves(df, on, names[0], groups, codes)
     elif against is not None:
-        spec = _against(replace(measured, on=against), on, groups)
+        other = replace(measured, on=against)
+        if column_of(df, against) in OF_REQUESTS:  # which are never wrong or right
+            other = replace(other, sample=replace(sample, missing="drop"))
+        spec = _against(other, on, groups)
     else:
         spec = _by_group(df, on, groups, codes)
     lines = [f"{column_of(df, on)} by {', '.join(names)}"]
