@@ -384,7 +384,7 @@ def score_replies(
             outcomes.append(outcome)
             old += [name, name + ERROR]
     check_types(scored)
-    n_kept = 0 if ledger is None else keep(ledger, columns, scored, old)
+    n_kept = 0 if ledger is None else _keep(ledger, columns, scored, old)
     for name in old:
         if PREFIX + name in frame.columns:
             del frame[PREFIX + name]
@@ -426,7 +426,7 @@ def _names_of(
     )
 
 
-def keep(
+def _keep(
     ledger: Ledger,
     columns: Columns,
     scored: Mapping[str, list[Any]],

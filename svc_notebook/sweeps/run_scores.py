@@ -6,6 +6,7 @@ user's function may ask the service, so it is never called on the event loop.
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from svc_notebook.analysis.scoring import (
     OnError,
     Outcome,
     good_rows,
-    keep,
     scores_of,
     scores_to_keep,
 )
@@ -171,6 +171,7 @@ class ScoringPass:
         self._is_stopped = False
         self._outcomes: dict[str, Outcome] = {}
         self._problems: dict[str, str] = {}  # why a score is not made any more
+        self._n_rows: dict[str, int] = {}  # as many as a function scores in a moment
         self._is_text: dict[str, bool] = {}  # by the name of the score
         self._rates: dict[str, dict[str, Rate]] = {}  # by model, by name
 
@@ -308,9 +309,20 @@ class ScoringPass:
             if not positions or name in self._problems:
                 continue
             try:
-                self._score_with(name, rule, columns, positions)
+                self._score_in_pieces(name, rule, columns, positions)
             except SvcError as problem:
                 self._problems[name] = f"{name}: {problem}"
+
+    def _score_in_pieces(
+        self, name: str, rule: Rule, columns: Columns, positions: Sequence[int]
+    ) -> None:
+        """Keep the scores of a slow function soon, so that a stop loses few of them."""
+        while positions and not self._is_stopped:
+            n_rows, began_s = self._n_rows.get(name, 1), time.monotonic()
+            self._score_with(name, rule, columns, positions[:n_rows])
+            positions = positions[n_rows:]
+            is_slow = time.monotonic() - began_s > GATHER_S
+            self._n_rows[name] = max(n_rows // 2, 1) if is_slow else n_rows * 2
 
     def _score_with(
         self, name: str, rule: Rule, columns: Columns, positions: Sequence[int]
@@ -336,6 +348,7 @@ class ScoringPass:
         from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
             add_scores,
             check_types,
+            replace_scores,
         )
 
         ledger = self._result.ledger
@@ -346,8 +359,10 @@ class ScoringPass:
             key: any(isinstance(value, str) for value in values)
             for key, values in values_by_name.items()
         }
+        scores = scores_to_keep(columns, values_by_name)
         if is_text.items() <= self._is_text.items():  # of these types in the run
-            add_scores(ledger, scores_to_keep(columns, values_by_name))
+            add_scores(ledger, scores)
             return
-        keep(ledger, columns, values_by_name, old=[])
+        among = {score.exchange_id for score in scores}
+        replace_scores(ledger, scores, old=(), among=among)
         self._is_text |= is_text
