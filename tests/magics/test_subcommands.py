@@ -140,6 +140,7 @@ def frame(shell: Shell, line: str) -> pd.DataFrame:
 @pytest.mark.slow
 def test_models_tell_the_room_left(shell: Shell) -> None:
     """What was asked is missing from the minute's room; no limit has no room."""
+    shell.run("%svc use emulator")
     shell.run("%%svc -m svc-v2-70b-instruct\nHello")
 
     models = frame(shell, "%svc models")

@@ -334,6 +334,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
 @pytest.mark.slow
 def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     """A limit that makes it wait is said with the time at which it ends."""
+    svc.use(endpoint=Emulator(tokens_per_s=None, first_token_s=0))
     pages = [open_page(f"plan-{n}") for n in range(7)]
 
     for page in pages:
