@@ -165,3 +165,10 @@ def test_text_far_longer_than_a_reply_is_shown_as_written() -> None:
     html = to_html(text)
 
     assert html == f"<pre style=white-space:pre-wrap><code>{text}</code></pre>"
+
+
+def test_a_picture_behind_a_link_is_a_link() -> None:
+    """Only pictures within a link lose theirs."""
+    html = to_html("[a](#b) ![c](#d)")
+
+    assert html == '<p><a href="#b">a</a> <a href="#d">c</a></p>\n'

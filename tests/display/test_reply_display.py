@@ -402,3 +402,19 @@ def test_no_wait_of_no_seconds_is_shown(recorder: Recorder, mode: Mode) -> None:
     assert "waiting 2 s: too many requests" in seen
     assert "waiting 0 s" not in seen
     assert (mode is Mode.LIVE) == ("waiting 2 s" not in last)
+
+
+def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
+    """A text of 22 kB is sent once a second."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    recorder.now_s = 1.0
+    display.add("word" * 5_300)
+    display.add("more")
+    recorder.now_s = 1.9
+    display.flush()
+    n_before = len(recorder.acts)
+    recorder.now_s = 2.1
+
+    display.flush()
+
+    assert (n_before, len(recorder.acts)) == (2, 3)
