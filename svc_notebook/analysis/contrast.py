@@ -84,6 +84,10 @@ class _Row(NamedTuple):
 class Contrast:
     """Values of factors, compared in pairs: to be read, and a frame to go on with.
 
+    Shown in a cell it is a sentence for each comparison, the differences with their
+    intervals (a filled point is clear, a hollow one is not), what is tied, what
+    requests cost, and the first rows that only one of two values gets right.
+
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.
         says: A sentence for each comparison, with its caveats.

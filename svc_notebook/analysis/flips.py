@@ -18,8 +18,9 @@ from svc_notebook.service.params import printable, shorten
 
 from .compare import compared, plain
 from .contrast_sentences import ADJECTIVES
+from .contrast_study import shown
 from .missing import Missing, with_missing
-from .reply_factors import attributes, factors, in_words, is_rate
+from .reply_factors import attributes, coded, factors, in_words, is_rate
 
 _AGAINST = "_against"
 _ENDINGS = ("", _AGAINST)  # of the columns of both values
@@ -141,7 +142,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
     values = with_missing(df, on, "drop" if missing == "bounds" else missing).low
-    scored = _scored(df[factor], pair, values)
+    scored = _scored(df[factor], factor, pair, values)
     pairs, scored_pairs = _paired(df, scored, [*units, *others])
     if pairs.empty:  # the factor never varies alone
         others = []
@@ -189,7 +190,10 @@ def chosen_comparison(
             left = left[left[name] == str(value).removeprefix(PREFIX)]
     for row in records(left):
         for pair in permutations((row["level"], row["against"])):
-            if all(map(_is_meant, values, pair)):
+            if all(
+                wanted is ... or _is_same(row["factor"], wanted, value)
+                for wanted, value in zip(values, pair, strict=True)
+            ):
                 return row | {"level": pair[0], "against": pair[1]}
     known = [
         f"{in_words(factor, level)} with {in_words(factor, against)}"
@@ -210,12 +214,14 @@ def records(df: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): row[name] for name in row} for row in df.to_dict("records")]
 
 
-def _is_meant(wanted: object, value: object) -> bool:
-    if wanted is ...:
+def _is_same(factor: str, one: object, other: object) -> bool:
+    """Say whether two values are the same, one of them perhaps in words.
+
+    A `Contrast` has words where its factors are of several kinds.
+    """
+    if in_words(factor, one) == in_words(factor, other):
         return True
-    if _is_missing(wanted) or _is_missing(value):
-        return _is_missing(wanted) and _is_missing(value)
-    return bool(wanted == value)
+    return shown(factor, one) == str(other) or str(one) == shown(factor, other)
 
 
 def _better(question: _Question, pairs: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
@@ -245,14 +251,17 @@ def _counts(question: _Question, pairs: pd.DataFrame) -> dict[str, int]:
 
 def _scored(
     levels: pd.Series,
+    factor: str,
     pair: tuple[Any, Any],
     values: Any,  # noqa: ANN401 - an array
 ) -> pd.DataFrame:
     """Return the value and the side (0 or 1) of each reply of the pair with a score."""
-    sides = np.full(len(levels), -1)
-    for side, level in enumerate(pair):
-        is_level = levels.isna() if _is_missing(level) else levels == level
-        sides[is_level.to_numpy(dtype=bool, na_value=False)] = side
+    codes, kinds = coded(levels)
+    side_of = [
+        next((side for side in (0, 1) if _is_same(factor, kind, pair[side])), -1)
+        for kind in kinds
+    ]
+    sides = np.array(side_of, dtype=int)[codes]
     scored = pd.DataFrame({"side": sides, "value": values})
     return scored[(scored["side"] >= 0) & scored["value"].notna()]
 
@@ -335,15 +344,17 @@ def _tables(
     tables = []
     for side, sign in enumerate((1, -1)):
         (places,) = np.nonzero(flipped["better"].to_numpy() == sign)
-        shown = places[:n]
-        if not len(shown):
+        first_places = places[:n]
+        if not len(first_places):
             continue
         heads = tuple((in_words(question.factor, one),) for one in question.pair)
         names = _shown_keys(question)
-        rows = question.df[names].iloc[positions[0][shown]]
+        rows = question.df[names].iloc[positions[0][first_places]]
         keys = zip(*(plain(rows[name]) for name in names), strict=True)
         sides = [
-            _entries(question, flipped.iloc[shown], at, positions[at][shown])
+            _entries(
+                question, flipped.iloc[first_places], at, positions[at][first_places]
+            )
             for at in (0, 1)
         ]
         head = f"{question.only(side)}: {_count(len(places), question)}"
@@ -356,7 +367,7 @@ def _tables(
                 (tuple(map(in_words, names, key)), ((first,), (second,)))
                 for key, first, second in zip(keys, *sides, strict=True)
             ),
-            n_more_rows=len(places) - len(shown),
+            n_more_rows=len(places) - len(first_places),
         )
         tables.append((head, table))
     return tuple(tables)
@@ -435,7 +446,3 @@ def _count(n: int, question: _Question) -> str:
     if more:
         return f"{n:,} pair{plural} with the same {' and '.join([unit, *more])}"
     return f"{n:,} {unit}{plural}"
-
-
-def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a value
-    return value is None or bool(pd.api.types.is_scalar(value) and pd.isna(value))

@@ -198,6 +198,21 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
     assert "only not sent is right in 0 of 3 rows, only 0 in 2" in rows.says
 
 
+def test_factors_of_several_kinds_can_be_chosen_from() -> None:
+    """Among texts and numbers, a number is still the value of its factor."""
+    frame = pd.concat(
+        [
+            _studied(_single([True] * 4), _single([True] * 4), temperature=0.0),
+            _studied(_single([False] * 4), _single([True] * 4), temperature=0.7),
+        ]
+    )
+    compared = svc.contrast(frame, ["model", "temperature"], on="right")
+
+    assert "only 0 is right in 4 of 8 pairs" in compared.flips(0.0, 0.7).says
+    assert compared.flips(factor="temperature").n_pairs == 8
+    assert compared.flips(LARGE).df["better"].tolist() == [LARGE] * 4
+
+
 def test_without_flips_there_are_no_tables() -> None:
     """Two models that agree everywhere have counts and an empty frame."""
     frame = _studied(_single([True, False, True]), _single([True, False, True]))
