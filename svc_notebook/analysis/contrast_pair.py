@@ -13,6 +13,7 @@ from .differences import (
     Estimate,
     Figure,
     RatesEstimate,
+    Shape,
     StudentEstimate,
     p_value,
     shares,
@@ -131,7 +132,7 @@ def compare_pair(
         levels=(first, second),
         groups=() if group is None else (group,),
         figures=figures,
-        estimate=_estimate(study, figures, (first, second), group),
+        estimate=_estimate(study, figures, sides, group),
         n_prompts=n_prompts // 2 if study.design.is_paired else n_prompts,
         n_scored=int(sum(side.cells.n_scored[:, side.level].sum() for side in sides)),
         means=(means[0], means[1]),
@@ -257,14 +258,17 @@ def _mean(study: Study, side: _Side, end: str) -> Figure:
 def _estimate(
     study: Study,
     figures: tuple[Figure, ...],
-    levels: tuple[int, int],
+    sides: Sequence[_Side],
     group: int | None,
 ) -> Estimate:
     is_apart = all(len(figure.samples) > 1 for figure in figures)
     if not (study.is_rate and is_apart):
-        return _between(study, figures, most=study.most)
+        shape = None
+        if study.is_of_requests:
+            shape = Shape.of(*(_mean(study, side, "low") for side in sides))
+        return _between(study, figures, most=study.most, shape=shape)
     place = np.full(len(study.levels), -1)
-    place[list(levels)] = 0, 1
+    place[[side.level for side in sides]] = 0, 1
     side = place[study.codes["level"]]
     if group is not None:
         side = np.where(study.codes["group"] == group, side, -1)
@@ -301,13 +305,19 @@ def _prompts(
     )
 
 
-def _between(study: Study, figures: tuple[Figure, ...], *, most: float) -> Estimate:
+def _between(
+    study: Study,
+    figures: tuple[Figure, ...],
+    *,
+    most: float,
+    shape: Shape | None = None,
+) -> Estimate:
     return _bounded(
         [
             StudentEstimate.of(
                 figure,
                 largest=float(np.nanmax(np.abs(study.values), initial=0.0)),
-                is_skewed=study.is_of_requests,
+                shape=shape,
                 most=most,
             )
             for figure in figures

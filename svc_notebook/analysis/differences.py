@@ -29,6 +29,7 @@ Correction = Literal["holm", "bonferroni"]
 _FADE = 3  # by simulation: 1 covered 0.999 of noisy rates, 4 only 0.92 of steady ones
 _FARTHEST = 8.0  # in standard deviations: a p of 1e-15 is the least
 _HALVINGS = 60
+_STEPS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,6 @@ class Sample:
         m = self.n_units
         moves = self.influence / (1 - self.share)
         return (m - 1) / m * max(float((moves**2).sum()), self.floor)
-
-    @property
-    def third_moment(self) -> float:
-        """The third central moment of the figure, which its skew comes from."""
-        m = self.n_units
-        cubes = float((self.influence**3).sum()) * m**2 / ((m - 1) * (m - 2))
-        return cubes * (self.freedom + 1) / m  # that of few large units is their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +136,52 @@ class Figure:
         return sum(one.n_units for one in self.samples)
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The skew that seconds and the like of two groups share, at their two scales.
+
+    Values that are n times as large are taken to be n times as skewed, so that equal
+    means have a difference without skew. Taken from the differences themselves, the
+    skew is mostly noise, and 9 % of false alarms came from it.
+
+    Attributes:
+        middle: The mean of both means.
+        own: The third central moment of a mean of the scale 1.
+        joint: The same of both together, where the units are the same.
+    """
+
+    middle: float
+    own: float
+    joint: float
+
+    @classmethod
+    def of(cls, first: Figure, second: Figure) -> "Shape | None":
+        """Return the shape of two means; None if they are not above 0."""
+        means, samples = (first.value, second.value), (*first.samples, *second.samples)
+        if not min(means) > 0 or min(one.n_units for one in samples) < MIN_PROMPTS:
+            return None
+        one, other = (
+            sample.influence / mean for sample, mean in zip(samples, means, strict=True)
+        )
+        n_units = [sample.n_units for sample in samples]
+        own = (_unbiased(one**3, n_units[0]) + _unbiased(other**3, n_units[1])) / 2
+        joint = _unbiased((one**2 * other + one * other**2) / 2, min(n_units))
+        return cls(sum(means) / 2, own, joint)
+
+    def third_moment(self, difference: Floats) -> Floats:
+        """Return the third central moment of the difference if it is so large."""
+        first, second = (
+            np.maximum(self.middle + side * difference / 2, 0) for side in (1, -1)
+        )
+        between = first**2 * second - first * second**2
+        moment: Floats = self.own * (first**3 - second**3) - 3 * self.joint * between
+        return moment
+
+
+def _unbiased(cubes: Floats, m: int) -> float:
+    return float(cubes.sum()) * m**2 / ((m - 1) * (m - 2))
+
+
 class Estimate(Protocol):
     """A difference with an interval for each level."""
 
@@ -170,7 +210,7 @@ class StudentEstimate:
     """A difference by Student's t over units, or by Welch's over two samples of them.
 
     Attributes:
-        skew: That of the difference, which is corrected for; 0 does nothing.
+        shape: Where the skew comes from that is corrected for, if any.
         most: It cannot be farther from 0: 1 for rates.
     """
 
@@ -178,7 +218,7 @@ class StudentEstimate:
     error: float
     freedom: float
     n_units: int
-    skew: float = 0.0
+    shape: Shape | None = None
     most: float = np.inf
 
     @classmethod
@@ -187,18 +227,19 @@ class StudentEstimate:
         figure: Figure,
         *,
         largest: float = 0.0,
-        is_skewed: bool = False,
+        shape: Shape | None = None,
         most: float = np.inf,
     ) -> "StudentEstimate":
         """Return the estimate of a figure.
 
         Means of seconds and tokens are skewed, which is corrected for (Hall 1992, J. R.
-        Stat. Soc. B 54): for 50 rows or fewer plain t covers 0.87 to 0.92 of them.
+        Stat. Soc. B 54): for 50 rows or fewer plain t covers 0.87 to 0.92 of them. The
+        skew is that of the difference which is tested.
 
         Args:
             figure: A difference.
             largest: The largest value, which says what is a rounding error.
-            is_skewed: Whether to correct for skew.
+            shape: Of the two means, if they are skewed.
             most: As the attribute.
         """
         n_units = [sample.n_units for sample in figure.samples]
@@ -211,24 +252,29 @@ class StudentEstimate:
             return cls(figure.value, np.nan, np.nan, sum(n_units))
         # Welch (1947); of one sample it is its own
         freedom = float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
-        skew = sum(sample.third_moment for sample in figure.samples) / error**3
         return cls(
             figure.value,
             error,
             freedom,
             sum(n_units),
-            skew=skew if is_skewed else 0.0,
+            shape=shape,
             most=most,
         )
 
     def ends(self, tail: float) -> tuple[float, float]:
         """Return the interval that leaves out so much on each side."""
         reach = -float(t_quantile(tail, self.freedom))
-        bend = MOST_BEND / reach if reach else np.inf
-        skew = np.clip(self.skew, -bend, bend)
         reaches = np.array([reach, -reach])
-        up, down = self.error * unskewed(reaches, skew, np.ones(2))
-        return max(self.value - up, -self.most), min(self.value - down, self.most)
+        ends = self.value - self.error * reaches
+        if self.shape is not None and reach:
+            bend = MOST_BEND / reach
+            for _ in range(_STEPS):  # the skew depends on the end, and the end on it
+                skew = self.shape.third_moment(ends) / self.error**3
+                skew = np.clip(skew, -bend, bend)
+                moved = self.value - self.error * unskewed(reaches, skew, np.ones(2))
+                ends = (ends + moved) / 2
+        low, high = ends.tolist()
+        return max(low, -self.most), min(high, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +358,8 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float:
     functions = special()
     if functions is None or not estimate.error > 0:
         return np.nan
-    if isinstance(estimate, StudentEstimate) and not estimate.skew:  # the same, quickly
-        far = abs(estimate.value - null) / estimate.error
+    if isinstance(estimate, StudentEstimate) and not (estimate.shape and null):
+        far = abs(estimate.value - null) / estimate.error  # the same, quickly
         return 2 * float(functions.stdtr(estimate.freedom, -far))
     near, far = 0.0, _FARTHEST
     for _ in range(_HALVINGS):

@@ -265,7 +265,7 @@ def _estimate(
     change = Figure.mean(slopes.slope * distance, slopes.weight, unit, len(unit_of))
     largest = float(np.abs(cells.replies.mean).max(initial=0.0))
     if not is_rate(df, on):
-        return StudentEstimate.of(change, largest=largest, is_skewed=True)
+        return StudentEstimate.of(change, largest=largest)
     change = change.with_floor(float(shares(cells.replies)[0]))
     return StudentEstimate.of(change, largest=largest, most=slopes.most * distance)
 

@@ -248,6 +248,18 @@ class Grid:
         names = (name for dimension in self.dimensions for name in dimension.names)
         return tuple(dict.fromkeys(name for name in names if name not in FACTORS))
 
+    @cached_property
+    def telling_labels(self) -> frozenset[str]:
+        """The labels that alone tell equal models apart, which is an A/A test."""
+        label = LABELS["model"]
+        labelled = {
+            (point[label], str(point["model"]))
+            for point in self.points
+            if label in point
+        }
+        is_equal = len({model for _, model in labelled}) < len(labelled)
+        return frozenset({label}) if is_equal else frozenset()
+
     @property
     def column_names(self) -> tuple[str, ...]:
         """The names of all columns that this grid adds to a frame of replies."""
@@ -452,7 +464,7 @@ class Grid:
         named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
         columns = tuple(dict.fromkeys(named))
         labels = {name: text for name, text in point.items() if name not in FACTORS}
-        own_labels = hashed_labels(point)
+        own_labels = hashed_labels(point, self.telling_labels)
         hashed = b""
         # two templates that give the same text for one row are two trials
         if self.rows is not None or columns or own_labels:
@@ -519,9 +531,14 @@ class Grid:
         return (point[name] for point in self.points if point.get(name) is not None)
 
 
-def hashed_labels(point: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels that make combinations different; those of factors do not."""
-    known = {*FACTORS, *LABELS.values()}
+def hashed_labels(
+    point: Mapping[str, Any], telling: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Return the labels that make combinations different.
+
+    Those of factors do not, except for those in `telling`.
+    """
+    known = {*FACTORS, *LABELS.values()} - telling
     return {name: str(value) for name, value in point.items() if name not in known}
 
 

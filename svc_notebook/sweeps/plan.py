@@ -371,7 +371,7 @@ def _checked_key(
         )
     try:
         request = grid.request_at(row, point)
-        system, labels = point.get("system"), hashed_labels(point)
+        system, labels = point.get("system"), hashed_labels(point, grid.telling_labels)
         templates = [str(point.get("prompt")), str(system), labels]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:

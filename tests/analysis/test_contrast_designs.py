@@ -279,6 +279,7 @@ def test_different_rows_can_be_compared() -> None:
     assert (row["n_prompts"], row["n_scored"]) == (40, 40)
     assert row[["low", "high"]].tolist() == pytest.approx([0.08, 0.63], abs=0.03)
     assert compared.says[0].startswith("language=English is right more often than")
+    assert "no row" not in str(compared)
 
 
 def test_two_wordings_in_two_runs_are_paired_by_row() -> None:
@@ -294,6 +295,8 @@ def test_two_wordings_in_two_runs_are_paired_by_row() -> None:
     row = _only(compared)
     assert (row["n_prompts"], row["difference"]) == (20, pytest.approx(0.3))
     assert compared.says[0].startswith("run=polite is right more often than run=terse")
+    assert compared.pair_by == ["row"]
+    assert compared.flips().n_pairs == 20
 
 
 @pytest.mark.parametrize("against", [None, pd.NA])

@@ -194,3 +194,25 @@ def test_a_label_is_shown_as_the_text_that_it_is(session: Session) -> None:
 
     assert "<b onclick" not in html
     assert "&lt;b onclick=alert(1)&gt;`**x**" in html
+
+
+@pytest.mark.slow
+def test_equal_models_under_two_labels_are_an_a_a_test(session: Session) -> None:
+    """Each is asked by itself, and the labels are compared as two models would be."""
+    run = plan_run(
+        session,
+        "Say {{text}}",
+        rows=[{"text": text} for text in "abcd"],
+        model={"a": SMALL, "b": SMALL},
+        temperature=1,
+    ).run()
+    replies = run.replies_df()
+
+    assert replies["model_label"].value_counts().to_dict() == {"a": 4, "b": 4}
+    assert replies["exchange_id"].is_unique
+    compared = run.contrast("model", on="completion_tokens")
+    assert compared.factors == ["model_label"]
+    assert compared.df[["level", "against"]].iloc[0].tolist() == ["b", "a"]
+    one = plan_run(session, "Say {{text}}", rows=[{"text": "a"}], model={"a": SMALL})
+    bare = plan_run(session, "Say {{text}}", rows=[{"text": "a"}], model=SMALL)
+    assert one.plan_df()["request_key"][0] == bare.plan_df()["request_key"][0]
