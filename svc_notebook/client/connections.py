@@ -542,7 +542,7 @@ def explain_late(place: str, within_s: float) -> FailedTry:
         deadline="connect",
         deadline_s=within_s,
     )
-    return FailedTry(error=error, is_sent=False)
+    return FailedTry(error=error, is_lasting=True, is_sent=False)
 
 
 def _is_foreign(problem: BaseException) -> bool:

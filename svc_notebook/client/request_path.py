@@ -208,6 +208,7 @@ class ExchangeTask:
         self._runtime = context.runtime
         self._limiter = limiter
         self._failure: FailedTry | None = None
+        self._has_shown = False
 
     @property
     def is_unsent(self) -> bool:
@@ -277,6 +278,7 @@ class ExchangeTask:
 
         def noted(delta: Delta) -> None:
             if delta.text or delta.calls:
+                self._has_shown = True
                 self._record.text(self._runtime.clock())
             show(delta)
 
@@ -369,6 +371,7 @@ class ExchangeTask:
             failure,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
+            has_shown=self._has_shown,
             closed_s=closed_s,
             policy=self._policy,
         )

@@ -7,7 +7,7 @@ reader would keep its connection.
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
@@ -246,13 +246,6 @@ class ReplyReader:
         return has_all and self._assembly.is_finished
 
     @property
-    def has_begun(self) -> bool:
-        """Whether a part of the reply has come; comments of a stream are none."""
-        if self._is_events:
-            return self.n_events > 0 or self._events.is_inside_event
-        return bool(self._pieces)
-
-    @property
     def n_chunks(self) -> int:
         """Chunks so far."""
         return self._assembly.n_chunks
@@ -421,8 +414,7 @@ class AnswerReader:
             piece = await self._answer.read(within_s=max(left.left_s, 0.0))
             if piece is None or isinstance(piece, FailedTry):
                 if not reader.is_finished:
-                    failure = piece or FailedTry(error=timed_out(left))
-                    return replace(failure, has_begun=reader.has_begun)
+                    return piece or FailedTry(error=timed_out(left))
                 piece = b""
             n_events = reader.n_events
             for delta in reader.feed(piece) if piece else reader.end():

@@ -1,8 +1,8 @@
 """Retries: which failures, how often, and after which wait (doc: Errors, Limits). Pure.
 
 The wait is exponential backoff with full jitter, on top of the service's Retry-After,
-which is never cut short. A request is not retried when its reply had begun, or after a
-time-out, because it was probably billed.
+which is never cut short. A request is never retried when a part of its reply was shown.
+After a time-out it is not retried either, because it was probably billed.
 """
 
 import math
@@ -38,13 +38,11 @@ class FailedTry:
         error: What went wrong, for the user.
         is_lasting: Whether a retry at once would fail in the same way.
         is_sent: Whether the service may have read the request.
-        has_begun: Whether a part of the reply had come.
     """
 
     error: SvcError
     is_lasting: bool = False
     is_sent: bool = True
-    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +78,18 @@ def retry_wait_s(
     *,
     attempt: int,
     jitter: float,
+    has_shown: bool = False,
     closed_s: float = 0.0,
     policy: Policy = INTERACTIVE,
 ) -> float | None:
     """Return the seconds until the next try; None to give up.
 
-    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1. After a
-    429 the model is closed for `closed_s`.
+    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1;
+    `has_shown` says whether any of the reply was shown. After a 429 the model is
+    closed for `closed_s`.
     """
     n_tries = policy.n_tries if failure.is_sent else policy.n_unsent_tries
-    if failure.has_begun or failure.is_lasting or attempt >= n_tries:
+    if has_shown or failure.is_lasting or attempt >= n_tries:
         return None
     error = failure.error
     asked_s = (isinstance(error, ServiceError) and error.retry_after_s) or 0.0
@@ -107,7 +107,7 @@ def retry_wait_s(
 def _may_pass(error: SvcError, policy: Policy) -> bool:
     """Say whether this kind of failure may pass."""
     if isinstance(error, TimedOutError):
-        return error.deadline == "connect"  # one that was sent is probably billed
+        return False  # what was sent is probably billed, and a dead host stays dead
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried

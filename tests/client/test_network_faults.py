@@ -50,13 +50,13 @@ def test_closed_without_an_answer(
 
 
 def test_body_shorter_than_its_length(serve: Serve, client_of: ClientOf) -> None:
-    """A body shorter than its Content-Length is an error; it was probably billed."""
+    """A body shorter than its Content-Length is asked for again, then an error."""
     server = serve([GOOD[:-3]])
 
     with pytest.raises(StreamBrokenError) as caught:
         client_of(server.base_url).complete("Hi")
 
-    assert (caught.value.n_attempts, len(server.requests)) == (1, 1)
+    assert caught.value.n_attempts == 3
 
 
 @pytest.mark.parametrize(
@@ -374,19 +374,6 @@ def test_a_handshake_that_never_ends(
             connection.settimeout(60)
             while connection.recv(9999):  # ends when the client has left
                 pass
-
-
-def test_a_connection_that_is_late_is_tried_again(client_of: ClientOf) -> None:
-    """Nothing was sent, so a connection that is not made in time is tried again."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # never speaks TLS
-        client = client_of(
-            f"https://127.0.0.1:{silent.getsockname()[1]}/v1", connect_s=0.01
-        )
-
-        with pytest.raises(TimedOutError) as caught:
-            client.complete("Hi")
-
-    assert (caught.value.deadline, caught.value.n_attempts) == ("connect", 3)
 
 
 def test_a_proxy_that_wants_a_login(

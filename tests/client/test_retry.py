@@ -35,7 +35,6 @@ PASSING = [
     ServerFaultError(status=529),
     NoConnectionError(),
     StreamBrokenError(),
-    TimedOutError(deadline="connect"),
 ]
 LASTING = [
     AuthError(status=401),
@@ -44,6 +43,7 @@ LASTING = [
     ServerFaultError(status=200),
     DocumentError(status=502),
     ParameterError(),
+    TimedOutError(deadline="connect"),
     TimedOutError(deadline="first_byte"),
     TimedOutError(deadline="idle"),
     TimedOutError(deadline="whole"),
@@ -80,10 +80,10 @@ def test_what_lasts_is_not_asked_again(error: SvcError) -> None:
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name)
-def test_nothing_is_asked_again_once_begun(error: SvcError) -> None:
-    """Once a reply has begun, and where the cause lasts, there is no second try."""
+def test_nothing_is_asked_again_once_shown(error: SvcError) -> None:
+    """Once text was shown, and where the cause lasts, there is no second try."""
     got = [
-        retry_wait_s(FailedTry(error=error, has_begun=True), attempt=1, jitter=0.5),
+        retry_wait_s(FailedTry(error=error), attempt=1, jitter=0.5, has_shown=True),
         retry_wait_s(FailedTry(error=error, is_lasting=True), attempt=1, jitter=0.5),
         retry_wait_s(FailedTry(error=error), attempt=3, jitter=0.5),
         retry_wait_s(

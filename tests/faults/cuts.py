@@ -216,25 +216,6 @@ EMPTY = [
     ),
     Case(
         section="A",
-        fault="a reset after comments",
-        answers=[stream(b": ping\n\n: pi", LATER, "reset"), stream(WHOLE)],
-        ends=TEXT,
-        n_requests=2,
-    ),
-    Case(
-        section="A",
-        fault="a reset after a chunk without text",
-        answers=[stream(chunk(""), LATER, "reset")],
-        ends=Fails(kind=StreamBrokenError, partial=""),
-    ),
-    Case(
-        section="A",
-        fault="a reset inside the first event",
-        answers=[stream(WHOLE[:20], LATER, "reset")],
-        ends=Fails(kind=StreamBrokenError),
-    ),
-    Case(
-        section="A",
         fault="headers, then nothing",
         answers=[stream("silence")],
         timeouts={"idle_s": 0.6},

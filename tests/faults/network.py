@@ -114,6 +114,7 @@ NETWORK = [
         answers=[[b"HTTP/1.1 200 OK\r\n\r\n" + reply()[:-9], 0.05, "reset"]],
         verbs=("complete",),
         ends=Fails(kind=StreamBrokenError),
+        n_requests=3,
     ),
     Case(
         section="C",
@@ -131,10 +132,18 @@ NETWORK = [
     ),
     Case(
         section="C",
-        fault="a body shorter than its length",
+        fault="a body shorter than its length, once",
+        answers=[[GOOD[:-3]], [GOOD]],
+        verbs=BOTH,
+        n_requests=2,
+    ),
+    Case(
+        section="C",
+        fault="a body shorter than its length, again and again",
         answers=[[GOOD[:-3]]],
         verbs=BOTH,
         ends=Fails(kind=StreamBrokenError),
+        n_requests=3,
     ),
     Case(
         section="C",
