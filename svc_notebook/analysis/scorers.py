@@ -171,6 +171,12 @@ def fields(columns: str = "gold_{}") -> Scorer:
     return score
 
 
+def _fields_in_words(fields: Iterable[str]) -> str:
+    names = ", ".join(fields)
+    advice = "The answers have no fields; sweep(answer=...) with a dataclass reads some"
+    return f"The fields are {names}" if names else advice
+
+
 def _field_columns(
     pattern: re.Pattern[str], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
@@ -196,7 +202,7 @@ def _field_columns(
             near = did_you_mean(field, answers, n=1)
             raise ParameterError(
                 f"The answers have no field {field!r}, which the column {column} is "
-                f"for.{near} The fields are {', '.join(answers) or 'none'}.",
+                f"for.{near} {_fields_in_words(answers)}.",
                 param="columns",
             )
     if "all" in rights or not rights:
@@ -204,7 +210,7 @@ def _field_columns(
             "A field called 'all' cannot be scored; rename it."
             if rights
             else f"No column is called as {pattern.pattern.replace('(.+)', 'FIELD')}, "
-            f"with what is right. The fields are {', '.join(answers) or 'none'}.",
+            f"with what is right. {_fields_in_words(answers)}.",
             param="columns",
         )
     return {field: (answers[field], column) for field, column in rights.items()}

@@ -69,7 +69,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     raw: bool = False,
     reuse: bool | None = None,
     answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
-    scores: "Mapping[str, Callable[[Any], Any]] | None" = None,
+    scores: "Mapping[str, Any] | None" = None,
     manifest: "Mapping[str, Any] | None" = None,
     limits: "Mapping[str, Any] | None" = None,
     in_flight: int | None = None,
@@ -85,8 +85,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         prompt: A text or messages, or a list; `{{name}}` is a column of the rows.
         model: A model id, a list, or a mapping from labels to ids.
         system: A system text, a list, or a mapping from labels to texts.
-        rows: A DataFrame, a Series, mappings, texts, or the path of Parquet files such
-            as `folder/*.parquet`; each row gets every prompt.
+        rows: A DataFrame, a Series, mappings, texts, or files such as `a/*.parquet`.
         conditions: The combinations themselves: a DataFrame or mappings.
         tied: Names whose lists go side by side instead of being multiplied.
         where: A function of a combination that says whether to keep it.
@@ -97,13 +96,11 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         raw: Send prompts as they are, without filling templates.
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, as for `read_answers`.
-        scores: Functions by name that score each reply as it comes, as in `Run.score`:
-            `{"right": svc.scores.exact("label")}`. The progress shows the rate so far.
+        scores: By name, functions that score each reply as it comes (see `Run.score`).
         manifest: The `manifest` of a run, to send the same requests again.
         limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.
-        run_tools: False leaves calls of the functions in `tools` to you; those that
-            are run are in `tool_calls_df`.
+        run_tools: False leaves calls to you; `tool_calls_df` lists those that are run.
         **varied: Any parameter of `complete`: a value, or a list of values. Without
             `max_tokens` the service's default of 150 applies.
 

@@ -69,18 +69,24 @@ def _names(source: str) -> dict[str, object]:
     names["Literal"] = Literal
     for log in ("old.eval", "new.eval") if "read_eval" in source else ():
         shutil.copy(LOGS / log, log)
+    if "scores.fields" in source:
+        df = df.assign(gold_number=7, gold_total=120.0)
+        return names | _asked(df, answer=Invoice)
     return names | (_asked(df) if re.search(r"run\b|replies|concat", source) else {})
 
 
-def _asked(df: pd.DataFrame) -> dict[str, object]:
+def _asked(
+    df: pd.DataFrame, answer: object = Literal["spam", "ham"]
+) -> dict[str, object]:
     run = svc.sweep(
         "Classify: {{text}}",
         rows=df,
         model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
-        answer=Literal["spam", "ham"],
+        answer=answer,
         name="labels",
     ).run()
-    run.score(right=svc.scores.exact("label"))
+    if answer is not Invoice:
+        run.score(right=svc.scores.exact("label"))
     replies = run.replies_df()
     svc.export(replies, "replies.parquet")
     a, b = replies.assign(run="a"), replies.assign(run="b")
