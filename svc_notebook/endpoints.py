@@ -231,8 +231,6 @@ class Endpoint:
 
 SERVICE = Endpoint()
 """The service, with what its document says."""
-PLAYED_SERVICE = Endpoint(models=tuple(replace(model, limit=None) for model in MODELS))
-"""What plays the service on this machine or in a private network: limits unknown."""
 
 
 def own_endpoint(base_url: str) -> Endpoint:

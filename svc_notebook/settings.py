@@ -10,18 +10,15 @@ from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
     CONFIG_VARIABLE,
     FILE,
     KEY_VARIABLE,
-    PLAYED_SERVICE,
     SERVICE,
     Endpoint,
     config_file,
-    is_private,
     own_endpoint,
     read_endpoints,
     to_base_url,
@@ -264,8 +261,7 @@ def endpoint_at(
 ) -> Endpoint:
     """Return what is at an address: as a file describes it, the service, or a server.
 
-    The service is at SVC_BASE_URL. If that is on this machine or in a private network,
-    a server plays it, whose limits are not known.
+    The service is at SVC_BASE_URL.
     """
     base_url = to_base_url(text, allow_http=True)
     described = read_endpoints() if endpoints is None else endpoints
@@ -274,8 +270,7 @@ def endpoint_at(
             return endpoint
     if base_url != service_address(environ):
         return own_endpoint(base_url)
-    is_played = is_private(urlsplit(base_url).hostname or "")
-    return described.get(SERVICE.name, PLAYED_SERVICE if is_played else SERVICE)
+    return described.get(SERVICE.name, SERVICE)
 
 
 def read_env(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import EXTRA, as_names
-from svc_notebook.ledger.reply_frames import NUMBERS, REPLIES
+from svc_notebook.ledger.reply_columns import NUMBERS, REPLIES
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, shorten
@@ -168,8 +168,10 @@ def is_rate(df: pd.DataFrame, on: str) -> bool:
 
 
 def scores(df: pd.DataFrame) -> list[str]:
-    """Return the columns `score_*`, in the frame's order."""
-    return [str(name) for name in df.columns if str(name).startswith(PREFIX)]
+    """Return the columns `score_*`, in the frame's order, without their errors'."""
+    names = [str(name) for name in df.columns if str(name).startswith(PREFIX)]
+    errors = {f"{name}_error" for name in names}
+    return [name for name in names if name not in errors]
 
 
 def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # noqa: ANN401 - whatever was given

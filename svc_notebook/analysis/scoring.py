@@ -353,10 +353,7 @@ def score_replies(
     `answer` is how the answers of the frame were read, if that is known. Scores that
     are `remembered` can be removed before any reply has one.
     """
-    from svc_notebook.ledger.reply_frames import (  # noqa: PLC0415 - pandas
-        put,
-        to_array,
-    )
+    from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
         PREFIX,
         check_types,

@@ -26,7 +26,7 @@ import msgspec
 
 from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.ledger.columns import Dtype, dtype_of
-from svc_notebook.ledger.reply_frames import ANSWERS
+from svc_notebook.ledger.reply_columns import ANSWERS
 from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import ToolCall
 from svc_notebook.tools.extract import Form, read_value, to_form
@@ -508,10 +508,7 @@ def with_kept_answers(
 def _filled(
     frame: "pd.DataFrame", types: Iterable[AnswerType | None], stated: AnswerType | None
 ) -> "pd.DataFrame":
-    from svc_notebook.ledger.reply_frames import (  # noqa: PLC0415 - pandas
-        put,
-        to_array,
-    )
+    from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
 
     answers, errors, is_ok = _answers_of(frame, types)
     dtype = stated.dtype if stated else None

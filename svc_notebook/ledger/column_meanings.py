@@ -8,7 +8,8 @@ import pandas as pd
 from svc_notebook.errors import ParameterError
 
 from .columns import EXTRA, Column
-from .reply_frames import REPLIES, to_frame
+from .reply_columns import REPLIES
+from .reply_frames import to_frame
 
 
 def describe(

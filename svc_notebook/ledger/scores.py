@@ -8,10 +8,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
@@ -21,6 +18,9 @@ from .connection import transaction
 from .records import to_sortable
 from .store import Ledger
 from .writer import INSERT_SCORE
+
+if TYPE_CHECKING:  # a run asks for names without a frame
+    import pandas as pd
 
 PREFIX = "score_"
 
@@ -34,7 +34,7 @@ class Score(NamedTuple):
     value: int | float | str | None  # None in the table: it was removed
 
 
-def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
+def keep_scores(ledger: Ledger, frame: "pd.DataFrame") -> int:
     """Save the columns `score_*` of a frame of replies: see `svc.score`."""
     scores = list(_scores_of(frame))
     values: dict[str, list[object]] = {}
@@ -203,7 +203,9 @@ def _select(ledger: Ledger) -> list[Score]:
         return [Score(*row) for row in connection.execute(sql).fetchall()]
 
 
-def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
+def _scores_of(frame: "pd.DataFrame") -> Iterator[Score]:
+    import pandas as pd  # noqa: PLC0415 - it was loaded to make the frame
+
     columns = [str(name) for name in getattr(frame, "columns", ())]
     names = [name for name in columns if name.startswith(PREFIX) and name != PREFIX]
     if not names or not {"exchange_id", "choice_index"} <= set(columns):
@@ -236,7 +238,7 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
 
 def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any frame
     """Return a value as a score, or refuse it; `name` is for the message."""
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:  # NumPy's
         return int(value)
     score = str(value) if isinstance(value, str) else as_number(value)
     if isinstance(score, int) and not -(2**63) <= score < 2**63:

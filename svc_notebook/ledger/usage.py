@@ -34,17 +34,15 @@ from .columns import (
 )
 from .prices import Prices
 from .records import Filters
-from .reply_frames import (
+from .reply_columns import (
     ANSWERS,
     REPLIES,
     TEXTS,
-    Joined,
-    assembled,
     cut_flags,
     exchange_batch,
-    unchanged,
     usage_source,
 )
+from .reply_frames import Joined, assembled, unchanged
 from .store import Ledger, WhichTexts
 from .token_calibration import TokenRules, estimates_of
 

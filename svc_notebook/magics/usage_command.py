@@ -89,8 +89,6 @@ def _usage_row(row: Mapping[Hashable, Any]) -> list[str]:
 
 def replies_df(session: Session) -> "pd.DataFrame":
     """List this kernel's replies: the columns of `svc.replies_df` that fit a screen."""
-    from svc_notebook.ledger.reply_frames import (  # noqa: PLC0415 - pandas
-        replies_df as frame,
-    )
+    from svc_notebook.ledger.reply_frames import replies_df as frame  # noqa: PLC0415 - pandas
 
     return frame(session.ledger)[list(_REPLY_COLUMNS)]

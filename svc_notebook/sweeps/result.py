@@ -27,7 +27,7 @@ from svc_notebook.ledger.columns import (
     template_columns,
 )
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_frames import (
+from svc_notebook.ledger.reply_columns import (
     REPLIES,
     ReplyRow,
     RowStatus,

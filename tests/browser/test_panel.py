@@ -243,6 +243,21 @@ def test_versions(chat: Chat) -> None:
     assert sent[-3:] == ["Ask twice", "One.", "Go on"]
 
 
+def test_edit_and_resend(chat: Chat) -> None:
+    """Up edits the last message; it is asked again in its place."""
+    n_turns = chat.turns.count()
+    chat.composer.press("ArrowUp")
+    edited = chat.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_have_value("Go on")
+    edited.fill("This was edited")
+    edited.press("Enter")
+    chat.ended("This was edited", "Answer to what was edited.")
+
+    assert chat.turns.count() == n_turns
+    sent = [each["content"] for each in chat.emulator.requests[-1].json["messages"]]
+    assert "Go on" not in sent
+
+
 def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
     """No key adds, deletes, leaves or runs a cell, in the composer or on a button."""
     n_cells = chat.notebook.cells.count()
@@ -287,6 +302,19 @@ def test_a_cell_and_the_panel_share_the_conversation(chat: Chat) -> None:
     expect(chat.composer).to_have_value("A draft")
     chat.notebook.wait_idle()
     chat.composer.fill("")
+
+
+def test_a_second_view_shows_the_same(chat: Chat) -> None:
+    """A reply appears in both, and both steer it."""
+    chat.notebook.run(SECOND)
+    second = chat.notebook.shown(SECOND).locator(".svc-panel")
+    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
+    chat.say("Speak slowly to two")
+    expect(second.locator(".svc-turn").last).to_contain_text("word3")
+    second.get_by_role("button", name="Stop (Esc)").click()
+
+    expect(chat.said).to_have_text("Reply stopped")
+    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
 
 
 def test_a_tool_asks_for_consent(chat: Chat) -> None:

@@ -346,8 +346,8 @@ def test_a_model_goes_with_its_endpoint(start: Start, describe: Describe) -> Non
 @pytest.mark.parametrize(
     ("address", "is_service"),
     [
-        ("http://127.0.0.1:9/v1", False),
-        ("https://10.0.0.5:8000/v1", False),
+        ("http://127.0.0.1:9/v1", True),  # at SVC_BASE_URL is the service
+        ("https://10.0.0.5:8000/v1", True),
         ("https://svc.example.com/v1", True),
         ("https://other.example.com/v1", False),
     ],

@@ -306,3 +306,13 @@ def test_scores_are_functions_by_name(session: Session, scores: object) -> None:
     """Anything else is refused with an example."""
     with pytest.raises(ParameterError, match=r"svc\.scores\.exact\('label'\)"):
         _swept(session, scores=scores)
+
+
+def test_the_errors_of_a_score_are_no_score(session: Session) -> None:
+    """Where a function raised, the one score is still the one that is compared."""
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    fails = {"half": lambda row: 1 / row.row > 0}  # for the first row
+    run = _swept(session, model=models, scores=fails).run()
+
+    assert "score_half_error" in run.replies_df()
+    assert run.contrast("model").df["n_prompts"].tolist() == [5]
