@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 from msgspec import structs
 
 from svc_notebook.completion import Completion, on_params
-from svc_notebook.credentials import Key, find_key, hide_others, known_keys
+from svc_notebook.credentials import (
+    DeltaRedactor,
+    Key,
+    find_key,
+    hide_others,
+    known_keys,
+)
 from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
 from svc_notebook.errors import (
     AuthError,
@@ -40,7 +46,6 @@ from svc_notebook.wire.encode import encode
 
 from . import model_list
 from .deadlines import REAL, Deadlines, Runtime, timed_out, with_earlier
-from .delta_redaction import DeltaRedactor
 from .event_loop import keep_awake
 from .exchange_record import (
     CANCELLED,
