@@ -574,7 +574,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
     from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
-    from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
+    from svc_notebook.ledger.columns import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_calls import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.ledger.usage import USAGE  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415

@@ -7,8 +7,14 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, import_extra, write_line
-from svc_notebook.ledger.columns import LATER, Column, as_names
-from svc_notebook.ledger.reply_columns import ANSWER, REPLIES, RowStatus
+from svc_notebook.ledger.columns import (
+    ANSWER,
+    LATER,
+    REPLIES,
+    Column,
+    RowStatus,
+    as_names,
+)
 from svc_notebook.ledger.reply_frames import put, to_array
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import did_you_mean, shorten, shown

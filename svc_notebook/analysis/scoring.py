@@ -1,7 +1,8 @@
 """Scoring replies: functions of a row give scores, which the ledger keeps.
 
 What a user may have overlooked is said in a line: functions that raise, no answer that
-counts as right, and labels that no reply can match.
+counts as right, and labels that no reply can match. A sweep knows its scores before it
+has replies: its plan has their functions, and the ledger what it can keep of them.
 """
 
 import math
@@ -22,7 +23,7 @@ from svc_notebook.service.params import (
 )
 
 from .label_mismatch import Mismatch, mismatch
-from .scorers import ReadyScore, Scorer
+from .scorers import ReadyScore, Scorer, kept_score
 from .typed_answers import AnswerType
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
@@ -35,6 +36,7 @@ OnError = Literal["missing", "raise", 0]
 ERROR = "_error"
 _ANSWER = "answer"
 _SHOWN_CHARS = 300
+_NAME_CHARS = 60
 
 
 def check_on_error(on_error: object) -> OnError:
@@ -59,6 +61,68 @@ def check_scorers(scores: Mapping[str, object]) -> None:
                 f"remove the score; got {type(rule).__name__}.",
                 param=name,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class LostFunction:
+    """A function of an earlier kernel, of which the ledger has the name."""
+
+    name: str
+
+
+PlannedScores = Mapping[str, Scorer | LostFunction]
+"""The scores of a plan, by name."""
+
+
+def read_scores(scores: object) -> PlannedScores:
+    """Check `scores` of `svc.sweep`: functions of a row, by the name of the score."""
+    if not isinstance(scores, Mapping) or None in scores.values():
+        allowed = (
+            "a mapping from names to functions of a row, such as "
+            "{'right': svc.scores.exact('label')}"
+        )
+        raise must_be("scores", allowed, scores)
+    check_scorers(scores)
+    return dict(scores)
+
+
+def function_to_keep(score: Scorer | LostFunction) -> dict[str, str]:
+    """Return what the ledger keeps of the function of a planned score.
+
+    A ready-made score is kept with its arguments. Of any other function only the name
+    is kept, so it must be given again after a restart.
+    """
+    if isinstance(score, ReadyScore) and (kept := score.kept) is not None:
+        return {"ready": kept}
+    return {"function": _name_of(score)}
+
+
+def kept_function(kept: Mapping[str, str]) -> Scorer | LostFunction:
+    """Return the function of a planned score that the ledger kept."""
+    if "ready" not in kept:
+        return LostFunction(kept.get("function", "a function"))
+    try:
+        return kept_score(kept["ready"])
+    except (ValueError, TypeError, KeyError):  # of another version, or written by hand
+        return LostFunction(shorten(kept["ready"], _NAME_CHARS))
+
+
+def planned_in_words(name: str, score: Scorer | LostFunction) -> str:
+    """Return a score of a plan, for people who read the plan."""
+    words = f"{name} by {_name_of(score)}"
+    if isinstance(score, LostFunction):
+        words += (
+            f", which is not kept; give scores={{{name!r}: {score.name}}} again, or "
+            f"call .score({name}={score.name})"
+        )
+    return words
+
+
+def _name_of(score: Scorer | LostFunction) -> str:
+    if isinstance(score, LostFunction):
+        return score.name
+    name = getattr(score, "__name__", None)
+    return shorten(str(name) if name else repr(score), _NAME_CHARS)
 
 
 class ScoredRow:

@@ -16,6 +16,8 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
 
 from .columns import (
+    REPLIES,
+    TEXTS,
     Batch,
     Column,
     Dtype,
@@ -23,13 +25,13 @@ from .columns import (
     as_names,
     chunks,
     dtype_of,
+    exchange_batch,
     extra_columns,
     template_columns,
     to_instant,
 )
 from .prices import Prices
 from .records import Filters, Wanted
-from .reply_columns import REPLIES, TEXTS, exchange_batch
 from .scores import PREFIX, read_scores
 from .store import Ledger
 from .tool_calls import TOOL_CALLS

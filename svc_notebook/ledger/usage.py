@@ -23,25 +23,23 @@ from svc_notebook.tokens import (
 )
 
 from .columns import (
+    ANSWERS,
+    REPLIES,
+    TEXTS,
     Batch,
     Column,
     ReadColumn,
     as_names,
     chunks,
+    cut_flags,
+    exchange_batch,
     extra_columns,
     pick,
     template_columns,
+    usage_source,
 )
 from .prices import Prices
 from .records import Filters
-from .reply_columns import (
-    ANSWERS,
-    REPLIES,
-    TEXTS,
-    cut_flags,
-    exchange_batch,
-    usage_source,
-)
 from .reply_frames import Joined, assembled, unchanged
 from .store import Ledger, WhichTexts
 from .token_calibration import TokenRules, estimates_of

@@ -10,7 +10,7 @@ from zlib import compress, decompress
 import msgspec
 from msgspec.structs import asdict
 
-from svc_notebook.analysis.planned_scores import scores_to_keep
+from svc_notebook.analysis.scoring import function_to_keep
 from svc_notebook.credentials import known_keys
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError
@@ -91,7 +91,7 @@ def manifest_of(plan: Plan) -> Manifest:
         kept=None if grid.kept is None else list(grid.kept),
         fixed=fixed,
         answer=plan.answer.kept if plan.answer else None,
-        scores=scores_to_keep(plan.scores),
+        scores={name: function_to_keep(x) for name, x in plan.scores.items()},
         is_raw=grid.is_raw,
         own_limits={model: limit.stated for model, limit in limits},
         in_flight=plan.in_flight,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from svc_notebook.analysis.planned_scores import PlannedScores
+from svc_notebook.analysis.scoring import PlannedScores
 from svc_notebook.analysis.typed_answers import AnswerType
 from svc_notebook.credentials import refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint

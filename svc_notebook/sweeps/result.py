@@ -12,28 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from svc_notebook.analysis.planned_scores import in_words
+from svc_notebook.analysis.scoring import planned_in_words
 from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answers
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.columns import (
+    REPLIES,
     Batch,
     Column,
+    ReplyRow,
+    RowStatus,
     as_names,
     chunks,
+    exchange_batch,
     extra_columns,
     pick,
     template_columns,
-)
-from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import (
-    REPLIES,
-    ReplyRow,
-    RowStatus,
-    exchange_batch,
     to_replies,
 )
+from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
@@ -444,7 +442,7 @@ class RunResult:
         if self.frames.answer is not None:
             lines.append(("answer", self.frames.answer.in_words))
         if self.plan.scores:
-            words = (in_words(name, x) for name, x in self.plan.scores.items())
+            words = (planned_in_words(name, x) for name, x in self.plan.scores.items())
             lines.append(("scores", "; ".join(words)))
         if (limits := self.plan.run_tools) is not None:
             n_most = f"{limits['max_rounds']:g}"

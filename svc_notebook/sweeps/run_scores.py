@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from svc_notebook.analysis.planned_scores import LostFunction
 from svc_notebook.analysis.scorers import Scorer
 from svc_notebook.analysis.scoring import (
     ERROR,
     Columns,
+    LostFunction,
     OnError,
     Outcome,
     good_rows,

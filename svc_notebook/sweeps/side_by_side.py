@@ -18,7 +18,7 @@ from svc_notebook.display.footer import footer
 from svc_notebook.display.reply_cards import Card, cards_bundle, cards_text
 from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
-from svc_notebook.ledger.reply_columns import ReplyRow
+from svc_notebook.ledger.columns import ReplyRow
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest

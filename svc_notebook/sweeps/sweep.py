@@ -8,7 +8,7 @@ from secrets import randbits
 from typing import Any, Concatenate, ParamSpec
 from uuid import uuid4
 
-from svc_notebook.analysis.planned_scores import kept_scores, read_scores
+from svc_notebook.analysis.scoring import kept_function, read_scores
 from svc_notebook.analysis.typed_answers import answer_type, kept_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
@@ -118,7 +118,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         permit = take_permit(params)
     check_params(params, own=SWEEP_ARGUMENTS)
     read_as = None if answer is None else answer_type(answer)
-    planned_scores = read_scores({} if scores is None else scores)
+    planned_scores = {} if scores is None else read_scores(scores)
     tools: SweepTools | None = None
     tool_limits: Mapping[str, float] | None = None
     context = session.context()
@@ -147,7 +147,9 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         tool_limits = known.run_tools
         grid, seed = grid_of(known, endpoint), known.seed if seed is None else seed
         read_as = read_as or kept_type(known.answer)
-        planned_scores = planned_scores or kept_scores(known.scores)
+        planned_scores = planned_scores or {
+            name: kept_function(kept) for name, kept in known.scores.items()
+        }
         limits = limits or known.own_limits or None
         in_flight = in_flight or known.in_flight
     name = _check_name(name)
