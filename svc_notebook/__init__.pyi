@@ -47,8 +47,7 @@ from .errors import SvcError
 from .panels.open_panel import panel
 from .service.request import Message
 from .session import AsyncClient, Client
-from .sweeps.run import Run
-from .sweeps.sweep import sweep
+from .sweeps.run import Run, sweep
 from .tokens import Tokens, estimate_tokens
 from .tools.toolbox import Toolbox, tool
 

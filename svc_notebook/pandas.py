@@ -16,9 +16,9 @@ import pandas as pd
 from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.params import check_flag, with_params
 from svc_notebook.session import current
+from svc_notebook.sweeps.plan import check_params
 from svc_notebook.sweeps.rows import read_rows
-from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.sweep import check_params, plan_run
+from svc_notebook.sweeps.run import Run, plan_run
 
 EXPANDED = (
     "text",

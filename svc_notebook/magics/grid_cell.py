@@ -48,7 +48,7 @@ def _check_options(options: SvcOptions) -> None:
 
 def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> "Run":
     """Plan the requests of a line with several values; nothing is sent."""
-    from svc_notebook.sweeps.sweep import plan_run  # noqa: PLC0415 - at first use
+    from svc_notebook.sweeps.run import plan_run  # noqa: PLC0415 - at first use
 
     return plan_run(
         session,

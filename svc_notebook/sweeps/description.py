@@ -13,8 +13,7 @@ from svc_notebook.service.params import DEFAULT_MAX_TOKENS, shorten
 from svc_notebook.tokens import Tokens
 
 from .estimate import Estimate, Forecast, Speed, forecast
-from .factors import EXTRA, LABELS, TOOLS, Dimension, tool_names
-from .grid import Grid
+from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows
 
 Line = tuple[str, str]

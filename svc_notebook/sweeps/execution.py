@@ -49,8 +49,7 @@ from svc_notebook.session import Session
 from .description import duration
 from .estimate import Speed, forecast
 from .grid import Trial
-from .manifest import keep_plan, stored_manifest
-from .plan import OwnLimits, Plan
+from .plan import OwnLimits, Plan, keep_plan, stored_manifest
 from .progress import Bars, progress_of
 from .result import RunResult
 from .resume import (

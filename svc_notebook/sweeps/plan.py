@@ -1,40 +1,67 @@
-"""The plan of a sweep: its grid, checked, with name, seed, prices and own limits.
+"""The plan of a sweep: its arguments, its grid, name, seed, prices and own limits.
 
-Nothing is sent. What the service would refuse is found here.
+The arguments of `svc.sweep` are listed here only. Nothing is sent: what the service
+would refuse is noticed here. The ledger keeps a plan as JSON, which is its manifest.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from secrets import randbits
 from typing import Any
+from uuid import uuid4
+from zlib import compress, decompress
 
-from svc_notebook.analysis.scoring import PlannedScores
-from svc_notebook.analysis.typed_answers import AnswerType
-from svc_notebook.credentials import refuse_keys
+import msgspec
+
+from svc_notebook.analysis.scoring import (
+    PlannedScores,
+    function_to_keep,
+    kept_function,
+    read_scores,
+)
+from svc_notebook.analysis.typed_answers import AnswerType, answer_type, kept_type
+from svc_notebook.credentials import known_keys, refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.records import KeptPlan, to_json
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import (
+    check_flag,
     check_int,
+    check_text,
     did_you_mean,
     must_be,
     near_names,
+    unknown_param,
+    with_params,
 )
+from svc_notebook.session import Session
 from svc_notebook.tools.extract import Form
+from svc_notebook.tools.rounds import take_permit
 
-from .factors import (
+from .grid import (
     FACTORS,
     LABELS,
+    TOOLS,
     Dimension,
+    Grid,
+    Predicate,
+    Trial,
     Zipped,
     check_names,
     conditions_of,
     dimension_of,
+    hashed_labels,
+    matching,
+    request_key_of,
     with_answer_tool,
     zip_dimensions,
 )
-from .grid import Grid, Predicate, Trial, hashed_labels, matching, request_key_of
+from .row_files import RowFileList, RowFiles, check_same_files
 from .rows import (
     Rows,
     check_columns,
@@ -43,8 +70,10 @@ from .rows import (
     columns_in,
     is_text,
     read_rows,
+    typed,
+    without_missing,
 )
-from .sweep_tools import SweepTools
+from .sweep_tools import SweepTools, sweep_tools
 
 LIMIT_NAMES = ("per_second", "per_minute", "in_flight")
 
@@ -162,37 +191,203 @@ class Plan:
         )
 
 
-_CUTOFF = 0.8  # how alike a label must be to a parameter to be refused
+_CUTOFF = 0.8  # how alike two names must be for one to be a slip of the other
 _LEAST_CHARS = 4  # shorter beginnings may be words of their own
 _SHOWN_NAMES = 4
+_TOOL_ARGUMENTS = ("confirm", "max_rounds", "tool_timeout_s", "total_s")
+_PROMPT_FIRST = (
+    "Give the prompt first, without a name: a text, messages, or a list of such."
+)
+_REFUSED = {
+    "stream": "A sweep asks for whole replies, because only they report their usage; "
+    "remove stream. A `%%svc` cell with several values shows them as they arrive, and "
+    "svc.stream(prompt) streams one.",
+    "messages": _PROMPT_FIRST,
+    "prompt": _PROMPT_FIRST,
+    **dict.fromkeys(
+        _TOOL_ARGUMENTS,
+        "It means something only where tools are run: remove it, or run_tools=False.",
+    ),
+}
+"""Names that a sweep does not take, and what to do instead."""
 
 
-def _check_label(name: str) -> None:
-    """Refuse a label in conditions that looks like a misspelt parameter."""
-    plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
-    near = near_names(plain, FACTORS, n=1, cutoff=_CUTOFF, least_chars=_LEAST_CHARS)
-    if near:
-        raise ParameterError(
-            f"{name!r} in conditions is not a parameter, and no prompt uses it. Did "
-            f"you mean {near[0]}? If it is a label of your own, rename it, for example "
-            f"to 'label_{plain}'. Nothing was sent.",
-            param="conditions",
+@with_params
+def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has no session
+    session: Session,
+    /,
+    prompt: object = None,
+    *,  # what is quoted is short in `svc.sweep?`
+    model: "str | Sequence[str] | Mapping[str, str] | None" = None,
+    system: "str | Sequence[str | None] | Mapping[str, str | None] | None" = None,
+    rows: object = None,
+    conditions: object = None,
+    tied: "Sequence[str] | Sequence[Sequence[str]]" = (),
+    where: "Callable[[Mapping[str, Any]], object] | None" = None,
+    repeats: int = 1,
+    name: str | None = None,
+    seed: int | None = None,
+    confirm_above: int | None = None,
+    raw: bool = False,
+    reuse: bool | None = None,
+    answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
+    scores: "Mapping[str, Any] | None" = None,
+    manifest: "Mapping[str, Any] | None" = None,
+    limits: "Mapping[str, Any] | None" = None,
+    in_flight: int | None = None,
+    run_tools: bool = True,
+    **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
+) -> Plan:
+    r"""Plan a sweep: every combination of what is given as a list.
+
+    Nothing is sent until you call `.run()` of the run that you get; display it for its
+    plan. A combination that is not allowed is refused here, by an `AskError`.
+
+    Args:
+        prompt: A text or messages, or a list; `{{name}}` is a column of the rows.
+        model: A model id, a list, or a mapping from labels to ids.
+        system: A system text, a list, or a mapping from labels to texts.
+        rows: A DataFrame, a Series, mappings, texts, or files such as `a/*.parquet`.
+        conditions: The combinations themselves: a DataFrame or mappings.
+        tied: Names whose lists go side by side instead of being multiplied.
+        where: A function of a combination that says whether to keep it.
+        repeats: How many times each combination is sent.
+        name: Name of the run; a run of this name continues, also after a restart.
+        seed: Sets the order of sending; if None, from the name, else random.
+        confirm_above: Ask before sending more requests than this; never if None.
+        raw: Send prompts as they are, without filling templates.
+        reuse: Whether the ledger may answer; None does what SVC_REUSE says.
+        answer: The type of the answers, as for `read_answers`.
+        scores: By name, functions that score each reply as it comes (see `Run.score`).
+        manifest: The `manifest` of a run, to send the same requests again.
+        limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
+        in_flight: Most requests in flight for one model; what its limit allows if None.
+        run_tools: False leaves calls to you; `tool_calls_df` lists those that are run.
+        **varied: Any parameter of `complete`: a value, or a list of values. Without
+            `max_tokens` the service's default of 150 applies.
+
+    Example:
+        >>> replies = svc.sweep("Greet.", temperature=[0, 1]).run().replies_df()
+    """
+    check_flag("raw", raw)
+    check_flag("run_tools", run_tools)
+    params = {"model": model, "system": system, **varied}
+    params = {name: value for name, value in params.items() if value is not None}
+    is_varied = bool(params)
+    has_tools = not params.keys().isdisjoint((TOOLS, *_TOOL_ARGUMENTS))
+    permit = None
+    if run_tools and (has_tools or conditions is not None):
+        permit = take_permit(params)
+    check_params(params, own=SWEEP_ARGUMENTS)
+    read_as = None if answer is None else answer_type(answer)
+    planned_scores = {} if scores is None else read_scores(scores)
+    tools: SweepTools | None = None
+    tool_limits: Mapping[str, float] | None = None
+    context = session.context()
+    endpoint = context.settings.endpoint
+    if manifest is None:
+        grid = build_grid(
+            prompt,
+            varied={"model": context.settings.model, **params},
+            rows=rows,
+            conditions=conditions,
+            tied=tied,
+            where=where,
+            repeats=repeats,
+            is_raw=raw,
+            form=read_as.form if read_as else None,
+            endpoint=endpoint,
         )
-
-
-def _marker_hint(rows: Rows) -> str:
-    """Say how a prompt uses one of the columns, or how to rename them first."""
-    names, called = list(rows.columns), rows.called
-    if plain := [name for name in names if name.isidentifier()]:
-        return f"Write {{{{{plain[0]}}}}} where the column goes"
-    new = ["text", *(f"column_{number}" for number in range(1, len(names)))]
-    way = f"{called}.set_axis({new}, axis='columns')"
-    if len(names) > _SHOWN_NAMES:
-        way = f"{called}.rename(columns=...)"
-    return (
-        "A prompt uses a column as {{name}}, and the name must be an identifier; "
-        f"rename {names[0]!r}, for example with {way}"
+        if permit is not None:
+            tools = sweep_tools(
+                [params.get(TOOLS), conditions], permit, grid.dimensions
+            )
+            tool_limits = tools.limits if tools else None
+    else:
+        others = [value is not None for value in (prompt, rows, conditions, where)]
+        known = read_manifest(manifest, *others, is_varied, tied, raw, repeats != 1)
+        tool_limits = known.run_tools
+        grid, seed = grid_of(known, endpoint), known.seed if seed is None else seed
+        read_as = read_as or kept_type(known.answer)
+        planned_scores = planned_scores or {
+            name: kept_function(kept) for name, kept in known.scores.items()
+        }
+        limits = limits or known.own_limits or None
+        in_flight = in_flight or known.in_flight
+    name = _check_name(name)
+    return Plan(
+        grid=grid,
+        name=name,
+        run_id=name or f"run-{uuid4().hex[:12]}",
+        seed=_check_seed(seed, name),
+        confirm_above=_check_confirm_above(confirm_above),
+        is_reusing=context.is_reusing(reuse),
+        prices=context.prices,
+        answer=read_as,
+        scores=planned_scores,
+        own_limits={}
+        if limits is None
+        else read_limits(limits, grid.n_by_model, endpoint),
+        in_flight=None
+        if in_flight is None
+        else check_int("in_flight", in_flight, minimum=1),
+        run_tools=tool_limits,
+        tools=tools,
     )
+
+
+# what a sweep takes in addition to the parameters of a request, `model` and `system`
+SWEEP_ARGUMENTS = tuple(
+    name for name in make_plan.__kwdefaults__ or () if name not in FACTORS
+)
+
+
+def check_params(names: Iterable[str], *, own: Sequence[str]) -> None:
+    """Refuse a name that is not a parameter, and suggest the nearest one."""
+    for name in names:
+        if name in _REFUSED:
+            raise ParameterError(f"{_REFUSED[name]} Nothing was sent.", param=name)
+        if name in SWEEP_ARGUMENTS:  # given to df.svc, which does not take it
+            raise ParameterError(
+                f"{name} is an argument of svc.sweep only. Nothing was sent.",
+                param=name,
+            )
+        if name in FACTORS:
+            continue
+        if hint := did_you_mean(name, own, n=1, cutoff=_CUTOFF):
+            raise ParameterError(
+                f"{name!r} is not a parameter.{hint} Nothing was sent.", param=name
+            )
+        raise unknown_param(name)
+
+
+def _check_confirm_above(confirm_above: object) -> int | None:
+    if confirm_above is None:
+        return None
+    return check_int(
+        "confirm_above", confirm_above, minimum=0, otherwise="or None to never ask"
+    )
+
+
+def _check_name(name: object) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name.strip():
+        raise ParameterError(
+            f"name must be a text that is not empty; got {name!r}.", param="name"
+        )
+    return check_text(name.strip(), param="name")
+
+
+def _check_seed(seed: object, name: str | None) -> int:
+    if seed is None:
+        return randbits(32) if name is None else seed_of(name)
+    return check_int("seed", seed, otherwise="or None to choose one")
+
+
+def seed_of(name: str) -> int:
+    """Return the seed of a run of this name, so that it is the same after a restart."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
 def build_grid(  # noqa: PLR0913 - what a grid is made of
@@ -277,6 +472,34 @@ def _dimensions(
             if factor.is_varied or factor.names != ("model",)
         ]
     return (stated, *zip_dimensions(factors, tied, n_rows=n_rows))
+
+
+def _check_label(name: str) -> None:
+    """Refuse a label in conditions that looks like a misspelt parameter."""
+    plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
+    near = near_names(plain, FACTORS, n=1, cutoff=_CUTOFF, least_chars=_LEAST_CHARS)
+    if near:
+        raise ParameterError(
+            f"{name!r} in conditions is not a parameter, and no prompt uses it. Did "
+            f"you mean {near[0]}? If it is a label of your own, rename it, for example "
+            f"to 'label_{plain}'. Nothing was sent.",
+            param="conditions",
+        )
+
+
+def _marker_hint(rows: Rows) -> str:
+    """Say how a prompt uses one of the columns, or how to rename them first."""
+    names, called = list(rows.columns), rows.called
+    if plain := [name for name in names if name.isidentifier()]:
+        return f"Write {{{{{plain[0]}}}}} where the column goes"
+    new = ["text", *(f"column_{number}" for number in range(1, len(names)))]
+    way = f"{called}.set_axis({new}, axis='columns')"
+    if len(names) > _SHOWN_NAMES:
+        way = f"{called}.rename(columns=...)"
+    return (
+        "A prompt uses a column as {{name}}, and the name must be an identifier; "
+        f"rename {names[0]!r}, for example with {way}"
+    )
 
 
 def check_templates(grid: Grid, *, is_whole: bool) -> None:
@@ -377,3 +600,161 @@ def _checked_key(
     except ParameterError as problem:
         where = f" This was the combination {words}; nothing was sent." if words else ""
         raise ParameterError(f"{problem}{where}", param=problem.param) from None
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """A plan as JSON: the ledger keeps it, and `run.manifest` has more with it.
+
+    Attributes:
+        rows, dtypes, categories, index: The rows, and what a DataFrame has of them.
+        files: Where the rows are, if they are in files; `rows` is None then.
+        kept: Numbers of the combinations that `where` kept; None for all.
+        fixed: The factors that have one value.
+        own_limits: By model.
+        scores: What is kept of each score, by name.
+        run_tools: The limits of tool rounds; None if no tools are run.
+    """
+
+    run: str
+    name: str | None
+    origin: OriginKind
+    seed: int
+    repeats: int
+    dimensions: tuple[Dimension, ...]
+    rows: list[dict[str, Any]] | None
+    files: RowFileList | None
+    dtypes: dict[str, str]
+    categories: dict[str, dict[str, Any]]
+    index: Mapping[str, Sequence[Any]]
+    kept: list[int] | None
+    fixed: dict[str, Any]
+    answer: str | None
+    scores: dict[str, dict[str, str]] = {}
+    is_raw: bool
+    own_limits: dict[str, dict[str, int]]
+    in_flight: int | None
+    run_tools: Mapping[str, float] | None
+    n_cells: int
+
+
+def manifest_of(plan: Plan) -> Manifest:
+    """Return the manifest of a plan."""
+    grid, rows = plan.grid, plan.grid.rows
+    is_here = rows is not None and rows.files is None
+    fixed = {
+        name: dimension.points[0].get(name)
+        for dimension in grid.dimensions
+        if len(dimension.points) == 1 and not dimension.is_by_row
+        for name in dimension.names
+    }
+    limits = plan.own_limits.items()
+    return Manifest(
+        run=plan.run_id,
+        name=plan.name,
+        origin=plan.origin,
+        seed=plan.seed,
+        repeats=grid.repeats,
+        dimensions=grid.dimensions,
+        rows=[without_missing(rows.row(position)) for position in range(len(rows))]
+        if rows is not None and is_here
+        else None,
+        files=rows.files.listed if rows is not None and rows.files else None,
+        dtypes={} if rows is None else rows.dtypes,
+        categories={} if rows is None else rows.categories,
+        index=rows.index if rows is not None and is_here else {},
+        kept=None if grid.kept is None else list(grid.kept),
+        fixed=fixed,
+        answer=plan.answer.kept if plan.answer else None,
+        scores={name: function_to_keep(x) for name, x in plan.scores.items()},
+        is_raw=grid.is_raw,
+        own_limits={model: limit.stated for model, limit in limits},
+        in_flight=plan.in_flight,
+        run_tools=plan.run_tools,
+        n_cells=len(grid),
+    )
+
+
+def stored_manifest(stored: KeptPlan) -> Manifest:
+    """Return the manifest of a plan that the ledger keeps."""
+    return read_manifest(msgspec.json.decode(decompress(stored.manifest)))
+
+
+def read_manifest(manifest: object, *others: object) -> Manifest:
+    """Check a manifest, and that none of the other arguments is given with it."""
+    if any(others):
+        raise ParameterError(
+            "manifest has the whole grid; give only name, seed, confirm_above, "
+            "reuse, answer, scores, limits and in_flight with it.",
+            param="manifest",
+        )
+    if isinstance(manifest, Manifest):
+        return manifest
+    if not isinstance(manifest, Mapping):
+        raise ParameterError(
+            f"manifest is {type(manifest).__name__}; give the dict that run.manifest "
+            "returned, or what json.loads made of its JSON.",
+            param="manifest",
+        )
+    try:
+        return msgspec.convert(manifest, Manifest)
+    except msgspec.ValidationError as problem:
+        raise ParameterError(
+            f"manifest is not the manifest of a run: {problem}. Give what run.manifest "
+            "returned, or what was read from its JSON.",
+            param="manifest",
+        ) from None
+
+
+def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
+    """Make the grid of a manifest, to be sent to an endpoint, and check it."""
+    rows: object = manifest.rows
+    if manifest.files is not None:
+        rows = files = RowFiles(manifest.files.path)
+        check_same_files(manifest.files, files.listed)
+    elif manifest.rows and manifest.dtypes:
+        rows = typed(
+            manifest.rows, manifest.dtypes, manifest.index, manifest.categories
+        )
+    kept = manifest.kept
+    grid = Grid(
+        dimensions=manifest.dimensions,
+        rows=None if rows is None else read_rows(rows),
+        repeats=check_int("repeats", manifest.repeats, minimum=1),
+        is_raw=manifest.is_raw,
+        kept=kept,
+        endpoint=endpoint,
+    )
+    if kept and not 0 <= min(kept) <= max(kept) < grid.n_product:
+        raise ParameterError(
+            f"manifest keeps combinations that its {grid.n_product} do not have; give "
+            "it as run.manifest returned it.",
+            param="manifest",
+        )
+    check_templates(grid, is_whole=kept is None)
+    check_points(grid)
+    return grid
+
+
+def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
+    """Keep a plan with its rows in the ledger, unless it is there already.
+
+    An older plan stays while the run has trials that are not in this one.
+    """
+    text = to_json(manifest_of(plan)).decode()
+    for key in known_keys():  # a column that no prompt uses may hold one
+        text = key.redact(text)
+    whole = text.encode()
+    digest = blake2b(whole, digest_size=8).hexdigest()
+    stored = ledger.plans(plan.run_id, is_whole=False)
+    if stored and stored[-1].digest == digest:
+        return
+    ledger.add_plan(
+        KeptPlan(
+            run=plan.run_id,
+            part=stored[-1].part + has_unplanned if stored else 0,
+            name=plan.name,
+            n_trials=len(plan.grid),
+            digest=digest,
+            manifest=compress(whole, level=1),
+        )
+    )

@@ -5,12 +5,15 @@ requests are being sent.
 """
 
 import dataclasses
+import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
 from svc_notebook.analysis.scoring import planned_in_words
 from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answers
@@ -33,14 +36,14 @@ from svc_notebook.ledger.columns import (
 )
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
 
 from .description import Line, headline, reasons_of
 from .estimate import Estimate, estimate_by_replies, estimate_of
-from .factors import EXTRA, LABELS, TOOLS
-from .grid import Grid, prompt_tokens_of
-from .plan import Plan
+from .grid import EXTRA, LABELS, TOOLS, Grid, prompt_tokens_of
+from .plan import Plan, manifest_of
 from .resume import (
     RunStatus,
     TrialFailure,
@@ -449,6 +452,33 @@ class RunResult:
             lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
         return lines
 
+    def manifest(self, found_limits: Mapping[str, Limit | None]) -> dict[str, Any]:
+        """Return all that is needed to repeat the run, and how it went, as JSON values.
+
+        `found_limits` has the limits that this kernel found, by model.
+        """
+        plan, grid, status = self.plan, self.plan.grid, self.status()
+        exchanges, first = list(self.exchanges(texts=False)), status.first
+        values = {
+            **asdict(manifest_of(plan)),
+            "counts": dict(status.counts(len(grid))),
+            "endpoint": first.endpoint if first else None,
+            "is_emulated": first.is_emulated if first else None,
+            "started_at": min((row.started_at for row in exchanges), default=None),
+            "ended_at": max((row.ended_at for row in exchanges), default=None),
+            "limits": {
+                model: grid.endpoint.limit_of(model) for model in grid.n_by_model
+            },
+            "found_limits": found_limits,
+            "prices": plan.prices,
+            "versions": {
+                "svc_notebook": version("svc-notebook"),
+                "python": platform.python_version(),
+            },
+        }
+        # what JSON does not have becomes a text
+        return msgspec.to_builtins(values, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
+
     def replies(self, *, texts: bool = True) -> Iterator[ReplyRow]:
         """Return the rows of `replies_df`, one by one; see `Ledger.read` for texts."""
         newest = by_trial(self.exchanges(texts=texts), self.failures.copy())
@@ -525,3 +555,12 @@ class RunResult:
 
     def _read(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
         return ledger.read(scope="all", run=self.plan.run_id, texts=texts)
+
+
+def _as_text(value: object) -> object:
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        return item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

@@ -26,8 +26,7 @@ from svc_notebook.tokens import more_room
 from svc_notebook.tools.arguments import check_whole
 
 from .estimate import Seen
-from .factors import FACTORS, short
-from .grid import Grid, request_key_of, value_of
+from .grid import FACTORS, Grid, request_key_of, short, value_of
 from .plan import Plan
 
 TrialKey = tuple[str, int]

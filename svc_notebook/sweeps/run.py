@@ -6,12 +6,14 @@
 """
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self
 
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.analysis.typed_answers import answer_type
@@ -25,14 +27,13 @@ from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.columns import ReplyRow
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.params import check_flag, check_int
-from svc_notebook.session import Session
+from svc_notebook.session import Session, current
 
 from .description import RunDescription, headline, plan_lines
 from .estimate import Estimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid
-from .manifest import run_manifest
-from .plan import Plan
+from .plan import Plan, make_plan
 from .result import RunResult
 from .resume import RunStatus, next_steps, settled_of
 from .run_scores import RunScores
@@ -48,6 +49,9 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.score_report import ScoreReport
     from svc_notebook.analysis.statistics import Weight
     from svc_notebook.analysis.trend import Trend
+
+
+Arguments = ParamSpec("Arguments")
 
 
 class Run:
@@ -346,13 +350,7 @@ class Run:
         `svc.sweep(manifest=...)` takes it, with `name`, `seed`, `confirm_above`,
         `reuse`, `answer`, `limits` and `in_flight` if you want others.
         """
-        result = self._result
-        values = run_manifest(
-            result.plan,
-            result.status(),
-            result.exchanges(texts=False),
-            self._executor.found_limits(),
-        )
+        values = self._result.manifest(self._executor.found_limits())
         return {**values, "ended_at": None} if self.is_running else values
 
     def replies(self) -> Iterator[ReplyRow]:
@@ -903,3 +901,38 @@ def _cell_number() -> int | None:
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     return None if shell is None else int(shell.execution_count)
+
+
+def plan_run(
+    session: Session,
+    prompt: object = None,
+    *,
+    origin: OriginKind = "sweep",
+    **arguments: Any,  # noqa: ANN401 - those of `make_plan`
+) -> Run:
+    """Plan a run in a session; for the arguments see `svc.sweep`."""
+    plan = make_plan(session, prompt, **arguments)
+    return Run(replace(plan, origin=origin), session=session)
+
+
+def _in_current_session(
+    make: Callable[Concatenate[Session, Arguments], Plan],
+) -> Callable[Arguments, Run]:
+    """Make a public verb of a function that takes a session."""
+
+    @wraps(make)
+    def sweep(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Run:
+        session = current()
+        return Run(make(session, *args, **kwargs), session=session)
+
+    signature = inspect.signature(make)
+    _, *shown = signature.parameters.values()
+    sweep.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what `?` shows
+        parameters=shown, return_annotation="Run"
+    )
+    sweep.__name__ = sweep.__qualname__ = "sweep"
+    return sweep
+
+
+# the arguments are listed once, so the verb is made of the function that has them
+sweep = _in_current_session(make_plan)

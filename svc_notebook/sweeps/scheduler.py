@@ -11,7 +11,6 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import groupby, islice, zip_longest
 from random import Random
 from typing import Protocol
@@ -37,11 +36,6 @@ class PendingTrials:
     # a trial is made when it is pulled; None for one that need not be sent
     pull: Iterator[Trial | None]
     n_trials: int
-
-
-def seed_of(name: str) -> int:
-    """Return the seed of a run of this name, so that it is the same after a restart."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
 def by_model(grid: Grid) -> Mapping[str, Sequence[int]]:

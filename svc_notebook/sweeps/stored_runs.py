@@ -22,10 +22,9 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.params import check_text, did_you_mean, must_be
 from svc_notebook.session import Session, current
 
-from .manifest import grid_of, stored_manifest
+from .plan import grid_of, stored_manifest
 from .resume import TrialKey, key_of, status_of
-from .run import Run
-from .sweep import plan_run
+from .run import Run, plan_run
 
 
 class StoredRun(NamedTuple):

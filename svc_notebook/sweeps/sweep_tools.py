@@ -11,7 +11,7 @@ from svc_notebook.tools.results import is_pandas
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Tool, Toolbox
 
-from .factors import Dimension
+from .grid import Dimension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

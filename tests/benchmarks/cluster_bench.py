@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.benchmarks.stub import Stub
 
 MODEL = "stub-wait0.1"

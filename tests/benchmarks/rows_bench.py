@@ -20,7 +20,7 @@ import psutil
 
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.benchmarks.stub import Stub
 
 N_ROWS = 200_000

@@ -33,7 +33,7 @@ from svc_notebook.settings import Settings
 from svc_notebook.sweeps.estimate import forecast
 from svc_notebook.sweeps.grid import Grid, Trial
 from svc_notebook.sweeps.plan import Plan, build_grid
-from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.scheduler import (
     Answered,
     Outcome,
@@ -42,7 +42,6 @@ from svc_notebook.sweeps.scheduler import (
     blocks,
     by_model,
 )
-from svc_notebook.sweeps.sweep import plan_run
 
 MODELS = [
     "svc-v1.5-instruct",

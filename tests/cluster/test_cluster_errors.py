@@ -15,7 +15,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import check_version, connected, in_words
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.cluster.conftest import WHY_SKIPPED
 
 _CONNECTS = """

@@ -18,7 +18,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.cluster.conftest import Nodes, OpenSession
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
@@ -31,7 +31,7 @@ import json, os, sys
 given = json.loads(sys.argv[1])
 import ray
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 ray.init(address=given["address"], log_to_driver=False, logging_level="ERROR")
 rows = [str(n) for n in range(given["n_trials"])]
 run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
@@ -43,7 +43,7 @@ print(str(run.wait()).splitlines()[0])
 _INTERRUPTED = """
 import signal, sys, threading
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 rows = ["a", "b"]
 run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")

@@ -13,8 +13,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.frame_export import read_parquet
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import Cluster
-from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import Run, plan_run
 from tests.cluster.conftest import OpenSession
 
 FREE = "svc-instruct"  # no limit is shown for it, so nothing waits

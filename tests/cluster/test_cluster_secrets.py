@@ -12,7 +12,7 @@ from svc_notebook.credentials import Key, known_keys, without_keys
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import unusable
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.cluster.conftest import Nodes
 
 KEY = "tea-house-key-1234567"
@@ -20,7 +20,7 @@ _STARTS = """
 import os
 from pathlib import Path
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 def of_ray():
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -55,7 +55,7 @@ import sys
 import ray
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 address, folder = sys.argv[1:]
 env = {"PYTHONPATH": folder}

@@ -19,7 +19,7 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 MakeExchange = Callable[..., Exchange]
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits

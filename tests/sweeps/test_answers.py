@@ -14,7 +14,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 Mail = Literal["spam", "ham"]

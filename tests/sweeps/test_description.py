@@ -19,7 +19,7 @@ from svc_notebook.sweeps.description import (
 from svc_notebook.sweeps.estimate import estimate_of
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.world import priced_run
 
 SMALL = "svc-v2-8b-instruct"

@@ -18,8 +18,8 @@ from svc_notebook.sweeps.estimate import (
     total_of,
 )
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.scheduler import most_in_flight
-from svc_notebook.sweeps.sweep import plan_run
 from tests.sweeps.world import priced_run
 
 MODEL, OTHER = "svc-v1.5-instruct", "svc-v2-8b-instruct"

@@ -6,7 +6,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 ROWS = pd.DataFrame({"word": ["a", "b"], "extra_info": [1, 2]})
 

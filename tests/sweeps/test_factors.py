@@ -7,7 +7,7 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 MODEL = "svc-v1.5-instruct"
 

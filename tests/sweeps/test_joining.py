@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 SMALL = "svc-v2-8b-instruct"
 

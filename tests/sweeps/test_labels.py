@@ -8,7 +8,7 @@ import pytest
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.tools.toolbox import to_offer
 
 SMALL, LARGE = "svc-v1.5-instruct", "svc-v2-8b-instruct"

@@ -24,9 +24,9 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.session import Session
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.run_lock import held_here, lock_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -243,7 +243,7 @@ SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body":
 _OTHER_KERNEL = """
 import json, sys, time
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 run = plan_run(Session(), json.loads(sys.argv[1]), name="mine").start()
 while run.n_todo > 1:

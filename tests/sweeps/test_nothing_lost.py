@@ -21,7 +21,7 @@ from svc_notebook.ledger.connection import current_version
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -35,7 +35,7 @@ if limit := given.get("max_bytes"):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 import svc_notebook.client.connections, svc_notebook.ledger.connection  # while readable
 if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)

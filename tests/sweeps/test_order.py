@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.sweeps.scheduler import blocks, seed_of
+from svc_notebook.sweeps.plan import seed_of
+from svc_notebook.sweeps.scheduler import blocks
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
 from svc_notebook.sweeps.estimate import last_sent_s
 from svc_notebook.sweeps.plan import read_limits
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 MODEL = "svc-v1.5-instruct"  # 20 a second, 150 a minute

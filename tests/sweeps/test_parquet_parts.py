@@ -11,8 +11,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_export import read_parquet
 from svc_notebook.session import Session
 from svc_notebook.sweeps.parquet_parts import write_parts
-from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import Run, plan_run
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
 

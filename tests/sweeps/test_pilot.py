@@ -10,8 +10,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.scheduler import pilot_order
-from svc_notebook.sweeps.sweep import plan_run
 
 MODEL, OTHER = "svc-v1.5-instruct", "svc-v2-8b-instruct"
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(100)]})

@@ -13,7 +13,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.world import priced_run
 
 SMALL = "svc-v2-8b-instruct"

@@ -13,7 +13,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 pytestmark = pytest.mark.slow
 

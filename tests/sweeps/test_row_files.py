@@ -14,9 +14,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.execution import SendOptions
 from svc_notebook.sweeps.row_files import BLOCK_ROWS, N_BLOCKS, RowFiles
-from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits

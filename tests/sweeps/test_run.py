@@ -16,7 +16,7 @@ from svc_notebook.errors import AuthError, ParameterError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 

@@ -22,7 +22,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import read_scores
 from svc_notebook.session import Session
 from svc_notebook.sweeps import run_scores
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from svc_notebook.sweeps.sweep import plan_run
 
 OpenSession = Callable[[Emulator], Session]
 Mail = Literal["spam", "ham"]

@@ -12,8 +12,7 @@ from traitlets.config import Config
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
-from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import Run, plan_run
 from tests.analysis.make import LARGE, SMALL
 
 RIGHT = {"right": svc.scores.exact("label")}

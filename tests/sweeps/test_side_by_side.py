@@ -14,9 +14,8 @@ from svc_notebook.display.reply_display import Mode
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.side_by_side import MAX_CARDS, run_side_by_side
-from svc_notebook.sweeps.sweep import plan_run
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session
+from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import runs_df, stored_run, with_rows
-from svc_notebook.sweeps.sweep import plan_run
 
 from .conftest import OpenSession
 

@@ -11,9 +11,8 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from svc_notebook.sweeps.sweep import plan_run
 from svc_notebook.tools.consent import Proposal
 
 from .conftest import OpenSession

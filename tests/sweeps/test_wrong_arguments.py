@@ -11,8 +11,7 @@ import svc_notebook as svc
 import svc_notebook.pandas  # registers df.svc
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.sweep import make_plan
+from svc_notebook.sweeps.plan import build_grid, make_plan
 
 FRAME = pd.DataFrame({"text": ["a", "b"]})
 TWICE = pd.DataFrame([["a", "b"]], columns=["text", "text"])

@@ -11,7 +11,7 @@ from svc_notebook.errors import SvcError
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.plan import LimitsByModel, build_grid
+from svc_notebook.sweeps.plan import LimitsByModel, build_grid, make_plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.scheduler import (
     Answered,
@@ -20,7 +20,6 @@ from svc_notebook.sweeps.scheduler import (
     Refused,
     Scheduler,
 )
-from svc_notebook.sweeps.sweep import make_plan
 
 Answer = Callable[["World", Trial], Awaitable[Outcome]]
 
