@@ -173,6 +173,13 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @property
+    def n_tokens(self) -> int:
+        """Tokens of prompt and reply together, reported or else estimated."""
+        total = self.usage.total_tokens
+        estimated = self.est_prompt_tokens + self.est_completion_tokens
+        return estimated if total is None else total
+
+    @property
     def usage_source(self) -> UsageSource:
         """Where the token counts of this exchange come from."""
         if self.body is None:

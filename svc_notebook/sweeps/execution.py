@@ -23,7 +23,7 @@ from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_path import RequestPath, Watch, send_once
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
-from svc_notebook.display.cell_output import find_screen, is_terminal
+from svc_notebook.display.cell_output import Screen, find_screen, is_terminal
 from svc_notebook.errors import (
     AuthError,
     ConfigError,
@@ -72,14 +72,13 @@ from .scheduler import (
     Scheduler,
     Stop,
     most_in_flight,
-    n_tokens_of,
     pending_of,
     pilot_of,
 )
+from .sweep_tools import TrialRounds
 
 if TYPE_CHECKING:
     from .ray_cluster import Cluster
-    from .tool_rounds import TrialRounds
 
 DRAIN_S = 2.5  # after the first interrupt, for replies that are under way
 TICK_S = 0.1  # how soon an interrupt is noticed
@@ -170,7 +169,7 @@ class Execution:
     failures: dict[TrialKey, TrialFailure]
     limit_of: Callable[[str], Limit | None]
     is_paced: bool
-    rounds: "TrialRounds | None"
+    rounds: TrialRounds | None
     scores: ScoringPass
     on_over: Tick
     scheduler: Scheduler = field(init=False)
@@ -196,11 +195,6 @@ class Execution:
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self._ended.is_set()
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether bars show its progress by themselves."""
-        return self.options.bars is not None and self.options.bars.is_shown
 
     def draw(self, bars: Bars, *, is_last: bool = False) -> None:
         """Draw the progress of each model."""
@@ -303,7 +297,7 @@ class Execution:
         try:
             if self.rounds is None:
                 exchange = await self._send(trial, trial.request, origin)
-                n_tokens = n_tokens_of(exchange)
+                n_tokens = exchange.n_tokens
             else:
                 exchange, n_tokens = await self.rounds.send(trial, origin, self._send)
         except SvcError as error:
@@ -484,19 +478,22 @@ class Executor:
     def _drawn(self, execution: Execution) -> Iterator[Tick]:
         """Yield a function that draws the progress; draw it once more at the end.
 
-        The function does nothing if `start` already draws bars.
+        The function does nothing if `start` already draws bars, or if there is no
+        place for them.
         """
-        if execution.is_shown:
+        bars = None if execution.options.bars is not None else self._bars()
+        if bars is None:
             yield lambda: None
             return
-        bars = self._bars()
         try:
             yield partial(execution.draw, bars)
         finally:
             execution.draw(bars, is_last=True)
 
-    def _bars(self) -> Bars:
-        return Bars(find_screen(self._session.settings.display))
+    def _bars(self) -> Bars | None:
+        """Return bars for the progress; None where they cannot be seen."""
+        screen = find_screen(self._session.settings.display)
+        return None if screen is Screen.NONE else Bars(screen)
 
     def _begun(self, options: SendOptions) -> Execution | None:
         """Return the execution in progress or begin one; None if nothing is missing."""
@@ -643,7 +640,7 @@ class Executor:
             return cluster
         raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
 
-    def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
+    def _rounds(self, ledger: Ledger) -> TrialRounds | None:
         """Return what sends trials in rounds, if tools are run."""
         if self._plan.run_tools is None:
             return None
@@ -654,8 +651,6 @@ class Executor:
                 "functions in tools=[...] and its name.",
                 param="tools",
             )
-        from .tool_rounds import TrialRounds  # noqa: PLC0415 - where tools are run
-
         return TrialRounds(
             self._plan.tools, ledger=ledger, hide=self._session.key_hider()
         )

@@ -47,11 +47,6 @@ class Bars:
         self._turn = Lock()  # the run draws on its thread, and `start` on the user's
         self._bars: dict[str, Any] = {}
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether there is a place where they can be seen."""
-        return self._where is not Screen.NONE
-
     def show(self, models: Sequence[ModelProgress], *, is_last: bool = False) -> None:
         """Draw all bars, a few times a second at most; the last ones in any case."""
         with self._turn:
@@ -60,7 +55,7 @@ class Bars:
     def _show(self, models: Sequence[ModelProgress], *, is_last: bool) -> None:
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
-        if self._where is Screen.NONE or self._is_over or is_early:
+        if self._is_over or is_early:
             return
         self._drawn_s = now_s
         self._is_over = is_last
@@ -70,7 +65,7 @@ class Bars:
             if is_last:
                 self.close()
         except Exception:  # noqa: BLE001 - a bar must not stop paid work
-            self._where = Screen.NONE
+            self._is_over = True
 
     def close(self) -> None:
         """Leave the bars as they are."""

@@ -20,7 +20,6 @@ from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.request_path import Watch, tell
 from svc_notebook.errors import RateLimitError, SvcError, UnknownModelError
-from svc_notebook.exchange import Exchange
 from svc_notebook.service.catalogue import Limit, limit_of
 
 from .estimate import last_sent_s
@@ -140,14 +139,6 @@ class Answered:
     """The service answered, and the trial took so many tokens."""
 
     n_tokens: int = 0
-
-
-def n_tokens_of(exchange: Exchange) -> int:
-    """Return the tokens of an exchange, reported or else estimated."""
-    usage = exchange.body.usage if exchange.body else None
-    if usage is not None and usage.total_tokens is not None:
-        return usage.total_tokens
-    return exchange.est_prompt_tokens + exchange.est_completion_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
