@@ -12,6 +12,7 @@ from svc_notebook.client.request_path import say, to_request
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
@@ -309,7 +310,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
         model=model,
         texts=texts,
         prices=context.prices,
-        joined=_with_rows,
+        joined=partial(_with_rows, context.settings.endpoint),
         answers=with_kept_answers,
     )
     return chosen(replies, columns)
@@ -369,7 +370,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_emulated=include_emulated,
         include_reused=include_reused,
         prices=context.prices,
-        joined=_with_rows,
+        joined=partial(_with_rows, context.settings.endpoint),
     )
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
@@ -377,13 +378,15 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     return usage
 
 
-def _with_rows(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterable[Exchange]:
+def _with_rows(
+    endpoint: Endpoint, ledger: Ledger, exchanges: Iterable[Exchange]
+) -> Iterable[Exchange]:
     """Give exchanges of runs the columns of their rows, if there are any runs."""
     if not ledger.plans(is_whole=False):
         return exchanges
     from svc_notebook.sweeps.stored_runs import with_rows  # noqa: PLC0415
 
-    return with_rows(ledger, exchanges)
+    return with_rows(endpoint, ledger, exchanges)
 
 
 def runs_df(

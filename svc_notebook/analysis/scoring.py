@@ -468,10 +468,12 @@ def _names_of(
         names_of_scores,
     )
 
-    known = [x.removeprefix(PREFIX) for x in columns if x.startswith(PREFIX)]
+    known = [
+        column.removeprefix(PREFIX) for column in columns if column.startswith(PREFIX)
+    ]
     if ledger is not None:
-        exchange_ids = {x for x in columns["exchange_id"] if isinstance(x, str)}
-        known = list(dict.fromkeys([*known, *names_of_scores(ledger, exchange_ids)]))
+        in_ledger = names_of_scores(ledger, _exchange_ids(columns))
+        known = list(dict.fromkeys([*known, *in_ledger]))
     if name in known or name + ERROR in known:
         return [name, name + ERROR]
     if of_dict := [
@@ -487,6 +489,12 @@ def _names_of(
     )
 
 
+def _exchange_ids(columns: Columns) -> set[str]:
+    """Return the ids of the replies; a row without a reply has none."""
+    ids = columns["exchange_id"]
+    return {exchange_id for exchange_id in ids if isinstance(exchange_id, str)}
+
+
 def _keep(
     ledger: Ledger,
     columns: Columns,
@@ -497,8 +505,9 @@ def _keep(
     from svc_notebook.ledger.scores import replace_scores  # noqa: PLC0415 - pandas
 
     scores = scores_to_keep(columns, scored)
-    among = {x for x in columns["exchange_id"] if isinstance(x, str)}
-    unknown = replace_scores(ledger, scores, old=[*old, *scored], among=among)
+    unknown = replace_scores(
+        ledger, scores, old=[*old, *scored], among=_exchange_ids(columns)
+    )
     if unknown:
         write_line(
             f"{len(unknown)} of these replies are not in the current ledger, so their "

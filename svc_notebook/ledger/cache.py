@@ -1,7 +1,7 @@
 """The cache: which recorded exchange answers a request, in the ledger or in a file.
 
-Requests that are written differently but ask the same have one hash. Several hashes
-may serve a request; a store is searched for one after the other.
+Requests that are written differently but ask the same have the same hash. The answers
+to several hashes may serve one request; a store is searched for the best one first.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +62,11 @@ class LedgerCache:
             request_hash, endpoint=self._endpoint, hash_of=_hash_of_exchange
         )
         repeat = origin.repeat or 0
-        of_repeat = (x for x in exchanges if (x.origin.repeat or 0) == repeat)
+        of_repeat = (
+            exchange
+            for exchange in exchanges
+            if (exchange.origin.repeat or 0) == repeat
+        )
         return next(filter(serves, of_repeat), None)
 
 

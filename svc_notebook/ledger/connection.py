@@ -475,7 +475,7 @@ def _connect(address: str, busy_s: float) -> sqlite3.Connection:
         timeout=busy_s,
         uri=True,
         isolation_level=None,  # every statement commits
-        check_same_thread=False,  # see `writer.LedgerFile.lock`
+        check_same_thread=False,  # `LedgerFile.lock` keeps threads apart
     )
     # the checksum finds a damaged text; the decoder must not fail on it first
     connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")

@@ -369,7 +369,7 @@ def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:
         str(name): n
         for name, column in frame.items()
         if is_text(column.dtype)
-        and (n := sum(isinstance(x, str) and _cut(x) != x for x in column))
+        and (n := sum(isinstance(cell, str) and _cut(cell) != cell for cell in column))
     }
     if long:
         columns = ", ".join(f"{name} ({n})" for name, n in long.items())

@@ -253,7 +253,9 @@ class RecordingFile:
         key = request_hash, origin.repeat or 0
         with self._lock:
             of_key = self._by_key.get(key, ())
-            recordings = [x for x in of_key if serves(x.exchange())]
+            recordings = [
+                recording for recording in of_key if serves(recording.exchange())
+            ]
             if not recordings:
                 return None
             recording = self._next(key, recordings, origin.request_key)
@@ -266,7 +268,11 @@ class RecordingFile:
         request_key: str | None,
     ) -> Recording:
         """Return the next answer for a trial, or for what is asked without a run."""
-        of_trial = [x for x in recordings if x.request_key == request_key]
+        of_trial = [
+            recording
+            for recording in recordings
+            if recording.request_key == request_key
+        ]
         n_before = self._n_returned[*key, request_key]
         self._n_returned[*key, request_key] += 1
         if of_trial:

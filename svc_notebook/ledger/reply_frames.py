@@ -83,7 +83,9 @@ def _integers(values: list[Any]) -> ExtensionArray:
     if (numbers := _plain(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
         numbers = numbers.astype("int64", copy=False)
         return pd.arrays.IntegerArray(numbers, np.zeros(len(numbers), dtype=bool))
-    return pd.array([x if _fits(x) else None for x in values], dtype="Int64")
+    return pd.array(
+        [value if _fits(value) else None for value in values], dtype="Int64"
+    )
 
 
 def _plain(values: list[Any]) -> "np.ndarray":
@@ -134,7 +136,7 @@ def _whole(values: list[Any]) -> list[Any]:
     try:
         "".join(filter(None, values)).encode()
     except UnicodeEncodeError:
-        return [x and x.encode("utf-8", "replace").decode() for x in values]
+        return [text and text.encode("utf-8", "replace").decode() for text in values]
     return values
 
 
@@ -146,7 +148,9 @@ def _instants(values: list[Any]) -> ExtensionArray:
         seconds = np.fromiter(map(datetime.timestamp, values), "float64", len(values))
         if np.abs(seconds).max() < _EXACT_S:
             return _of_microseconds(np.rint(seconds * 1e6))
-    instants = [to_instant(x) if isinstance(x, int) else x for x in values]
+    instants = [
+        to_instant(value) if isinstance(value, int) else value for value in values
+    ]
     return pd.array(instants, dtype="datetime64[us, UTC]")
 
 

@@ -130,7 +130,8 @@ def replace_scores(
                 "AND exchange_id IN (SELECT value FROM json_each(?))",
                 (json.dumps(list(old)), json.dumps(sorted(among))),
             )
-            _insert(connection, [x for x in scores if x.exchange_id not in unknown])
+            known = [score for score in scores if score.exchange_id not in unknown]
+            _insert(connection, known)
     return unknown
 
 

@@ -236,9 +236,8 @@ def _value(name: str, value: object) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-_SIGNS = re.compile(
-    r"([\\`*_{}\[\]<>#])"
-)  # a run's name may have them, and Markdown must not read them
+# a run's name may have these signs, and Markdown must not read them
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,9 +282,8 @@ class RunDescription:
 SHOWN_REASONS = 5
 _REASON_CHARS = 480  # the remedy is at the end of a message
 _NUMBER = re.compile(r"\d+")
-_LINE_END = re.compile(
-    r"(?<=\w)\n(?=[A-Z])"
-)  # a line break that takes the place of a full stop
+# a line break that takes the place of a full stop
+_LINE_END = re.compile(r"(?<=\w)\n(?=[A-Z])")
 
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:

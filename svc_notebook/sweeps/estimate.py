@@ -166,7 +166,7 @@ def total_of(seen: Sequence[float], n: int) -> Tokens:
     n_left, mean = max(n - len(seen), 0), fmean(seen)
     if not n_left:
         return Tokens(sum(seen))
-    # of what is left: its own variance, and that of the mean of what was seen
+    # the variance of the values that are left, and that of the mean they are drawn from
     spread = stdev(seen) * sqrt(n_left * (n_left + len(seen)) / len(seen))
     width = _t_quantile(len(seen) - 1) * spread
     return Tokens(sum(seen) + mean * n_left, min(width, mean * n_left), width)
@@ -182,8 +182,6 @@ def _t_quantile(n_free: int) -> float:
 
 
 PER_MINUTE_S = MINUTE_S + MARGIN_S
-
-
 PER_SECOND_S = SECOND_S + MARGIN_S
 
 
@@ -255,9 +253,8 @@ def _by_replies(planned: Forecast, n_requests: int, speed: Speed) -> Forecast:
     known_s = [time_s for time_s in times_s if time_s is not None]
     if sent_s is None or len(known_s) < LEAST_SEEN:
         return planned
-    n_more = (
-        len(known_s) * 1_000_000
-    )  # of so many, only the uncertainty of the mean is left
+    # the mean of very many has the interval of the mean alone
+    n_more = len(known_s) * 1_000_000
     mean = total_of(known_s, n_more).times(1 / n_more)
     n_rounds = (n_requests - 1) // speed.in_flight_of(model)
     low, best, high = (

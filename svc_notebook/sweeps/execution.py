@@ -50,7 +50,7 @@ from .description import duration
 from .estimate import Speed, forecast
 from .grid import Trial
 from .plan import OwnLimits, Plan, keep_plan, stored_manifest
-from .progress import Bars, progress_of
+from .progress import BACKGROUND_GAP_S, Bars, progress_of
 from .result import RunResult
 from .resume import (
     Settled,
@@ -82,7 +82,6 @@ if TYPE_CHECKING:
 
 DRAIN_S = 2.5  # after the first interrupt, for replies that are under way
 TICK_S = 0.1  # how soon an interrupt is noticed
-BEAT_S = 0.5  # between two drawings of the bars of a run in the background
 ANNOUNCED_S = 60.0  # a wait of this length is printed
 
 INTERRUPTED = "(interrupted - what arrived is kept)"
@@ -127,7 +126,7 @@ class SendOptions:
             )
         from .ray_cluster import check_address  # noqa: PLC0415 - where one is used
 
-        # frozen, but for blanks around the address
+        # the class is frozen, but blanks around the address go away
         object.__setattr__(self, "on", check_address(self.on))
         if self.show is not None:
             raise ParameterError(
@@ -278,7 +277,7 @@ class Execution:
 
     async def _beat(self, bars: Bars) -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(BACKGROUND_GAP_S)
             self.draw(bars)
 
     def _end(self) -> None:
@@ -509,9 +508,8 @@ class Executor:
             if ledger.problem is not None:
                 raise ledger.problem
             if self._plan.name is not None and not self._is_bound:
-                self._bind_again(
-                    len(self._plan.grid)
-                )  # another `Run` of this name sent some
+                # another `Run` of this name sent some
+                self._bind_again(len(self._plan.grid))
         # a complete run is never sent again, so its address makes no difference
         n_todo = self._n_todo(options)
         if n_todo == 0:

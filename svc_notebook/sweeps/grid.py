@@ -495,9 +495,8 @@ Predicate = Callable[[Mapping[str, Any]], object]
 """Says whether to keep a combination, given its values and its row's columns."""
 
 
-_N_CONDITIONS = (
-    1024  # kept in memory: in a shuffled order each one is needed again and again
-)
+# kept in memory: in a shuffled order each one is needed again and again
+_N_CONDITIONS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,12 +168,10 @@ class Plan:
     scores: PlannedScores = field(default_factory=dict)
     own_limits: LimitsByModel = field(default_factory=dict)
     in_flight: int | None = None
-    run_tools: Mapping[str, float] | None = (
-        None  # limits of tool rounds; None: no tools are run
-    )
-    tools: SweepTools | None = (
-        None  # None, too, for a rebuilt run: the ledger keeps no functions
-    )
+    # the limits of tool rounds; None if no tools are run
+    run_tools: Mapping[str, float] | None = None
+    # also None for a rebuilt run: the ledger keeps no functions
+    tools: SweepTools | None = None
 
     def limit(self, model: str, endpoint: Endpoint) -> Limit | None:
         """Return the limit in force for a model; None if none is known."""
@@ -665,7 +663,7 @@ def manifest_of(plan: Plan) -> Manifest:
         kept=None if grid.kept is None else list(grid.kept),
         fixed=fixed,
         answer=plan.answer.kept if plan.answer else None,
-        scores={name: function_to_keep(x) for name, x in plan.scores.items()},
+        scores={name: function_to_keep(score) for name, score in plan.scores.items()},
         is_raw=grid.is_raw,
         own_limits={model: limit.stated for model, limit in limits},
         in_flight=plan.in_flight,

@@ -18,7 +18,8 @@ from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
 
-GAP_S = 0.25  # between two drawings
+GAP_S = 0.25  # at least, between two drawings
+BACKGROUND_GAP_S = 0.5  # while the run is in the background
 SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
 _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib.metadata import version
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -162,7 +163,10 @@ def _missing_batch(
 def _estimates(
     grid: Grid, combinations: Iterable[int], requests: Iterable[CompletionRequest]
 ) -> Iterator[int]:
-    """Return the estimated prompt tokens; the conditions of a row share messages."""
+    """Return the estimated prompt tokens.
+
+    Conditions of one row often share their messages, which are estimated once.
+    """
     known, before = grid.estimates, None
     for number, request in zip(combinations, requests, strict=True):
         if known[number] < 0:
@@ -256,9 +260,10 @@ class RunFrames:
         return usage
 
     def own(self, names: str | Sequence[str]) -> list[str]:
-        """Return the columns that names mean; a name of both is that of the rows.
+        """Return the columns of the frame that these names mean.
 
-        What the run compares, such as the model, is not taken from the rows.
+        A column of the rows may have the name of a column of replies, such as `text`.
+        Then it is the one of the rows, unless the run varies it, such as the model.
         """
         varied = {"model", *self._grid.varied}
         mine = {
@@ -270,7 +275,8 @@ class RunFrames:
 
     def own_conditions(self, conditions: Mapping[str, object]) -> dict[str, object]:
         """Replace the names of conditions as `own` does."""
-        here = ("row", "repeat", "choice_index")  # what tells replies apart
+        # these tell replies apart, whatever the rows have under such a name
+        here = ("row", "repeat", "choice_index")
         return {
             name if name in here else self.own(name)[0]: value
             for name, value in conditions.items()
@@ -396,10 +402,10 @@ class RunResult:
         return sent.with_failures(self.failures.copy())
 
     def sent(self, ledger: Ledger) -> RunStatus:
-        """Return the status of what a ledger has of this run; note what is unplanned.
+        """Return the status of what a ledger has of this run, and set `unplanned`.
 
-        It is read again when exchanges were added or removed: another plan of this
-        name may have sent more.
+        The ledger is read again when exchanges were added or removed: another plan of
+        this name may have sent more.
         """
         stamp = ledger.stamp(self.plan.run_id)
         if stamp is None or stamp != self._stamp:
@@ -445,7 +451,7 @@ class RunResult:
         if self.frames.answer is not None:
             lines.append(("answer", self.frames.answer.in_words))
         if self.plan.scores:
-            words = (planned_in_words(name, x) for name, x in self.plan.scores.items())
+            words = starmap(planned_in_words, self.plan.scores.items())
             lines.append(("scores", "; ".join(words)))
         if (limits := self.plan.run_tools) is not None:
             n_most = f"{limits['max_rounds']:g}"

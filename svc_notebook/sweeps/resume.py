@@ -1,7 +1,8 @@
 """Resume and retry: how each trial ended, and which trials are sent again.
 
 A trial that failed counts as settled, because sending it again is the user's choice.
-One that was interrupted or refused, for a rate limit, its key or its model, does not.
+A trial that was interrupted does not, nor one that the service refused because of a
+rate limit, its key or its model.
 """
 
 from array import array
@@ -56,7 +57,7 @@ _LOOP = Failure(
 
 
 def as_ended(exchange: Exchange) -> Exchange:
-    """Return how a trial ended with an exchange: one that calls tools is not ok."""
+    """Return an exchange as it counts for its trial: calls of tools are not ok."""
     place = exchange.origin.tool_round
     if place is None or exchange.status != "ok":
         return exchange
@@ -78,7 +79,7 @@ def by_trial(
     """Return each trial's newest good exchange, or else its newest.
 
     The exchanges are of one run, oldest first. Of tool rounds the last one counts;
-    `failures` say why rounds ended that the ledger has without an end.
+    `failures` say why a trial ended between two rounds, which the ledger does not know.
     """
     return dict(newest_by_trial(exchanges, failures or {}))
 
@@ -290,7 +291,7 @@ def _mark_of(failure: Failure) -> Mark:
 
 
 class Settled:
-    """The trials that are not sent again: those without one of the `open_marks`."""
+    """The trials that are not sent again: `open_marks` are the marks of the others."""
 
     def __init__(self, trials: SentTrials, open_marks: Collection[Mark]) -> None:
         self._trials = trials
@@ -357,9 +358,10 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
 def unplanned_of(
     plan: Plan, sent: SentTrials, read: Callable[[], Iterable[Exchange]]
 ) -> Mapping[TrialKey, TrialStatus]:
-    """Return those of the trials `sent` under the plan's name that it lacks.
+    """Return the trials that were `sent` under the plan's name and are not in it.
 
-    `read` reads the run's exchanges, whose keys are needed where there are some.
+    `read` reads the run's exchanges. It is called only if there are such trials: their
+    keys are in the exchanges alone.
     """
     if plan.name is None or not sent:
         return {}
@@ -376,10 +378,10 @@ def check_unplanned(
     unplanned: Mapping[TrialKey, TrialStatus],
     read: Callable[..., Iterable[Exchange]],
 ) -> None:
-    """Raise ParameterError if trials that the plan lacks have replies.
+    """Raise ParameterError if trials that are not in the plan have replies.
 
-    Trials without a reply do not matter, nor do rows that a frame lacks now. `read`
-    reads the run's exchanges.
+    Trials without a reply do not matter, nor do rows that `df.svc` sent before and
+    that the frame does not have now. `read` reads the run's exchanges.
     """
     has_reply = {key for key, status in unplanned.items() if status.mark == "ok"}
     if has_reply and len(plan.grid):
@@ -399,7 +401,7 @@ def check_unplanned(
 
 
 def _is_other_row(plan: Plan, exchange: Exchange) -> bool:
-    """Return whether an exchange is of a frame's run, for a row that is left out."""
+    """Return whether an exchange of `df.svc` is for a row that the frame lacks now."""
     if plan.origin != "frame":
         return False
     templates = [next(plan.grid.values_of(name), None) for name in ("prompt", "system")]

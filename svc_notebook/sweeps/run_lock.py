@@ -21,7 +21,7 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.ledger.connection import MEMORY, absolute
 from svc_notebook.ledger.store import Ledger
 
-# The holder before may just be removing its file: how long to try again.
+# How long to try: the last holder may be removing its file just now.
 _BUSY_S = 0.1
 
 
@@ -42,7 +42,7 @@ class RunLock:
             file, self.file = self.file, None
         if file is None or self.path is None:
             return
-        # Removed while they are locked, so that they are not of the next holder.
+        # Removed while the lock is held, so that they cannot be the next holder's.
         # Windows refuses to remove a locked file; filelock then does it afterwards.
         for path in (_holder_file(self.path), self.path):
             with suppress(OSError):

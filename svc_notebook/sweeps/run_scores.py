@@ -38,10 +38,9 @@ from .result import RunResult
 from .resume import as_ended
 from .run_lock import run_key
 
-BATCH_REPLIES = 256  # their frame is made at once
-GATHER_S = (
-    0.25  # how long replies are gathered: a frame of one costs as much as of many
-)
+BATCH_REPLIES = 256  # scored together: one frame is made of them
+# how long replies are gathered: a frame of one costs as much as a frame of many
+GATHER_S = 0.25
 _SHOWN_SCORES = 2  # in a line of progress
 
 
@@ -109,7 +108,7 @@ class RunScores:
                 self.rules.pop(name, None)
             else:
                 self.rules[name] = Rule(function, on_error)
-        plan = self._result.plan  # says so, too
+        plan = self._result.plan  # shows these scores, too
         now = {name: scores.get(name, score) for name, score in plan.scores.items()}
         changed = {name: score for name, score in now.items() if score is not None}
         self._result.plan = dataclasses.replace(plan, scores=changed)
@@ -137,24 +136,25 @@ class RunScores:
 
         lost = [name for name in plan.scores if name not in self.rules]
         with suppress(SvcError):
-            known = [x for x in names_in_run(ledger, plan.run_id) if _is_value(x)]
-            lost += [x for x in known if _rule_of(x, [*self.rules, *lost]) is None]
+            names = names_in_run(ledger, plan.run_id)
+            known = [name for name in names if not name.endswith(ERROR)]
+            rules = [*self.rules, *lost]
+            lost += [name for name in known if _rule_of(name, rules) is None]
         if lost:
-            names, replies = ", ".join(lost), "reply" if n_sent == 1 else "replies"
-            verb = "has" if n_sent == 1 else "have"
+            replies = "reply has" if n_sent == 1 else "replies have"
             lines.append(
-                f"{n_sent} new {replies} {verb} no score {names}: its function is not "
-                f"known in this kernel. run.score({lost[0]}=...) scores all replies."
+                f"{n_sent} new {replies} no score {', '.join(lost)}: its function is "
+                f"not known in this kernel. run.score({lost[0]}=...) scores all "
+                "replies."
             )
         return lines
 
 
-def _is_value(name: str) -> bool:
-    return not name.endswith(ERROR)
-
-
 def _rule_of(name: str, rules: Iterable[str]) -> str | None:
-    """Return the function that a score is of: that of a dict has names in front."""
+    """Return the name of the function that gives a score; None if it is not known.
+
+    A function that returns a dict gives several: their names begin with its own.
+    """
     own = [rule for rule in rules if name == rule or name.startswith(f"{rule}_")]
     return max(own, key=len, default=None)
 
@@ -171,7 +171,7 @@ class ScoringPass:
         self._is_stopped = False
         self._outcomes: dict[str, Outcome] = {}
         self._problems: dict[str, str] = {}  # why a score is not made any more
-        self._n_rows: dict[str, int] = {}  # as many as a function scores in a moment
+        self._n_rows: dict[str, int] = {}  # how many a function scores within GATHER_S
         self._is_text: dict[str, bool] = {}  # by the name of the score
         self._rates: dict[str, dict[str, Rate]] = {}  # by model, by name
 
@@ -212,7 +212,8 @@ class ScoringPass:
 
     def lines(self) -> list[str]:
         """Return what should be said at the end."""
-        lines = [line for x in self._outcomes.values() for line in x.lines()]
+        outcomes = self._outcomes.values()
+        lines = [line for outcome in outcomes for line in outcome.lines()]
         return [*lines, *dict.fromkeys(self._problems.values())]
 
     def _begin(self) -> None:
@@ -281,7 +282,9 @@ class ScoringPass:
         known = names_in_run(ledger, run_id)
         return {
             rule: unscored(
-                ledger, run_id, [x for x in known if _rule_of(x, scores.rules) == rule]
+                ledger,
+                run_id,
+                [name for name in known if _rule_of(name, scores.rules) == rule],
             )
             - scores.without_score.get(rule, set())
             for rule in scores.rules
@@ -294,7 +297,9 @@ class ScoringPass:
         wanted: Mapping[str, set[str]] | None = None,
     ) -> None:
         """Score replies with all functions; each only those that are `wanted`."""
-        ended = [x for x in map(as_ended, exchanges) if x.status == "ok"]
+        ended = [
+            exchange for exchange in map(as_ended, exchanges) if exchange.status == "ok"
+        ]
         if not ended or self._is_stopped:
             return
         frames, prices = self._result.frames, self._result.plan.prices
@@ -360,7 +365,7 @@ class ScoringPass:
             for key, values in values_by_name.items()
         }
         scores = scores_to_keep(columns, values_by_name)
-        if is_text.items() <= self._is_text.items():  # of these types in the run
+        if is_text.items() <= self._is_text.items():  # the run has such scores
             add_scores(ledger, scores)
             return
         among = {score.exchange_id for score in scores}

@@ -251,7 +251,7 @@ class ModelQueue:
         return self.is_dry and not self._next and self.n_in_flight == 0
 
     def pull(self) -> bool:
-        """Have the next trial ready; False if it needs no sending, or there is none."""
+        """Make the next trial; False if it need not be sent, or if there is none."""
         if self._next:
             return True
         try:
@@ -366,7 +366,7 @@ class ModelQueue:
 
 
 SKIPPED_AT_ONCE = 20  # settled trials that are passed over before others may go
-LOOK_S = 0.5  # a pause, a stop or a changed limit is noticed after at most so long
+LOOK_S = 0.5  # a pause, a stop or a changed limit is noticed within this time
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -419,7 +419,7 @@ class Scheduler:
         self._is_stopping = False
 
     async def run(self) -> SvcError | None:
-        """Ask every trial; return what stopped it before its end, if anything."""
+        """Send every trial; return what stopped it before its end, if anything."""
         for queue in self.queues:
             queue.limiter = self._sender.limiter(queue.model)
         try:

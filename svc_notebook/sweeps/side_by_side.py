@@ -177,7 +177,11 @@ def _ended(run: Run, reply: ReplyRow) -> Card:
 
 
 def _card(run: Run, request: CompletionRequest, repeat: int) -> Card:
-    """Head a card with its values, and its row with the model, unless that is all."""
+    """Return a card without a reply.
+
+    Its heading says what varies, and its row is that of its model. If nothing but the
+    model varies, the model is the heading.
+    """
     parts = []
     names = [name for name in run.grid.varied if name != "model"]
     is_by_model = not names and run.grid.repeats == 1

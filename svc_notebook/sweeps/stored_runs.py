@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from msgspec.structs import replace
 
+from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.columns import Column
@@ -20,7 +21,7 @@ from svc_notebook.ledger.records import KeptPlan, Scope
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.params import check_text, did_you_mean, must_be
-from svc_notebook.session import Session, current
+from svc_notebook.session import Session
 
 from .plan import grid_of, stored_manifest
 from .resume import TrialKey, key_of, status_of
@@ -132,13 +133,18 @@ def stored_run(
     )
 
 
-def with_rows(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
-    """Give exchanges of runs the columns that their trials have in the run's frame."""
+def with_rows(
+    endpoint: Endpoint, ledger: Ledger, exchanges: Iterable[Exchange]
+) -> Iterator[Exchange]:
+    """Give exchanges of runs the columns that their trials have in the run's frame.
+
+    `endpoint` is the one in use.
+    """
     columns_of: dict[str, Mapping[TrialKey, dict[str, Any]]] = {}
     for exchange in exchanges:
         if (run := exchange.origin.run) is not None:
             if run not in columns_of:
-                columns_of[run] = _places(ledger, run)
+                columns_of[run] = _places(ledger, run, endpoint)
             if (columns := columns_of[run].get(key_of(exchange))) is not None:
                 origin = replace(exchange.origin, columns=columns)
                 yield replace(exchange, origin=origin)
@@ -146,9 +152,11 @@ def with_rows(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterator[Exchang
         yield exchange
 
 
-def _places(ledger: Ledger, run: str) -> Mapping[TrialKey, dict[str, Any]]:
+def _places(
+    ledger: Ledger, run: str, endpoint: Endpoint
+) -> Mapping[TrialKey, dict[str, Any]]:
+    """Return the columns of each trial of a run."""
     places: dict[TrialKey, dict[str, Any]] = {}
-    endpoint = current().settings.endpoint
     for plan in ledger.plans(run):  # the newest is last, and its columns count
         with suppress(SvcError):  # such as rows in files that have changed
             places |= grid_of(stored_manifest(plan), endpoint).places()

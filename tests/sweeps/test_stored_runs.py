@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from datetime import date
+from functools import partial
 from pathlib import Path
 from zlib import decompress
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.deletion import forget, preview, which
 from svc_notebook.ledger.prices import Price, Prices
@@ -93,7 +95,7 @@ def test_a_frame_s_run_keeps_the_columns_of_rows_left_out_later(
             session, "{{text}}", rows=rows, name="r", model=MODEL, origin="frame"
         ).run()
 
-    found = replies_df(session.ledger, joined=with_rows)
+    found = replies_df(session.ledger, joined=partial(with_rows, SERVICE))
 
     labels = dict(zip(found["prompt"], found["label"], strict=True))
     assert labels == {"a": "ham", "b": "late", "c": "new"}
