@@ -1,28 +1,20 @@
-"""Continuing a cut or interrupted reply: its request, and how the rest is joined to it.
+"""The text of a continued reply: what asks for the rest, and how the rest is joined.
 
 The service has no way to continue a reply (doc: Request body), so a user message after
 the text so far asks for the rest. A model often begins the rest with what it has
 written: the last line, the word it was in, or the opening line of a code block.
 """
 
-import dataclasses
 import re
 from typing import Any
 from unicodedata import category
 
 from msgspec.structs import replace
 
-from svc_notebook.completion import Completion
 from svc_notebook.display.markdown import Fence, fences
-from svc_notebook.errors import OverBudgetError, ParameterError
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import CompletionRequest, Message, build_request
-from svc_notebook.tokens import FLOOR_TOKENS, estimate_prompt_tokens, with_max_tokens
-
-from .history import History
-from .turn_request import Fitted, NextTurn, TurnSettings, next_turn
 
 GO_ON = (
     "Your last message stopped before its end. Go on exactly where it stopped, with "
@@ -51,69 +43,6 @@ _REMARK = re.compile(rf"(?:{_SENTENCE}\n){{1,3}}(?={_OPENER.pattern})")
 _PART = re.compile(
     rf"(?:{_SENTENCE}\n){{0,3}}(?:{_PART_OF_OPENER}|{_SENTENCE}\Z|\s*\Z)"
 )
-
-
-def request_continuation(
-    history: History, origin: Origin, settings: TurnSettings
-) -> NextTurn:
-    """Build the request that continues a reply that stopped before its end.
-
-    It offers no tools and asks for one choice, since the text is added to the reply:
-    the chosen version of the turn that `origin` names.
-    """
-    turn = history.turn(origin.turn_id or "")
-    if not turn.version.can_go_on:
-        raise ParameterError(
-            "Only a reply that was cut or interrupted, and has some text, can be "
-            "continued; this one is complete or empty.",
-            param="turn",
-        )
-    params = {**settings.params, "n": None, "tools": None}
-    origin = replace(origin, continues=turn.version.exchange_id)
-    # Pinned, because the reply to continue must be sent.
-    continued = dataclasses.replace(turn, is_pinned=True, is_hidden=False)
-    step = next_turn(
-        history,
-        (*history.before(turn.turn_id), continued),
-        Message(role="user", content=GO_ON),
-        origin,
-        dataclasses.replace(settings, params=params),
-    )
-    return dataclasses.replace(step, request=_with_room(step.request))
-
-
-def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:
-    """Build the request that continues a reply without a conversation."""
-    params = {**settings.params, "n": None, "tools": None}
-    ask = Message(role="user", content=GO_ON)
-    messages = (*reply.request.messages, reply.reply, ask)
-    request = build_request(
-        messages,
-        model=settings.model,
-        params=params,
-        context_of=lambda _: settings.context_tokens,
-    )
-    return NextTurn(
-        request=_with_room(with_max_tokens(request, settings.max_tokens)),
-        origin=replace(origin, continues=reply.exchange.exchange_id),
-        fitted=Fitted(messages=messages),
-    )
-
-
-def _with_room(request: CompletionRequest) -> CompletionRequest:
-    """Return a request for the rest of a reply, or refuse one that leaves no room."""
-    prompt = estimate_prompt_tokens(request.messages).best
-    least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
-    budget = request.context_tokens
-    if prompt + least <= budget:
-        return request
-    raise OverBudgetError(
-        f"The prompt and the reply so far have about {prompt} of the {budget} "
-        "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
-        "the rest in a new cell, with the end of the reply only.",
-        prompt_tokens=prompt,
-        budget_tokens=budget,
-    )
 
 
 def join_text(old: str, new: str) -> str:

@@ -28,7 +28,7 @@ from svc_notebook.tools.rounds import Permit, ToolParams, take_permit
 from svc_notebook.tools.toolbox import Toolbox, to_offer
 
 from . import import_turns
-from .continuation import join_exchange, request_continuation
+from .continuation import join_exchange
 from .export import to_json, to_markdown
 from .history import History, HistoryState, Turn, UndoableHistory, new_series
 from .picks import changed_picks, preferred
@@ -42,8 +42,13 @@ from .restore import (
     to_copied,
 )
 from .transcript import to_transcript
-from .turn_answer import add_answers
-from .turn_request import NextTurn, TurnSettings, request_turn
+from .turn_exchange import (
+    NextTurn,
+    TurnSettings,
+    add_answers,
+    request_continuation,
+    request_turn,
+)
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd

@@ -6,12 +6,12 @@ from typing import Any
 
 from svc_notebook import Completion, Conversation
 from svc_notebook.completion import CUT_REASONS
-from svc_notebook.conversations.continuation import (
-    OverlapRemover,
+from svc_notebook.conversations.continuation import OverlapRemover
+from svc_notebook.conversations.turn_exchange import (
+    TurnSettings,
     request_continuation,
     request_rest,
 )
-from svc_notebook.conversations.turn_request import TurnSettings
 from svc_notebook.display.final_reply import Final
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError

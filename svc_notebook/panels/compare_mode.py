@@ -5,14 +5,21 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from random import SystemRandom
 from threading import RLock, Thread
 from typing import Any
 
 from svc_notebook.completion import Completion
-from svc_notebook.conversations.picks import ReplyColumn, blind_labels, without_names
-from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.conversations.history import Turn
+from svc_notebook.conversations.picks import (
+    ReplyColumn,
+    blind_labels,
+    decision,
+    to_columns,
+    without_names,
+)
+from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.footer import footer
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.records import Compared, Comparison
@@ -21,8 +28,8 @@ from svc_notebook.service.request import check_model
 
 from .live_reply import LiveReply, LiveView, ReplyEnd, ReplyWorker
 from .settings_form import PanelSettings, typed_value
-from .turn_view import draw_column
 
+COMPARED = "Replies compared"  # in the place of the model
 MIN_COMPARED, MAX_COMPARED = 2, 4
 TEMPERATURES = (0.0, 0.7, 1.2, 0.4)  # compared unless others are typed
 _N_COMPARED = (
@@ -131,6 +138,23 @@ def to_group(
     replies = tuple(Compared(label=label) for label, _ in pairs)
     group = Comparison(replies=replies, is_blind=comparing.is_blind)
     return group, tuple(column_settings for _, column_settings in pairs)
+
+
+def draw_compared(turn: Turn) -> tuple[dict[str, Any], list[str]]:
+    """Return what differs in a turn whose replies are compared, and their texts."""
+    columns = to_columns(turn)
+    fields = {
+        "columns": [draw_column(column) for column in columns],
+        "model": COMPARED,
+        "footer": decision(turn),
+        "badges": [],
+    }
+    return fields, [column.text for column in columns]
+
+
+def draw_column(column: ReplyColumn) -> dict[str, Any]:
+    """Return a column for the browser, without its text."""
+    return {key: value for key, value in asdict(column).items() if key != "text"}
 
 
 MakeWorker = Callable[[NextTurn, LiveReply, LiveView], ReplyWorker]

@@ -1,35 +1,42 @@
-"""Runs one panel: sends its prompts, stops its replies, changes what fields set.
+"""Runs one panel: what the browser can ask for, when it is allowed, and what it does.
 
-`actions.py` says what is allowed when.
+To add a button, add a row to `ACTIONS` here and, in `static/buttons.js`, a row with its
+label, icon and key; the type of its message goes to `static/messages.js`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Thread, get_ident
 from typing import Any
 from uuid import uuid4
 
 from svc_notebook.conversations.attachments import Item, add_items
 from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
-from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.cell_output import Screen, find_screen
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import check_text
 from svc_notebook.tools.consent import Decision, Proposal, Remembered
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
+from . import conversations_dialog
 from .attach_menu import current_shell, offers, read_items, to_size
-from .comm import BrowserMessage, Comm
-from .compare_mode import NO_TOOLS, SideBySide, to_group
-from .live_reply import LiveReply, LiveView, ReplyEnd, ReplyWorker
+from .comm import BrowserMessage, Comm, read_message
+from .compare_mode import COMPARED, NO_TOOLS, SideBySide, to_group
+from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
 from .settings_form import PanelSettings
-from .turn_view import COMPARED, draw_item
-from .view import PanelContext, PanelView, Phase
+from .view import PanelContext, PanelView, Phase, draw_item
 
 BUSY = "A reply is being written; stop it, or wait until it ends."
+GONE = "This turn no longer exists."
+_HAS_KEY = (
+    "There is the API key in this text, setting or name. Nothing was sent or kept. "
+    "Remove the key and try again."
+)
 _CLEARED = (
     "The conversation was cleared meanwhile, or that was undone, so the reply was not "
     "added to it. The ledger has it."
@@ -382,7 +389,7 @@ class Controller:
         hide = self.context.session.key_hider()
         self.context.comm.send(to_size(message.name, current_shell(), hide))
 
-    def switch(self, conversation: Conversation, *, notice: str = "") -> None:
+    def switch(self, conversation: Conversation, notice: str = "") -> None:
         """Show another conversation; the settings stay."""
         context = self.context
         with context.lock:
@@ -404,3 +411,271 @@ class Controller:
                 param="n",
             )
         self.context.state.comparing.refuse(settings, has_tools=has_tools)
+
+
+Act = Callable[[Controller, BrowserMessage], None]
+_ALWAYS = frozenset(Phase)
+_IDLE = frozenset({Phase.IDLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An action that the browser can ask for."""
+
+    act: Act
+    needs: tuple[str, ...] = ()  # fields that the message must have
+    phases: frozenset[Phase] = _IDLE  # when it is allowed
+    # Whether it makes sense: called with the turn, or for an action on the whole panel
+    # with the history and which of undo and redo are possible.
+    applies: Callable[..., object] = lambda *_: True
+    refusal: str = BUSY
+    is_offered: bool = True  # whether the view lists it
+
+    @property
+    def is_on_turn(self) -> bool:
+        """Whether it is an action on one turn."""
+        return "turn" in self.needs
+
+
+def _choose(conversation: Conversation, message: BrowserMessage) -> None:
+    """Choose a version by its place, as the arrows count them."""
+    places = conversation.history.turn(message.turn).places
+    number = message.number
+    is_there = 0 < number <= len(places)
+    conversation.choose(message.turn, places[number - 1] + 1 if is_there else number)
+
+
+def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> Act:
+    """Return an action that changes the conversation."""
+    return lambda panel, message: panel.edit(
+        lambda conversation: change(conversation, message)
+    )
+
+
+def _dismiss(panel: Controller, _: BrowserMessage) -> None:
+    panel.dismiss()
+    panel.view.show()
+
+
+_ON_TURN = ("turn",)
+ACTIONS: Mapping[str, Action] = {
+    "hello": Action(act=Controller.greet, phases=_ALWAYS, is_offered=False),
+    "send": Action(
+        act=lambda panel, message: panel.replies.ask(
+            message.text, attached=message.attached
+        ),
+        needs=("text",),
+    ),
+    "names": Action(
+        act=Controller.list_names, needs=("text",), phases=_ALWAYS, is_offered=False
+    ),
+    "size": Action(
+        act=Controller.measure, needs=("name",), phases=_ALWAYS, is_offered=False
+    ),
+    "stop": Action(
+        act=lambda panel, _: panel.replies.stop(),
+        phases=_ALWAYS - _IDLE,
+        refusal="There is nothing to stop.",
+    ),
+    "decide": Action(
+        act=lambda panel, message: panel.replies.decide(message),
+        needs=("id", "verdict"),
+        phases=frozenset({Phase.ASKING}),
+        refusal=ANSWERED,
+    ),
+    "set": Action(act=Controller.set_value, needs=("name",), phases=_ALWAYS),
+    "compare": Action(
+        act=Controller.compare, needs=("name",), phases=_ALWAYS, is_offered=False
+    ),
+    "dismiss": Action(act=_dismiss, phases=_ALWAYS, is_offered=False),
+    "enter": Action(act=Controller.set_send_key, needs=("on",), phases=_ALWAYS),
+    "undo": Action(
+        act=_edit(lambda conversation, _: conversation.undo()),
+        applies=lambda _, steps: "undo" in steps,
+        refusal="There is nothing to undo.",
+    ),
+    "redo": Action(
+        act=_edit(lambda conversation, _: conversation.redo()),
+        applies=lambda _, steps: "redo" in steps,
+        refusal="There is nothing to redo.",
+    ),
+    "clear": Action(
+        act=_edit(lambda conversation, _: conversation.reset()),
+        applies=lambda history, _: history.turns,
+        refusal="There are no turns to clear.",
+    ),
+    "find": Action(
+        act=lambda panel, message: conversations_dialog.find(
+            panel.context, message.text
+        ),
+        needs=("text",),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
+    "open": Action(
+        act=lambda panel, message: panel.switch(
+            *conversations_dialog.open_saved(panel.context.session, message.name)
+        ),
+        needs=("name",),
+        is_offered=False,
+    ),
+    "new": Action(
+        act=lambda panel, _: panel.switch(conversations_dialog.begin(panel.context)),
+        is_offered=False,
+    ),
+    "rename": Action(
+        act=_edit(lambda conversation, message: conversation.rename(message.name)),
+        needs=("name",),
+        is_offered=False,
+    ),
+    "export": Action(
+        act=lambda panel, message: conversations_dialog.export(
+            panel.context, message.name, message.question_id
+        ),
+        needs=("name", "id"),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
+    "continue": Action(
+        act=lambda panel, message: panel.replies.go_on(message.turn),
+        needs=_ON_TURN,
+        applies=lambda turn: turn.version.can_go_on and not turn.is_undecided,
+        refusal="This reply is complete, or none is picked; only a cut or interrupted "
+        "one can go on.",
+    ),
+    "regenerate": Action(
+        act=lambda panel, message: panel.replies.ask(None, turn=message.turn),
+        needs=_ON_TURN,
+    ),
+    "edit": Action(
+        act=lambda panel, message: panel.replies.ask(
+            message.text,
+            turn=message.turn,
+            attached=message.attached,
+            kept=message.kept,
+        ),
+        needs=("turn", "text"),
+    ),
+    "delete": Action(
+        act=_edit(lambda conversation, message: conversation.delete(message.turn)),
+        needs=_ON_TURN,
+    ),
+    "pin": Action(
+        act=_edit(lambda conversation, message: conversation.toggle_pin(message.turn)),
+        needs=_ON_TURN,
+    ),
+    "hide": Action(
+        act=_edit(
+            lambda conversation, message: conversation.toggle_hidden(message.turn)
+        ),
+        needs=_ON_TURN,
+    ),
+    "pick": Action(
+        act=_edit(
+            lambda conversation, message: conversation.pick(
+                message.turn, message.number + 1
+            )
+        ),
+        needs=("turn", "choice"),
+        applies=lambda turn: turn.version.choices,
+        refusal="There is only one choice.",
+    ),
+    "prefer": Action(
+        act=_edit(
+            lambda conversation, message: conversation.prefer(
+                message.turn, message.number
+            )
+        ),
+        needs=("turn", "version"),
+        applies=lambda turn: turn.comparison,
+        refusal="There is nothing to pick from.",
+    ),
+    "choose": Action(
+        act=_edit(_choose),
+        needs=("turn", "version"),
+        applies=lambda turn: len(turn.places) > 1,
+        refusal="There is only one version.",
+    ),
+}
+FIELDS = {kind: action.needs for kind, action in ACTIONS.items()}
+"""The fields that each kind of message must have."""
+
+
+def allowed(
+    phase: Phase, history: History, *, steps: Collection[str]
+) -> tuple[str, ...]:
+    """Return the actions on the whole panel that are allowed now."""
+    return tuple(
+        name
+        for name, action in ACTIONS.items()
+        if action.is_offered and not action.is_on_turn
+        if phase in action.phases and action.applies(history, steps)
+    )
+
+
+def allowed_now(context: PanelContext) -> tuple[str, ...]:
+    """Return the actions on a whole panel that are allowed now."""
+    history, steps = context.conversation.history, _steps(context)
+    return allowed(context.state.phase, history, steps=steps)
+
+
+def _steps(context: PanelContext) -> tuple[str, ...]:
+    can_undo, can_redo = context.conversation.can_undo, context.conversation.can_redo
+    return ("undo",) * can_undo + ("redo",) * can_redo
+
+
+def allowed_on(turn: Turn, phase: Phase = Phase.IDLE) -> tuple[str, ...]:
+    """Return the actions on a turn that are allowed now."""
+    return tuple(
+        name
+        for name, action in ACTIONS.items()
+        if action.is_on_turn and phase in action.phases and action.applies(turn)
+    )
+
+
+def refusal(
+    message: BrowserMessage, phase: Phase, history: History, *, steps: Collection[str]
+) -> str | None:
+    """Return why an action is not allowed now; None if it is.
+
+    The browser offers only allowed actions, but its view may be out of date.
+    """
+    action = ACTIONS[message.kind]
+    if not action.is_on_turn:
+        is_allowed = phase in action.phases and action.applies(history, steps)
+        return None if is_allowed else action.refusal
+    index = history.find(message.turn)
+    if index is None:
+        return GONE
+    if phase not in action.phases:
+        return BUSY
+    return None if action.applies(history.turns[index]) else action.refusal
+
+
+def perform(panel: Controller, content: object) -> None:
+    """Do what a message from the browser asks for; raises nothing."""
+    comm = panel.context.comm
+    try:
+        message = read_message(content, FIELDS, is_subshelled=comm.hear())
+        _perform(panel, message)
+    except SvcError as error:
+        panel.view.show_problem(str(error))
+    except Exception as problem:  # noqa: BLE001 - shown in the panel
+        panel.view.show_failure(problem)
+    # The same refusal twice leaves the view as it is; this confirms the message.
+    kind = content.get("t") if isinstance(content, Mapping) else None
+    comm.send({"t": "heard", "kind": kind})
+
+
+def _perform(panel: Controller, message: BrowserMessage) -> None:
+    context, action = panel.context, ACTIONS[message.kind]
+    history, phase = context.conversation.history, context.state.phase
+    reason = refusal(message, phase, history, steps=_steps(context))
+    if reason is not None:
+        panel.view.show_problem(reason)
+        return
+    # A key would be shown, and saved with the notebook.
+    said = str(message)
+    if action.needs and context.session.key_hider()(said) != said:
+        raise ParameterError(_HAS_KEY, param="panel")
+    action.act(panel, message)

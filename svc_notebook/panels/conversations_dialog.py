@@ -1,4 +1,4 @@
-"""The panel's list of conversations: search, open, begin, rename and export one.
+"""The panel's list of conversations: search, open, begin and export one.
 
 What the list finds is sent in messages, not in the view, which is saved with notebooks.
 """
@@ -13,9 +13,9 @@ from svc_notebook.conversations.conversation_list import read_list
 from svc_notebook.conversations.restore import n_turns, pick_saved, read_saved
 from svc_notebook.errors import LedgerError
 from svc_notebook.service.params import must_be
+from svc_notebook.session import Session
 
-from .comm import BrowserMessage
-from .controller import Controller
+from .view import PanelContext
 
 NEW_NAME = "chat"  # of a conversation that the user did not name
 MAX_LISTED = 50  # conversations; a search finds the others
@@ -27,10 +27,9 @@ _UNFIT = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')  # in the name of a file
 _MOST_CHARS = 80  # 240 bytes in Thai; file systems take 255
 
 
-def find(panel: Controller, message: BrowserMessage) -> None:
+def find(context: PanelContext, text: str) -> None:
     """Send the conversations of the ledger that have a text, the newest first."""
-    ledger = panel.context.session.ledger
-    listed, n = read_list(ledger, message.text, n=MAX_LISTED)
+    listed, n = read_list(context.session.ledger, text, n=MAX_LISTED)
     rows = [
         {
             "name": row.name,
@@ -41,14 +40,13 @@ def find(panel: Controller, message: BrowserMessage) -> None:
         }
         for row in listed
     ]
-    panel.context.comm.send(
-        {"t": "found", "search": message.text, "rows": rows, "n_more": n - len(rows)}
+    context.comm.send(
+        {"t": "found", "search": text, "rows": rows, "n_more": n - len(rows)}
     )
 
 
-def open_saved(panel: Controller, message: BrowserMessage) -> None:
-    """Show a conversation in this panel, with its turns here or of the ledger."""
-    name, session = message.name, panel.context.session
+def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
+    """Return a conversation with its turns here or of the ledger, and a notice."""
     here = {conversation.name: conversation for conversation in session.conversations}
     conversation = here.get(name)
     if conversation is None or not conversation.turns:
@@ -56,7 +54,7 @@ def open_saved(panel: Controller, message: BrowserMessage) -> None:
         picked = pick_saved(saved, name, None)
         conversation = session.conversations.named(name)
         conversation.add(picked)
-    panel.switch(conversation, notice=_others(conversation))
+    return conversation, _others(conversation)
 
 
 def _others(conversation: Conversation) -> str:
@@ -72,29 +70,24 @@ def _others(conversation: Conversation) -> str:
     return ""
 
 
-def begin(panel: Controller, _: BrowserMessage) -> None:
-    """Show a new conversation; an empty panel has one already."""
-    session, conversation = panel.context.session, panel.context.conversation
+def begin(context: PanelContext) -> Conversation:
+    """Return a new conversation; an empty panel has one already."""
+    session, conversation = context.session, context.conversation
     if conversation.turns or conversation.can_undo:
         here = {other.name for other in session.conversations}
         names = (NEW_NAME if n == 1 else f"{NEW_NAME}-{n}" for n in count(1))
         is_taken = session.ledger.has_conversation
         name = next(name for name in names if name not in here and not is_taken(name))
         conversation = session.conversations.named(name)
-    panel.switch(conversation)
+    return conversation
 
 
-def rename(panel: Controller, message: BrowserMessage) -> None:
-    """Give the conversation of this panel another name."""
-    panel.edit(lambda conversation: conversation.rename(message.name))
-
-
-def export(panel: Controller, message: BrowserMessage) -> None:
-    """Send the conversation of this panel as a file."""
-    if message.name not in _EXPORTS:
-        raise must_be("export", f"one of {', '.join(_EXPORTS)}", message.name)
-    to_text, kind = _EXPORTS[message.name]
-    conversation = panel.context.conversation
-    file = f"{_UNFIT.sub('_', conversation.name)[:_MOST_CHARS]}.{message.name}"
+def export(context: PanelContext, ending: str, question_id: str) -> None:
+    """Send the conversation of this panel as a file with this ending."""
+    if ending not in _EXPORTS:
+        raise must_be("export", f"one of {', '.join(_EXPORTS)}", ending)
+    to_text, kind = _EXPORTS[ending]
+    conversation = context.conversation
+    file = f"{_UNFIT.sub('_', conversation.name)[:_MOST_CHARS]}.{ending}"
     content = {"name": file, "kind": kind, "text": to_text(conversation)}
-    panel.context.comm.send({"t": "file", "id": message.question_id, **content})
+    context.comm.send({"t": "file", "id": question_id, **content})

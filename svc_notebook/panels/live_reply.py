@@ -7,7 +7,7 @@ A worker does not change the conversation: its reply is recorded at the end. It 
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -17,15 +17,24 @@ from msgspec import to_builtins
 
 from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.continuation import OverlapRemover
-from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.footer import REASONING
 from svc_notebook.display.markdown import Blocks, block_html, tail_html
 from svc_notebook.display.reply_display import POLL_S, Wait, follow
-from svc_notebook.display.tool_runs import Step
+from svc_notebook.display.tool_runs import (
+    CALL_CHARS,
+    CONSENT,
+    Step,
+    call_line,
+    result_line,
+    run_parts,
+    shortened_html,
+)
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tools.consent import Consent, Decision, Proposal, to_arguments
@@ -33,7 +42,6 @@ from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
 from .comm import BrowserMessage
-from .turn_view import draw_call, draw_run
 
 GAP_S = 0.05  # at most one message in this time, on average
 MAX_TAIL_BYTES = 448  # of the HTML that each message draws again
@@ -74,6 +82,41 @@ class LiveReply:
     status: str = ""  # what the reply is waiting for
     tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far
     columns: tuple[Mapping[str, Any], ...] = ()  # of the choices, if it compares
+
+
+def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
+    """Return a tool call for the browser; its result is None while the tool runs."""
+    shown = [("arguments", shortened_html(arguments))]
+    shown += [] if result is None else [("result", shortened_html(result))]
+    html = _parts(shown) + ("<p>running …</p>" if result is None else "")
+    is_error = bool(result and result.startswith("Error:"))
+    end = "running …" if result is None else shorten(result, CALL_CHARS)
+    line = f"{_call_line(name, arguments)} → {end}"
+    return {"name": name, "line": line, "html": html, "is_error": is_error}
+
+
+def draw_run(run: Step) -> dict[str, Any]:
+    """Return a tool call that was run, with its traceback, consent and time."""
+    took = f"<p>{CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
+    html = _parts(run_parts(run)) + took
+    is_error = run.error is not None
+    line = f"{_call_line(run.name, run.arguments)} → {result_line(run)}"
+    return {"name": run.name, "line": line, "html": html, "is_error": is_error}
+
+
+def _call_line(name: str, arguments: str) -> str:
+    values = to_arguments(arguments)
+    if values is None:  # not the JSON of an object: shown as the model wrote it
+        return call_line(name, arguments)
+    pairs = (
+        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in values.items()
+    )
+    return f"{shorten(name, CALL_CHARS)}({shorten(', '.join(pairs), CALL_CHARS)})"
+
+
+def _parts(parts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<p>{title}</p><pre>{html}</pre>" for title, html in parts)
 
 
 class _ChoiceRenderer:

@@ -1,14 +1,9 @@
 """The static transcript of a panel: what a saved notebook shows without a kernel."""
 
-from collections.abc import Callable
-from contextlib import suppress
 from contextvars import Context, copy_context
 from html import escape
 from typing import Any, NamedTuple
 from uuid import uuid4
-
-from ipywidgets import Widget
-from ipywidgets.widgets.widget import _instances as instances
 
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
@@ -19,8 +14,6 @@ PART_TURNS = 5  # of one output; twice as many where there are too many outputs
 MAX_PARTS = 40  # JupyterLab draws 50 outputs of a cell
 
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
-
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class _Part(NamedTuple):
@@ -120,50 +113,3 @@ class StaticTranscript:
         else:
             html = f'<div class="svc-static">{html}</div>'
         return {**bundle, "text/html": html}
-
-
-def widget_view(model_id: str | None) -> dict[str, Any]:
-    """Return the bundle that shows a widget."""
-    return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
-
-
-def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], None]:
-    """Call a function after each cell that shows a widget inside another widget.
-
-    Returns:
-        A function that ends this.
-    """
-    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
-
-    shell: Any = get_ipython()
-    publisher: Any = getattr(shell, "display_pub", None)
-    shown: list[object] = []
-
-    def note(message: dict[str, Any]) -> dict[str, Any]:
-        view = message["content"].get("data", {}).get(VIEW, {})
-        container = instances.get(view.get("model_id"))
-        shown.extend([container] * _holds(container, widget))
-        return message
-
-    def after(ran: Any) -> None:  # noqa: ANN401 - IPython's
-        if shown or _holds(ran.result, widget):
-            shown.clear()
-            act()
-
-    def end() -> None:
-        publisher.unregister_hook(note)
-        with suppress(AttributeError, ValueError):
-            shell.events.unregister("post_run_cell", after)
-
-    if not hasattr(publisher, "register_hook"):  # a terminal
-        return lambda: None
-    publisher.register_hook(note)
-    shell.events.register("post_run_cell", after)
-    return end
-
-
-def _holds(container: object, widget: Widget) -> bool:
-    if not isinstance(container, Widget):
-        return False
-    children = getattr(container, "children", ())
-    return any(child is widget or _holds(child, widget) for child in children)

@@ -4,7 +4,7 @@ Both are saved with notebooks or shared by all parts of a panel, so they hold no
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -13,9 +13,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from svc_notebook.conversations.attachments import Item
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.turn_request import fit
+from svc_notebook.conversations.history import History, Turn, Version
+from svc_notebook.conversations.turn_exchange import fit
+from svc_notebook.display.footer import titled_reasonings
+from svc_notebook.display.markdown import reply_html
+from svc_notebook.display.tool_runs import shortened_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
@@ -24,11 +28,12 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .comm import Comm
-from .compare_mode import Comparing
-from .live_reply import LiveReply
+from .compare_mode import Comparing, draw_compared
+from .live_reply import LiveReply, draw_call, draw_run
 from .settings_form import DOCUMENTED, PanelSettings, fields
 from .static_transcript import StaticTranscript
-from .turn_view import draw_turn
+
+_log = logging.getLogger(__name__)
 
 
 class Phase(StrEnum):
@@ -109,9 +114,6 @@ class PanelContext:
         return tuple(model.id for model in self.session.models())
 
 
-_log = logging.getLogger(__name__)
-
-
 def draw_meter(
     used: Tokens, *, budget_tokens: int = BUDGET_TOKENS, note: str
 ) -> dict[str, Any]:
@@ -120,6 +122,67 @@ def draw_meter(
     if note:
         text += f"; {note}"
     return {"used_tokens": used.best, "budget_tokens": budget_tokens, "text": text}
+
+
+def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
+    """Return a turn for the browser; `can` are the actions on it in an idle panel."""
+    version = turn.version
+    texts = [choice.content or "" for choice in version.choices] or [version.text]
+    model, _, footer = version.footer.partition(" · ")
+    compared: dict[str, Any] = {}
+    if turn.comparison:
+        compared, texts = draw_compared(turn)
+    places = turn.places
+    return {
+        "id": turn.turn_id,
+        "number": number,
+        "prompt": version.typed,
+        "attached": list(map(draw_item, version.items)),
+        "choices": [{"html": reply_html(text), "text": text} for text in texts],
+        "model": model,
+        "picked": version.picked,
+        "ended": _ended(version),
+        "footer": footer,
+        "badges": [*version.marks],
+        "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
+        "columns": [],
+        "version": places.index(turn.chosen) + 1,
+        "n_versions": len(places),
+        "is_pinned": turn.is_pinned,
+        "is_hidden": turn.is_hidden,
+        "is_stale": turn.is_stale,
+        "can": list(can),
+    } | compared
+
+
+def draw_item(item: Item) -> dict[str, Any]:
+    """Return what is attached to a prompt for the browser."""
+    html = f"<pre>{shortened_html(item.text)}</pre>"
+    size = {"kind": item.kind, "n_tokens": item.n_tokens}
+    return {"name": item.name, **size, "html": html}
+
+
+def _ended(version: Version) -> str:
+    if version.is_cut:
+        return f"Cut at {version.limit}" if version.limit else "Cut"
+    return "Interrupted"
+
+
+def _draw_calls(version: Version) -> list[dict[str, Any]]:
+    if version.tool_runs:
+        return [draw_run(run) for run in version.tool_runs]
+    return [
+        draw_call(call.function.name, call.function.arguments, result)
+        for call, result in version.calls
+    ]
+
+
+def _draw_reasonings(turn: Turn) -> Iterator[dict[str, Any]]:
+    if turn.comparison:  # it is only one of the replies that are drawn
+        return
+    for title, text in titled_reasonings(turn.version.reasonings):
+        html = f"<pre>{shortened_html(text)}</pre>"
+        yield {"name": "reasoning", "line": title, "html": html, "is_error": False}
 
 
 def to_view(  # noqa: PLR0913 - what a view is drawn from

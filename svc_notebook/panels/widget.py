@@ -1,24 +1,27 @@
 """`Panel`: a chat on a conversation as one widget, which `static/` draws."""
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import traitlets
 from anywidget import AnyWidget
+from ipywidgets import Widget
+from ipywidgets.widgets.widget import _instances as instances
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
-from .actions import allowed_now, allowed_on, perform
 from .comm import Comm
-from .controller import Controller
+from .controller import Controller, allowed_now, allowed_on, perform
 from .settings_form import PanelSettings
-from .static_transcript import watch_containers, widget_view
 from .view import PanelContext, PanelView
 
 _STATIC = Path(__file__).parent / "static"
+_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def _joined(ending: str) -> str:
@@ -57,7 +60,7 @@ class Panel(AnyWidget):
         self.opened_with: str | None = None  # the system message, as code gave it
         super().__init__()
         controller.open(Comm(self))
-        self._unwatch = watch_containers(self, controller.show_static)
+        self._unwatch = _watch_containers(self, controller.show_static)
         self.on_msg(lambda _, content, __: self.hear(content))
 
     @property
@@ -98,8 +101,55 @@ class Panel(AnyWidget):
 
     def _repr_mimebundle_(self, **_: Any) -> Any:  # noqa: ANN401 - ipywidgets'
         text = f"{self!r}: run the cell to chat"
-        return {**widget_view(self.model_id), "text/plain": text}
+        return {**_widget_view(self.model_id), "text/plain": text}
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None
         self._controller.display(None if is_closed else self._repr_mimebundle_())
+
+
+def _widget_view(model_id: str | None) -> dict[str, Any]:
+    """Return the bundle that shows a widget."""
+    return {_VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
+
+
+def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], None]:
+    """Call a function after each cell that shows a widget inside another widget.
+
+    Returns:
+        A function that ends this.
+    """
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    shell: Any = get_ipython()
+    publisher: Any = getattr(shell, "display_pub", None)
+    shown: list[object] = []
+
+    def note(message: dict[str, Any]) -> dict[str, Any]:
+        view = message["content"].get("data", {}).get(_VIEW, {})
+        container = instances.get(view.get("model_id"))
+        shown.extend([container] * _holds(container, widget))
+        return message
+
+    def after(ran: Any) -> None:  # noqa: ANN401 - IPython's
+        if shown or _holds(ran.result, widget):
+            shown.clear()
+            act()
+
+    def end() -> None:
+        publisher.unregister_hook(note)
+        with suppress(AttributeError, ValueError):
+            shell.events.unregister("post_run_cell", after)
+
+    if not hasattr(publisher, "register_hook"):  # a terminal
+        return lambda: None
+    publisher.register_hook(note)
+    shell.events.register("post_run_cell", after)
+    return end
+
+
+def _holds(container: object, widget: Widget) -> bool:
+    if not isinstance(container, Widget):
+        return False
+    children = getattr(container, "children", ())
+    return any(child is widget or _holds(child, widget) for child in children)

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.conversations.continuation import request_continuation
 from svc_notebook.conversations.history import History, Turn, Version
-from svc_notebook.conversations.turn_answer import add_answer
-from svc_notebook.conversations.turn_request import TurnSettings, fit
+from svc_notebook.conversations.turn_exchange import (
+    TurnSettings,
+    add_answer,
+    fit,
+    request_continuation,
+)
 from svc_notebook.exchange import Exchange, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import (

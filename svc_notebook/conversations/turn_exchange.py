@@ -1,0 +1,384 @@
+"""One turn with the service: its request, and its answer in the history.
+
+A request is for a new turn, for one that is asked again, or for the rest of a reply. It
+is trimmed to its budget: the newest turns that fit are sent; the oldest ones are left
+out first. An answer that was cut or interrupted is added too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from svc_notebook.completion import Completion, marks, on_params
+from svc_notebook.display.footer import footer
+from svc_notebook.display.tool_runs import Step
+from svc_notebook.errors import OverBudgetError, ParameterError, warn
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.records import Comparison
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.chunk import Choice
+from svc_notebook.service.request import CompletionRequest, Message, build_request
+from svc_notebook.tokens import (
+    FLOOR_TOKENS,
+    MARGIN_TOKENS,
+    REPLY_TOKENS,
+    MaxTokens,
+    check_max_tokens,
+    estimate_prompt_tokens,
+    room_for_reply,
+    with_max_tokens,
+)
+
+from .continuation import GO_ON, join_text
+from .history import History, Turn, Version
+from .picks import with_comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """The part of a conversation that fits into a request."""
+
+    messages: tuple[Message, ...]  # to send, the new prompt last
+    left_out: tuple[Turn, ...] = ()  # turns that did not fit, oldest first
+    left_out_tokens: int = 0  # estimated
+
+    @property
+    def note(self) -> str:
+        """Say which turns are left out; "" if none is."""
+        if not self.left_out:
+            return ""
+        n = len(self.left_out)
+        turns = "turn" if n == 1 else f"{n} turns"
+        return (
+            f"left out to fit the limit: the oldest {turns}, about "
+            f"{self.left_out_tokens} tokens (estimated)"
+        )
+
+
+def fit(
+    system: str | None,
+    turns: Sequence[Turn],
+    prompt: Message,
+    *,
+    reply_tokens: int = REPLY_TOKENS,
+    budget_tokens: int = BUDGET_TOKENS,
+) -> Fitted:
+    """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
+
+    Hidden and empty turns are never sent, the system message and the new prompt always.
+    Sizes are best estimates: bounds for any tokenizer would leave out far too much.
+    `reply_tokens` are kept free for the reply.
+    """
+    front = () if system is None else (Message(role="system", content=system),)
+    shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
+    sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages).best for turn in shown}
+    sent_ids = {turn.turn_id for turn in shown if turn.is_pinned}
+    room = budget_tokens - MARGIN_TOKENS - reply_tokens
+    room -= estimate_prompt_tokens((*front, prompt)).best
+    room -= sum(sizes[turn_id] for turn_id in sent_ids)
+    for turn in reversed([turn for turn in shown if not turn.is_pinned]):
+        room -= sizes[turn.turn_id]
+        if room < 0:
+            break
+        sent_ids.add(turn.turn_id)
+    sent = [turn for turn in shown if turn.turn_id in sent_ids]
+    left_out = tuple(turn for turn in shown if turn.turn_id not in sent_ids)
+    messages = (*front, *(m for turn in sent for m in turn.messages), prompt)
+    return Fitted(
+        messages=messages,
+        left_out=left_out,
+        left_out_tokens=sum(sizes[turn.turn_id] for turn in left_out),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSettings:
+    """The model and parameters of a turn's request."""
+
+    model: str
+    params: Mapping[str, Any] = field(default_factory=dict)  # with `tools` and `extra`
+    max_tokens: MaxTokens = "fit"
+    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
+    system: str | None = None  # replaces the history's system message; "" sends none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextTurn:
+    """A turn that is ready to be sent."""
+
+    request: CompletionRequest
+    origin: Origin  # names the conversation and the turn
+    fitted: Fitted
+    is_again: bool = False  # the turn has an answer already
+    n_later: int = 0  # turns after it, which become stale
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes on the request, and warn of the turns that are not sent.
+
+        The document's advice about its parameters is warned of too.
+        """
+        if advice := on_params(self.request.params):
+            warn(advice, UserWarning)
+        if note := self.fitted.note:
+            warn(f"{self.origin.conversation}: {note}; pinned turns are always sent.")
+        return (note,) if note else ()
+
+
+def request_turn(
+    history: History, text: str, origin: Origin, settings: TurnSettings
+) -> NextTurn:
+    """Build the request of the turn that `origin` names, which may be asked again."""
+    prompt = Message(role="user", content=text)
+    if not text.strip():
+        raise ParameterError(
+            "The prompt is empty; write what to ask.",
+            param="messages",
+        )
+    turns = history.before(origin.turn_id or "")
+    if settings.system is not None:
+        history = replace(history, system=settings.system or None)
+    return next_turn(history, turns, prompt, origin, settings)
+
+
+def next_turn(
+    history: History,
+    turns: tuple[Turn, ...],
+    prompt: Message,
+    origin: Origin,
+    settings: TurnSettings,
+) -> NextTurn:
+    """Build a request that sends what fits of these turns, and then the prompt."""
+    params = dict(settings.params)
+    budget = settings.context_tokens
+    max_tokens = check_max_tokens(settings.max_tokens, most_tokens=budget)
+    tools = params.get("tools")  # checked when the request is built
+    tools = tools if isinstance(tools, (list, tuple)) else ()
+    definitions = [tool for tool in tools if isinstance(tool, Mapping)]
+    n_tool_tokens = estimate_prompt_tokens((), definitions).best
+    fitted = fit(
+        history.system,
+        turns,
+        prompt,
+        reply_tokens=room_for_reply(max_tokens),
+        budget_tokens=budget - n_tool_tokens,
+    )
+    request = build_request(
+        fitted.messages,
+        model=settings.model,
+        params=params,
+        context_of=lambda _: budget,
+    )
+    index = history.find(origin.turn_id or "")
+    return NextTurn(
+        request=with_max_tokens(request, max_tokens),
+        origin=origin,
+        fitted=fitted,
+        is_again=index is not None,
+        n_later=0 if index is None else len(history.turns) - index - 1,
+    )
+
+
+def request_continuation(
+    history: History, origin: Origin, settings: TurnSettings
+) -> NextTurn:
+    """Build the request that continues a reply that stopped before its end.
+
+    It offers no tools and asks for one choice, since the text is added to the reply:
+    the chosen version of the turn that `origin` names.
+    """
+    turn = history.turn(origin.turn_id or "")
+    if not turn.version.can_go_on:
+        raise ParameterError(
+            "Only a reply that was cut or interrupted, and has some text, can be "
+            "continued; this one is complete or empty.",
+            param="turn",
+        )
+    params = {**settings.params, "n": None, "tools": None}
+    origin = structs.replace(origin, continues=turn.version.exchange_id)
+    # Pinned, because the reply to continue must be sent.
+    continued = replace(turn, is_pinned=True, is_hidden=False)
+    step = next_turn(
+        history,
+        (*history.before(turn.turn_id), continued),
+        Message(role="user", content=GO_ON),
+        origin,
+        replace(settings, params=params),
+    )
+    return replace(step, request=_with_room(step.request))
+
+
+def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:
+    """Build the request that continues a reply without a conversation."""
+    params = {**settings.params, "n": None, "tools": None}
+    ask = Message(role="user", content=GO_ON)
+    messages = (*reply.request.messages, reply.reply, ask)
+    request = build_request(
+        messages,
+        model=settings.model,
+        params=params,
+        context_of=lambda _: settings.context_tokens,
+    )
+    return NextTurn(
+        request=_with_room(with_max_tokens(request, settings.max_tokens)),
+        origin=structs.replace(origin, continues=reply.exchange.exchange_id),
+        fitted=Fitted(messages=messages),
+    )
+
+
+def _with_room(request: CompletionRequest) -> CompletionRequest:
+    """Return a request for the rest of a reply, or refuse one that leaves no room."""
+    prompt = estimate_prompt_tokens(request.messages).best
+    least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
+    budget = request.context_tokens
+    if prompt + least <= budget:
+        return request
+    raise OverBudgetError(
+        f"The prompt and the reply so far have about {prompt} of the {budget} "
+        "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
+        "the rest in a new cell, with the end of the reply only.",
+        prompt_tokens=prompt,
+        budget_tokens=budget,
+    )
+
+
+def add_answers(
+    origin: Origin,
+    completions: Sequence[Completion],
+    comparison: Comparison | None,
+    history: History,
+) -> History:
+    """Return the history with an answer, or with several that were compared.
+
+    Of several, later requests send the first.
+    """
+    for completion in completions:
+        history = add_answer(history, completion.exchange, origin, completion.tool_runs)
+    if comparison is None:
+        return history
+    used = completions[0].exchange.exchange_id
+    return with_comparison(history, origin.turn_id or "", comparison, used)
+
+
+def add_answer(
+    history: History,
+    exchange: Exchange,
+    origin: Origin,
+    tool_runs: tuple[Step, ...] = (),
+) -> History:
+    """Return the history with the complete or partial answer of an exchange.
+
+    Without any text or tool calls, or if `origin` names no turn, nothing changes.
+    """
+    choices = [
+        choice for choice in exchange.choices if choice.text or choice.tool_calls
+    ]
+    if origin.turn_id and origin.continues and (choices or exchange.status == "ok"):
+        text = (choices[0].text or "") if choices else ""
+        return _add_continuation(history, exchange, origin, text)
+    if not choices or not origin.turn_id:
+        return history
+    texts = [choice.text or "" for choice in choices]
+    version = replace(
+        _to_version(exchange, exchange.request.messages, texts),
+        attached=origin.attached,
+        indexes=tuple(choice.index for choice in choices),
+        is_open=bool(choices[0].tool_calls),
+        tool_runs=tool_runs,
+        reasonings=tuple(choice.reasoning for choice in choices),
+    )
+    if version.is_open:
+        version = replace(version, replies=_open_replies(version, choices[0]))
+    turn = _find_turn(history, origin.turn_id)
+    has_results = exchange.request.messages[-1].role == "tool"
+    if turn and has_results and turn.versions[-1].is_open:
+        return history.with_version(turn.turn_id, len(turn.versions) - 1, version)
+    return history.with_answer(origin.turn_id, version)
+
+
+def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
+    """Return the messages of an answer that ends with calls, with known results.
+
+    Calls without results cannot be sent, nor is an empty reply of use after results.
+    """
+    *rounds, reply = version.replies
+    calls = last.tool_calls
+    runs = version.tool_runs[sum(message.role == "tool" for message in rounds) :]
+    if [run.call_id for run in runs] == [call.id for call in calls]:
+        results = (
+            Message(role="tool", content=run.result, tool_call_id=run.call_id)
+            for run in runs
+        )
+        called = Message(role="assistant", content=last.text, tool_calls=calls)
+        return (*rounds, called, *results)
+    return tuple(rounds) if rounds and not reply.content else version.replies
+
+
+def _to_version(
+    exchange: Exchange, sent: tuple[Message, ...], texts: list[str]
+) -> Version:
+    """Make a version of an answer to a prompt, and to the tool rounds after it."""
+    users = [index for index, message in enumerate(sent) if message.role == "user"]
+    index = users[-1] if users else len(sent) - 1
+    replies = tuple(Message(role="assistant", content=text) for text in texts)
+    return Version(
+        exchange_id=exchange.exchange_id,
+        prompt=sent[index],
+        replies=(*sent[index + 1 :], replies[0]),
+        choices=replies if len(replies) > 1 else (),
+        is_partial=exchange.status != "ok",
+        is_cut=Completion(exchange).is_cut,
+        limit=_limit(exchange) if Completion(exchange).is_cut else "",
+        footer=footer(exchange),
+        marks=marks(exchange),
+    )
+
+
+def _limit(exchange: Exchange) -> str:
+    param = "max_tokens" if "max_tokens" in exchange.request.params else "the default"
+    why = "all that was left" if exchange.request.is_fitted else param
+    return f"{exchange.max_tokens:,} tokens ({why})"
+
+
+def _add_continuation(
+    history: History, exchange: Exchange, origin: Origin, text: str
+) -> History:
+    """Add the text of a continuation to the reply that it continues."""
+    *sent, partial, _ = exchange.request.messages
+    so_far = partial.content or ""
+    version = _to_version(exchange, tuple(sent), [join_text(so_far, text)])
+    ended = tuple(mark for mark in version.marks if mark != "empty")
+    version = replace(version, footer=f"{version.footer} · continued", marks=ended)
+    turn_id = origin.turn_id or ""
+    turn = _find_turn(history, turn_id)
+    ids = [version.exchange_id for version in turn.versions] if turn else []
+    if turn is None or origin.continues not in ids:
+        return history.with_answer(turn_id, version)
+    at = ids.index(origin.continues)
+    version = _with_choices_of(turn.versions[at], version, so_far)
+    old = turn.versions[at]
+    version = replace(version, attached=old.attached, reasonings=old.reasonings)
+    return history.with_version(turn_id, at, version)
+
+
+def _with_choices_of(old: Version, version: Version, so_far: str) -> Version:
+    """Keep the choices of the version that was continued; one of them has grown."""
+    version = replace(
+        version,
+        first_id=old.scored_id,
+        indexes=old.indexes,
+        picked=old.picked,
+        is_picked=old.is_picked,
+    )
+    texts = [choice.content for choice in old.choices]
+    if so_far not in texts:
+        return replace(version, choices=old.choices)
+    picked = texts.index(so_far)
+    choices = (*old.choices[:picked], version.replies[-1], *old.choices[picked + 1 :])
+    return replace(version, choices=choices, picked=picked)
+
+
+def _find_turn(history: History, turn_id: str) -> Turn | None:
+    index = history.find(turn_id)
+    return None if index is None else history.turns[index]
