@@ -24,7 +24,7 @@ from svc_notebook.service.faults import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room
-from svc_notebook.tools.arguments import check_whole
+from svc_notebook.tools.call import check_whole
 
 from .estimate import Seen
 from .grid import FACTORS, Grid, request_key_of, short, value_of

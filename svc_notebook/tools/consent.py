@@ -14,12 +14,17 @@ from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, warn
 
 from .call import Checked
+from .results import fit_text
 
 Verdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "The arguments as JSON: "
-_MAX_TRIES = 5
+_MAX_TRIES = 5  # to answer the question
+MAX_EDITS = 3  # of one call's arguments; it is denied after them
+MAX_CHANGED_TOKENS = 200  # of the changed arguments that the model is shown
+DENIED = "This call was not allowed. Go on without it."
+UNDECIDED = "Nobody could decide on this call; it was not run."
 _WORDS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
     "yes": "approve",
     "no": "deny",
@@ -220,3 +225,10 @@ def to_arguments(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None
+
+
+def changed_note(arguments: dict[str, Any]) -> str:
+    """Tell the model that the call was run with other arguments."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
+    return f"(The user changed the arguments to {shown}.)\n"

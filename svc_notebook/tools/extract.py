@@ -26,8 +26,7 @@ from svc_notebook.service.request import (
 )
 from svc_notebook.tokens import check_budget, refitted
 
-from .arguments import check_whole, cut_error, parse_arguments
-from .call import ToolRun, failed_run
+from .call import ToolRun, check_whole, cut_error, failed_run, parse_arguments
 from .rounds import RunSink
 from .signature import texts_of
 

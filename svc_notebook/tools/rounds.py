@@ -36,18 +36,26 @@ from svc_notebook.service.params import OtherParams, check_int, check_number
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 
-from .arguments import check_whole
-from .call import Checked, ToolRun, check_call, failed_run, run_call
-from .consent import AskFor, Confirm, Consent, Decision, Proposal, deny_all, to_consent
-from .results import fit_text
+from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
+from .consent import (
+    DENIED,
+    MAX_EDITS,
+    UNDECIDED,
+    AskFor,
+    Confirm,
+    Consent,
+    Decision,
+    Proposal,
+    changed_note,
+    deny_all,
+    to_consent,
+)
 from .tool_timeout import TOOL_TIMEOUT_S
 from .toolbox import Toolbox
 
-MAX_EDITS = 3
-MAX_CHANGED_TOKENS = 200
-DENIED = "This call was not allowed. Go on without it."
+MAX_ROUNDS = 8
+TOTAL_S = 600.0
 INTERRUPTED = "The user interrupted this call; it gave no result."
-UNDECIDED = "Nobody could decide on this call; it was not run."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
 
@@ -55,10 +63,6 @@ WatchCalls = Callable[[ToolCall | ToolRun], None]
 """Called with each call before it is run, and with its run afterwards."""
 RunSink = Callable[[Exchange, ToolRun], None]
 """Records a run, with the exchange whose reply made the call."""
-
-
-MAX_ROUNDS = 8
-TOTAL_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     A call to a definition without a function ends the rounds: none of the reply's calls
     are run, and the caller gets them. `hide` removes the API key from a text, in case a
     tool has read it; `check_stop` is called often while a tool runs, and raises an
-    Interrupted to stop. What a tool prints goes to `printed`, if given, and its run.
+    Interrupted to stop. With `printed`, what a tool prints goes there and to its run,
+    and is not shown.
 
     Returns:
         The last completion, with all runs in `tool_runs`, and calls left to the caller.
@@ -375,7 +380,7 @@ class _CallRunner:
         if self.printed is not None:
             run = replace(run, printed=self.printed.getvalue())
         if allowed.arguments != checked.arguments:
-            run = replace(run, result=_changed_note(allowed.arguments) + run.result)
+            run = replace(run, result=changed_note(allowed.arguments) + run.result)
         return replace(run, is_approved=True if is_asked else None)
 
     def _allowed(self, checked: Checked) -> Checked | None:
@@ -436,20 +441,10 @@ def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
     return msgspec.structs.replace(call, function=function)
 
 
-def _changed_note(arguments: dict[str, Any]) -> str:
-    """Tell the model that the call was run with other arguments."""
-    shown, _ = fit_text(_to_json(arguments), max_tokens=MAX_CHANGED_TOKENS)
-    return f"(The user changed the arguments to {shown}.)\n"
-
-
 _to_json = partial(json.dumps, ensure_ascii=False)
 
 
 MAX_NEWEST = 200
-
-
-def _as_text(arguments: dict[str, Any] | None) -> str | None:
-    return None if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
 class ToolRecord:
@@ -468,7 +463,7 @@ class ToolRecord:
             call_id=run.call_id,
             name=run.name,
             arguments=run.arguments,
-            sent_arguments=_as_text(sent),
+            sent_arguments=None if sent is None else _to_json(sent),
             result=run.result,
             error=run.error,
             is_approved=run.is_approved,

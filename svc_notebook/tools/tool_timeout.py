@@ -1,4 +1,4 @@
-"""The time limit of a tool: its function runs on a thread of its own.
+"""The time limit of a tool: each call runs on a new thread.
 
 Time limits and interrupts take effect at once. Python cannot stop a thread: a plain
 function that was stopped keeps running on a daemon thread, which ends with the kernel.

@@ -1,8 +1,8 @@
 """Tools and toolboxes: Python functions, and the definitions that are sent for them.
 
 A function that cannot be described is refused when the tool is made. A tool can be
-called like its function. The tools of a toolbox have names of their own; it does not
-change.
+called like its function. No two tools of a toolbox have the same name, and a toolbox
+does not change.
 """
 
 import copy

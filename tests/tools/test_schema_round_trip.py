@@ -18,8 +18,7 @@ from typing_extensions import TypedDict
 
 from svc_notebook.errors import ToolCallError
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.arguments import parse_arguments
-from svc_notebook.tools.call import Checked, check_call, run_call
+from svc_notebook.tools.call import Checked, check_call, parse_arguments, run_call
 from svc_notebook.tools.toolbox import Tool, Toolbox, tool
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
