@@ -27,7 +27,7 @@ WINDOW_CHARS = 4000  # of the old text, in which a repetition is looked for
 # other letters from there on are written without blanks, and each letter carries more.
 _LEAST_CHARS, _LEAST_THAI_CHARS, _THAI = 8, 5, "\u0e00"
 
-_LEAST_LETTERS = 2  # of a word that is begun again; few words double their first two
+_LEAST_LETTERS = 2  # of a word that is begun again: few words repeat their first two
 
 _LONG_CHARS = 80  # of one whole line: rows of a table and lines of code may be equal
 
@@ -135,8 +135,8 @@ def _overlap(old: str, new: str, *, is_direct: bool) -> int:
 def _is_repeated(before: str, end: str, after: str, is_direct: bool) -> bool:  # noqa: FBT001 - as above
     """Whether the end of a text, which also begins its rest, is surely a repetition.
 
-    It is not where the text is periodic by itself, such as `0, 0, 0`, nor where a whole
-    line comes once more, such as a row of a table.
+    It is not sure if the text itself is periodic, such as `0, 0, 0`, or if a whole line
+    comes again, such as a row of a table.
     """
     periods = range(1, len(end) // 2 + 1)
     if before.endswith(end) or any(end[n:] == end[:-n] for n in periods):

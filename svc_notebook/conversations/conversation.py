@@ -72,8 +72,8 @@ class Conversation:
     def __init__(self, name: str, session: "Conversations") -> None:
         self._session = session
         self._shared = UndoableHistory(name)
-        self._asked: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
-        self._is_told_of_older = False
+        self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
+        self._has_warned_of_older = False
 
     @property
     def name(self) -> str:
@@ -301,7 +301,7 @@ class Conversation:
         """
         turn_id = step.origin.turn_id or ""
         ids = (completion.exchange.exchange_id for completion in completions)
-        self._asked.setdefault(turn_id, set()).update(ids)
+        self._exchange_ids.setdefault(turn_id, set()).update(ids)
         add = partial(add_answers, step.origin, completions, comparison)
         change = partial(self._shared.change, add, turn_id=turn_id)
         self._marked(change) if comparison else change()
@@ -388,7 +388,7 @@ class Conversation:
     def add(self, saved: SavedTurns) -> None:
         """Add turns of the ledger; a conversation without turns continues them."""
         for turn_id, exchange_ids in saved.asked.items():
-            self._asked.setdefault(turn_id, set()).update(exchange_ids)
+            self._exchange_ids.setdefault(turn_id, set()).update(exchange_ids)
         here = self.history
         if not (here.is_given and saved.history.begins_with(here)):
             self._shared.change(lambda history: history.merged(saved.history))
@@ -398,9 +398,9 @@ class Conversation:
         self._shared.put(HistoryState(history, saved.series, self._shared.state.series))
 
     def older_note(self) -> str:
-        """Say that the ledger has turns from before, until there are turns here.
+        """Say that the ledger has earlier turns of this name; "" once some are here.
 
-        It never fails: a ledger that cannot be read has none.
+        It never fails: a ledger that cannot be read counts as empty.
         """
         if self.turns or self.can_undo:
             return ""
@@ -409,10 +409,10 @@ class Conversation:
         return ""
 
     def warn_of_older(self) -> None:
-        """Warn once if the ledger has turns from before that are not here."""
-        if not self._is_told_of_older and (note := self.older_note()):
+        """Warn once if the ledger has earlier turns and there are none here."""
+        if not self._has_warned_of_older and (note := self.older_note()):
             warn(f"{note[0].upper()}{note[1:]}.")
-        self._is_told_of_older = True
+        self._has_warned_of_older = True
 
     def copy(self, name: str, *, until: int | str | None = None) -> "Conversation":
         """Copy the turns and the system message to another conversation; return it.
@@ -499,11 +499,11 @@ class Conversation:
         self._marked(lambda: self._shared.change(change))
 
     def _marked(self, act: Callable[[], _Result]) -> _Result:
-        """Change turns by hand, and keep in the ledger how, unless by a reset."""
+        """Change turns as a user asks; the ledger keeps it, unless it is a reset."""
         (before, series, _), result = self._shared.state, act()
         after = self.history
         if self._shared.state.series == series:
-            for turn_id, marks in changed_marks(before, after, self._asked):
+            for turn_id, marks in changed_marks(before, after, self._exchange_ids):
                 self._session.ledger().add_marks(self.name, turn_id, marks)
             for pick in changed_picks(before, after):
                 self._session.ledger().add_pick(*pick)

@@ -19,13 +19,13 @@ from svc_notebook.service.params import check_text, must_be, shorten
 
 _LISTED_PROMPT_CHARS = 120  # of the newest prompt
 
-_TURNS = (  # of a conversation: those that brought something
+_TURNS = (  # of a conversation: those with a reply
     "conversation IS NOT NULL AND usage_source != 'missing' "
     "AND origin IN ('magic', 'panel', 'python')"
 )
 
-# The record is JSON, so that a word may be in it only as the name of a field: the texts
-# themselves are looked at where the whole record has it.
+# A record is JSON, in which a word may also be the name of a field. So the texts are
+# searched one by one, but only in records that have the word at all.
 _HAS_TEXT = r"""
     CASE
         WHEN conversation LIKE :text ESCAPE '\' THEN 1
@@ -53,7 +53,7 @@ _RECORD = (
     "FROM exchanges WHERE seq = ?"
 )
 
-_EACH = (
+_TURN_ROWS = (
     "SELECT CASE WHEN json_valid(record) THEN json_extract(record, '$.origin.turn_id') "  # noqa: S608 - our own words
     f"END, model FROM exchanges WHERE {_TURNS} AND conversation = ? ORDER BY seq"
 )
@@ -116,7 +116,7 @@ def _listed(
     with suppress(LedgerError):
         newest = from_row(record, crc32, id_, place)
         prompt = shorten(" ".join(_prompt(newest).split()), _LISTED_PROMPT_CHARS)
-    rows = connection.execute(_EACH, (name,)).fetchall()
+    rows = connection.execute(_TURN_ROWS, (name,)).fetchall()
     deleted = connection.execute(_DELETED, (name,)).fetchall()
     turns = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
     return Listed(
@@ -130,10 +130,10 @@ def _listed(
 
 def _prompt(newest: Exchange) -> str:
     """Return the newest prompt of a user; that of a continuation is our own."""
-    said = [m.content or "" for m in newest.request.messages if m.role == "user"]
+    texts = [m.content or "" for m in newest.request.messages if m.role == "user"]
     if newest.origin.continues:
-        said.pop()
-    return said[-1] if said else ""
+        texts.pop()
+    return texts[-1] if texts else ""
 
 
 CONVERSATIONS = (

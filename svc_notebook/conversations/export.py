@@ -85,7 +85,7 @@ class JsonHistory(msgspec.Struct, kw_only=True):
 
 
 def same_fields(source: Version | Turn | JsonVersion | JsonTurn) -> dict[str, Any]:
-    """Return the fields that a version or a turn has in JSON as it has them here."""
+    """Return the fields that are the same in a version or turn and in its JSON."""
     kind, json_kind = (
         (Version, JsonVersion)
         if isinstance(source, (Version, JsonVersion))

@@ -289,7 +289,7 @@ class History:
         Turns that were answered without the turns now before them become stale.
         """
         added = [turn for turn in other.turns if self.find(turn.turn_id) is None]
-        turns = [*heapq.merge(self.turns, added, key=_asked)]
+        turns = [*heapq.merge(self.turns, added, key=_first_id)]
         is_added = [turn in added for turn in turns]
         stale = [new != is_added[0] for new in is_added]
         for n, turn in enumerate(turns):
@@ -312,7 +312,7 @@ class History:
             ) from None
 
 
-def _asked(turn: Turn) -> str:
+def _first_id(turn: Turn) -> str:
     return min(version.exchange_id for version in turn.versions)  # ids sort by time
 
 

@@ -52,7 +52,7 @@ class _ImportedRow(msgspec.Struct, kw_only=True):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Its message, or those of a reply; none of what later turns do not see."""
+        """Its message, or prompt and reply; none if later turns do not send them."""
         text, calls = self.content or self.text, self.tool_calls or ()
         if self.role is None:
             if self.choice_index or self.prompt is None or text is None:

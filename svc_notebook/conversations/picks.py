@@ -95,9 +95,9 @@ def picks(turn: Turn) -> dict[ChoiceKey, int]:
 def changed_picks(
     before: History, after: History
 ) -> Iterator[tuple[str, int, int | None]]:
-    """Return the scores that a change has brought, or taken back: None.
+    """Return the scores that a change has set; None for one that it took back.
 
-    Deleting a turn takes nothing back.
+    Deleting a turn takes none back.
     """
     was = {turn.turn_id: turn for turn in before.turns}
     for turn in after.turns:
@@ -110,9 +110,9 @@ def changed_picks(
 
 
 def to_columns(turn: Turn) -> tuple[ReplyColumn, ...]:
-    """Return the replies compared with the chosen one, and itself; none if alone.
+    """Return the chosen reply and those it was compared with; empty if with none.
 
-    As long as nothing is picked in a blind comparison, nothing of it tells a name.
+    No column of a blind comparison has a name in it until a reply is picked.
     """
     group = turn.comparison
     if group is None:
@@ -156,14 +156,14 @@ def _plain_marks(version: Version) -> tuple[str, ...]:
 
 
 def blind_labels(group: Comparison) -> tuple[str, ...]:
-    """Return what the columns are called: letters as long as it is blind."""
+    """Return the labels of the columns: letters until a blind comparison is decided."""
     if group.is_blind and not group.picked:
         return tuple(BLIND[: len(group.replies)])
     return tuple(reply.label for reply in group.replies)
 
 
 def without_names(text: str, group: Comparison) -> str:
-    """Return a text that tells none of the labels."""
+    """Return a text with `this one` in the place of the labels."""
     names = sorted((reply.label for reply in group.replies), key=len, reverse=True)
     return re.sub(
         "|".join(map(re.escape, names)), "this one", text, flags=re.IGNORECASE
@@ -171,7 +171,7 @@ def without_names(text: str, group: Comparison) -> str:
 
 
 def decision(turn: Turn) -> str:
-    """Say what is picked, or which reply the conversation goes on with; "" if alone."""
+    """Say which reply the conversation goes on with; "" if the picked or only one."""
     columns = to_columns(turn)
     used = next((column.label for column in columns if column.is_used), "")
     if not columns or any(column.is_picked and column.is_used for column in columns):

@@ -131,7 +131,7 @@ def pick_saved(
 
 
 def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> SavedTurns:
-    """Add the other series that requests of the newest sent, after a restore there."""
+    """Add the other series whose turns the newest one restored and sent."""
     history = newest.history
     own = {pair for turn in history.turns for pair in _pairs(turn)}
     for other in saved:

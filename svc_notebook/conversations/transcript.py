@@ -31,7 +31,7 @@ def to_transcript(
 
 
 def _entries(number: int, turn: Turn) -> tuple[MessageEntry, ...]:
-    prompt = _asked(number, turn.version)
+    prompt = _prompt(number, turn.version)
     return (prompt, *(_compared(turn) if turn.comparison else (_answer(turn),)))
 
 
@@ -57,14 +57,14 @@ def _answer(turn: Turn) -> MessageEntry:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
-    said = [m.content for m in version.replies if m.role == "assistant" and m.content]
+    texts = [m.content for m in version.replies if m.role == "assistant" and m.content]
     calls = [
         f"{call.function.name}({call.function.arguments}) → {result}"
         for call, result in version.calls
     ]
     return MessageEntry(
         heading=" · ".join([*heads, *turn.marks]),
-        text="\n\n".join(said),
+        text="\n\n".join(texts),
         is_markdown=True,
         footer=version.footer,
         notes=tuple(calls),
@@ -72,7 +72,7 @@ def _answer(turn: Turn) -> MessageEntry:
     )
 
 
-def _asked(number: int, version: Version) -> MessageEntry:
+def _prompt(number: int, version: Version) -> MessageEntry:
     heading, text = f"{number} · user", version.prompt.content or ""
     if not version.attached:
         return MessageEntry(heading=heading, text=text)

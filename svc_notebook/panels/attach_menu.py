@@ -1,7 +1,8 @@
-"""What of the notebook a message can take along: names for the page, values to send.
+"""The notebook's values that a message can attach: names to offer, and texts to send.
 
-The page gets names, kinds and sizes, for which no code of a user's object runs. A value
-is read when a message that names it is sent, or when its size in tokens is asked for.
+The page gets names, kinds and sizes; to find them, no code of a user's object runs. A
+value is read when a message that names it is sent, or when the page asks for its size
+in tokens.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, last_
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
 
-MAX_OFFERS = 50  # names that the list at `@` gets at once
+MAX_OFFERS = 50  # names that the list after `@` gets at once
 _MAX_VARIABLES = 40  # before anything is typed, so that there is room for cells
 # Modules, functions and classes are code, not values to write into a prompt.
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type)
@@ -48,10 +49,10 @@ def current_shell() -> Shell | None:
 
 
 def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
-    """Return what can be attached and has a fragment in its name, for the page.
+    """Return for the page what can be attached and has a fragment in its name.
 
-    The newest come first, and those that begin with the fragment before others. What
-    is an API key is left out.
+    Names that begin with the fragment come first, and of these the newest. A text that
+    holds the API key is left out.
     """
     names = shell.user_ns.copy() if shell else {}  # at once, since a cell may run
     wanted = fragment.casefold()
@@ -144,12 +145,12 @@ def read_item(name: str, shell: Shell | None, hide: Hide) -> Item:
 
 def to_size(name: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     """Return how large a value would be in a prompt, or why it cannot be attached."""
-    said = {"t": "size", "name": name, "kind": "", "n_tokens": 0, "problem": ""}
+    size = {"t": "size", "name": name, "kind": "", "n_tokens": 0, "problem": ""}
     try:
         item = read_item(name, shell, hide)
     except SvcError as error:
-        return {**said, "problem": str(error)}
-    return {**said, "kind": item.kind, "n_tokens": item.n_tokens}
+        return {**size, "problem": str(error)}
+    return {**size, "kind": item.kind, "n_tokens": item.n_tokens}
 
 
 def read_items(
@@ -161,7 +162,7 @@ def read_items(
     *,
     budget_tokens: int = BUDGET_TOKENS,
 ) -> list[Item]:
-    """Read what a message takes along, and refuse what is too large for a request."""
+    """Read what is attached to a message; refuse what is too large for a request."""
     by_name = {item.name: item for item in kept}
     by_name |= {name: read_item(name, shell, hide) for name in names}
     items = list(by_name.values())
@@ -172,8 +173,7 @@ def read_items(
     raise OverBudgetError(
         f"The message has about {n_tokens} tokens with what is attached ({sizes}); "
         f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
-        "some of it, or attach a part: the rows that matter, in a variable of their "
-        "own.",
+        "some of it, or attach a variable that holds only the part that matters.",
         prompt_tokens=n_tokens,
         budget_tokens=budget_tokens,
     )

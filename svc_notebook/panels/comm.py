@@ -5,7 +5,7 @@ both directions, are in `static/messages.js`.
 
 JupyterLab sends widget messages to a subshell, so a panel reacts while a cell runs.
 ipykernel 7.4 sends them to the thread that last published instead, often the cell's.
-`Comm` undoes that and publishes everything as a part of the newest message it heard.
+`Comm` undoes that: whatever it publishes is an answer to the newest message it heard.
 """
 
 from collections.abc import Callable, Mapping

@@ -61,9 +61,9 @@ class Comparing:
     def changed(
         self, by: str, values: object, *, is_blind: bool, models: Iterable[str]
     ) -> "Comparing":
-        """Return it as the browser asks; None among the values is any other one.
+        """Return it with what the browser has chosen; None turns into an unused value.
 
-        `models` can be compared, the panel's own first.
+        `models` are those that can be compared, the panel's own first.
         """
         changed = replace(self, by=by if by in {"model", "temperature"} else "")
         if not changed.by:
@@ -96,7 +96,7 @@ class Comparing:
             raise ParameterError(_N_COMPARED, param="n")
 
     def labels(self) -> tuple[str, ...]:
-        """Return what each reply is called."""
+        """Return the label of each reply."""
         named = self.by == "temperature"
         return tuple(f"temperature {n:g}" if named else str(n) for n in self.values)
 
@@ -105,7 +105,7 @@ class Comparing:
         return tuple(settings.setting(self.by, value) for value in self.values)
 
     def view(self, *, model: str, models: Iterable[str]) -> dict[str, Any]:
-        """Describe it for the browser, with the models that can be compared."""
+        """Return it for the browser, with the models that can be compared."""
         n = len(self.values)
         options = dict.fromkeys((*models, model, *self.models))
         return {

@@ -14,7 +14,6 @@ from uuid import uuid4
 from svc_notebook.conversations.attachments import Item, add_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.cell_output import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
@@ -71,10 +70,10 @@ class PanelReplies:
         attached: Sequence[str] = (),
         kept: Collection[str] = (),
     ) -> None:
-        """Ask a new turn, or a turn again; None is the turn's own prompt.
+        """Ask a new turn, or a turn again: with its own prompt if `text` is None.
 
         `attached` are names of the notebook, whose values are read now; `kept` are
-        those that stay as the turn has them.
+        names whose values stay as the turn has them.
         """
         live = LiveReply(turn=turn or "new", prompt=text)
         message: dict[str, Any] = {"turn": turn}
@@ -290,15 +289,8 @@ class Controller:
         if widget and screen is Screen.NOTEBOOK:
             self.context.static_transcript.show(history, widget)
             return
-        transcript = to_transcript(history)
-        if screen is Screen.TERMINAL:
-            text = transcript["text/plain"].rstrip()
-            note = (
-                "(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
-                f"{history.name}` or svc.conversation({history.name!r}).ask(...))"
-            )
-            transcript = {"text/plain": f"{text}\n\n{note}"}
-        self.context.static_transcript.show_transcript(transcript)
+        is_terminal = screen is Screen.TERMINAL
+        self.context.static_transcript.show_alone(history, is_terminal=is_terminal)
 
     def show_static(self) -> None:
         """Show the transcript in this cell, which shows the panel inside a widget."""
@@ -404,12 +396,7 @@ class Controller:
     def _check(self, settings: PanelSettings) -> None:
         """Refuse settings that this panel cannot send."""
         has_tools = bool(self.context.tool_definitions)
-        if has_tools and settings.params.get("n", 1) != 1:
-            raise ParameterError(
-                "n must be 1 in a panel with tools, since tools can be run for one "
-                "choice only. For several choices, open a panel without tools.",
-                param="n",
-            )
+        settings.refuse(has_tools=has_tools)
         self.context.state.comparing.refuse(settings, has_tools=has_tools)
 
 
@@ -675,7 +662,7 @@ def _perform(panel: Controller, message: BrowserMessage) -> None:
         panel.view.show_problem(reason)
         return
     # A key would be shown, and saved with the notebook.
-    said = str(message)
-    if action.needs and context.session.key_hider()(said) != said:
+    text = str(message)
+    if action.needs and context.session.key_hider()(text) != text:
         raise ParameterError(_HAS_KEY, param="panel")
     action.act(panel, message)

@@ -48,7 +48,7 @@ MAX_TAIL_BYTES = 448  # of the HTML that each message draws again
 
 MAX_BYTES_PER_S = 12_000  # so that a long reply is not sent faster than it is read
 
-ENVELOPE_BYTES = 600  # of each message, besides its content
+ENVELOPE_BYTES = 600  # of a message, without its content
 
 EndStatus = Literal["finished", "cut", "compared", "stopped", "failed"]
 
@@ -77,7 +77,7 @@ class LiveReply:
     turn: str  # its id, or `new`
     model: str = ""  # asked for the reply
     prompt: str | None = None  # None if the turn's prompt is answered
-    attached: tuple[Mapping[str, Any], ...] | None = None  # as above
+    attached: tuple[Mapping[str, Any], ...] | None = None  # None as for the prompt
     choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
     status: str = ""  # what the reply is waiting for
     tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.params import (
     PARAMS,
@@ -32,7 +33,7 @@ OFFERED = (
 EXTRA = "extra"
 
 _EXTRA_HELP = (
-    "what the document does not show and another server may take, such as "
+    "fields that the document does not have but another server may take, such as "
     '{"seed": 1}; sent with every request'
 )
 
@@ -55,8 +56,8 @@ class PanelSettings:
     ) -> "PanelSettings":
         """Return the settings with one changed.
 
-        `value` is as typed, or a number; None or "" sends none. `most_tokens` are those
-        that prompt and reply share.
+        `value` is as typed, or a number; with None or "" the parameter is not sent.
+        `most_tokens` are the tokens that prompt and reply share.
         """
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if name == "model":
@@ -80,12 +81,21 @@ class PanelSettings:
     def reopened(
         self, before: "PanelSettings", now: "PanelSettings"
     ) -> "PanelSettings":
-        """Return these settings, with what code asks for now and did not before."""
+        """Return these settings, with what code asks for now but did not before."""
         settings = self
         for name in ("model", "max_tokens", *OFFERED, EXTRA):
             if (value := now.value(name)) != before.value(name):
                 settings = settings.setting(name, value, most_tokens=sys.maxsize)
         return settings
+
+    def refuse(self, *, has_tools: bool) -> None:
+        """Refuse settings that a panel with tools cannot send."""
+        if has_tools and self.params.get("n", 1) != 1:
+            raise ParameterError(
+                "n must be 1 in a panel with tools, since tools can be run for one "
+                "choice only. For several choices, open a panel without tools.",
+                param="n",
+            )
 
     def value(self, name: str) -> Any:  # noqa: ANN401 - of any setting
         """Return one setting."""
@@ -116,7 +126,7 @@ def fields(
 ) -> list[dict[str, Any]]:
     """Describe the fields of the settings for the browser; every view has them.
 
-    `models` are offered; prompt and reply share `most_tokens`.
+    `models` are offered; `most_tokens` are the tokens that prompt and reply share.
     """
     return [
         _field(

@@ -38,10 +38,11 @@ def _parts(history: History) -> list[_Part]:
 class StaticTranscript:
     """The static transcript next to a panel, which remains without a kernel.
 
-    It is plain HTML in separate outputs, since an update would draw the panel again:
-    one for every few turns, so that a long chat costs little. `panel.css` hides them
-    where the panel lives; a host without JupyterLab's classes gets them folded. Where a
-    panel cannot work (nbclient, a terminal), only the transcript is shown.
+    It is plain HTML, in other outputs than the panel: an update of the panel's output
+    would draw the panel again. Each output has a few turns, so that a long chat costs
+    little. `panel.css` hides them where the panel works; a host without JupyterLab's
+    classes gets them folded. Where a panel cannot work (nbclient, a terminal), only the
+    transcript is shown.
     """
 
     def __init__(self, output: Output | None = None) -> None:
@@ -59,8 +60,16 @@ class StaticTranscript:
             self._output.publish(widget, self.name)
         self.update(history)
 
-    def show_transcript(self, transcript: dict[str, str]) -> None:
-        """Show only the transcript, once."""
+    def show_alone(self, history: History, *, is_terminal: bool = False) -> None:
+        """Show only the transcript, once; in a terminal with how to continue."""
+        transcript = to_transcript(history)
+        if is_terminal:
+            text = transcript["text/plain"].rstrip()
+            note = (
+                "(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
+                f"{history.name}` or svc.conversation({history.name!r}).ask(...))"
+            )
+            transcript = {"text/plain": f"{text}\n\n{note}"}
         self._output.publish(transcript, None)
 
     def fold(self, history: History, *, is_folded: bool) -> None:
@@ -89,7 +98,7 @@ class StaticTranscript:
         if self._is_frozen:
             return
         if self._cell is None:
-            self.show_transcript(to_transcript(history))
+            self.show_alone(history)
             return
         self._is_frozen = True
         self.update(history)

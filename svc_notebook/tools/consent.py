@@ -132,7 +132,7 @@ class AtPrompt:
         self.n_unasked = 0  # denied because no user could be asked
 
     def __call__(self, proposal: Proposal) -> Decision:
-        """Ask; deny if there is no answer, or no yes after a few tries."""
+        """Ask; deny if there is no prompt, or no clear answer after a few tries."""
         try:
             return self._decision(proposal)
         except (EOFError, NotImplementedError, OSError):  # there is no prompt

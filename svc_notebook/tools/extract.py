@@ -180,9 +180,9 @@ def with_order(form: Form[Value], history: Sequence[Message]) -> tuple[Message, 
 
 
 def _read_calls(form: Form[Value], calls: Sequence[ToolCall]) -> list[ToolRun]:
-    """Check the calls of a reply: lists are joined, of other values the first counts.
+    """Check the calls of a reply: all lists are used, but only the first other value.
 
-    If they do not fit together, none counts.
+    If the calls do not fit together, none is used.
     """
     runs = [_read_call(form, call) for call in calls]
     good = [run for run in runs if run.error is None]
@@ -243,7 +243,7 @@ def _read_text(form: Form[Value], text: str) -> ToolRun:
     text = (fenced[1] if fenced else text).strip()
     start = (_LIST if form.is_list else _OBJECT).search(text)
     text = text[start.start() :] if start else ""
-    with suppress(ValueError, RecursionError):  # what is not JSON is refused with why
+    with suppress(ValueError, RecursionError):  # `_read_call` refuses what is not JSON
         text = text[: json.JSONDecoder().raw_decode(text)[1]]
     call = ToolCall(id="", function=FunctionCall(name=form.name, arguments=text))
     if text.startswith(("{", "[") if form.is_list else "{"):

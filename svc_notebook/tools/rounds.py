@@ -57,7 +57,11 @@ MAX_ROUNDS = 8
 TOTAL_S = 600.0
 INTERRUPTED = "The user interrupted this call; it gave no result."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
-_REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
+_REFUSED = (
+    ParameterError,
+    OverBudgetError,
+    BadRequestError,
+)  # and would be refused again
 
 WatchCalls = Callable[[ToolCall | ToolRun], None]
 """Called with each call before it is run, and with its run afterwards."""
@@ -329,7 +333,7 @@ class _CallRunner:
         self.ends_s = self.clock() + self.limits.total_s
 
     def left_s(self) -> float:
-        """Return the seconds left for all rounds; waiting for consent is free."""
+        """Return the seconds left for all rounds, without the waiting for consent."""
         return self.ends_s - self.clock()
 
     def has_bare_call(self, completion: Completion) -> bool:

@@ -69,7 +69,7 @@ class TypeSchema:
         try:
             # As JSON text, since pydantic's strict mode then takes dates and sets too.
             text = json.dumps(value, allow_nan=False)
-            got = self._adapter.validate_json(text, strict=True, extra="forbid")
+            built = self._adapter.validate_json(text, strict=True, extra="forbid")
         except ValidationError as problem:
             faults = _faults(problem, self.schema, value, at)
         except Exception as problem:  # noqa: BLE001 - the user's class may raise anything
@@ -77,20 +77,20 @@ class TypeSchema:
             faults = (f"{at or 'the value'}: cannot be used ({reason}).",)
         if faults:
             raise ToolCallError(" ".join(faults), faults=faults)
-        return got
+        return built
 
 
 def _why_refused(problem: Exception) -> str:
     if isinstance(problem, _RefusedTypeError):
         return str(problem)
     # pydantic's first line says what is wrong; the others are links to its pages
-    said = str(problem).partition("\n")[0]
+    reason = str(problem).partition("\n")[0]
     if isinstance(problem, NameError):
         return (
-            f"has a type that cannot be described ({said}); define it at the top of a "
-            "module"
+            f"has a type that cannot be described ({reason}); define it at the top of "
+            "a module"
         )
-    reason = one_line(f"{type(problem).__name__}: {said}", 300)
+    reason = one_line(f"{type(problem).__name__}: {reason}", 300)
     return f"has a type that cannot be described ({reason}); use {_SUPPORTED}"
 
 
@@ -175,7 +175,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "no names"
 
 
-# Types that pydantic reads otherwise than people mean them
+# Types that pydantic does not read as people mean them
 
 
 def _readable(annotation: Any) -> Any:  # noqa: ANN401 - any type
@@ -393,7 +393,7 @@ def _path(at: str, step: str | int) -> str:
 def _faults(
     problem: ValidationError, schema: JsonSchema, value: object, at: str
 ) -> tuple[str, ...]:
-    """Return pydantic's errors as sentences: path, what is expected, what came.
+    """Return pydantic's errors as sentences: the path, what is expected, what was sent.
 
     The options of a union fail one by one; they are one sentence.
     """
@@ -438,12 +438,12 @@ def _place_and_reason(
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    said = str(error["msg"])
+    text = str(error["msg"])
     if error["type"] in _OF_USER:  # what a class of the user raised, word for word
-        return one_line(said.partition(", ")[2], 300)
+        return one_line(text.partition(", ")[2], 300)
     is_simple = isinstance(error["input"], str | int | float | None)
     got = f"; got {_shown(error['input'])}" if is_simple else ""
-    return f"{said[:1].lower()}{one_line(said[1:], 300)}{got}"
+    return f"{text[:1].lower()}{one_line(text[1:], 300)}{got}"
 
 
 def _shown(value: object) -> str:

@@ -39,8 +39,8 @@ class AttachMenu {
   /** Return what is typed behind an `@` before the cursor, if there is one. */
   mention() {
     const { value, selectionStart: end } = this.area;
-    const found = MENTION.exec(value.slice(0, end));
-    return found && { start: found.index, end, text: found[1] };
+    const match = MENTION.exec(value.slice(0, end));
+    return match && { start: match.index, end, text: match[1] };
   }
 
   /** Show what fits the name that is being typed. */
@@ -59,9 +59,9 @@ class AttachMenu {
     const { known } = this;
     clearTimeout(this.timer);
     const isKnown = known && (known.is_all ? text.startsWith(known.text) : text === known.text);
-    if (isKnown || this.asked != null) return;
+    if (isKnown || this.requested != null) return;
     const send = () => {
-      this.asked = text;
+      this.requested = text;
       this.panel.connection.send({ t: "names", text });
     };
     if (known) this.timer = setTimeout(send, ASK_AFTER_MS);
@@ -70,10 +70,10 @@ class AttachMenu {
 
   /** @param {NamesMessage} message */
   take(message) {
-    if (message.text !== this.asked) return;
+    if (message.text !== this.requested) return;
     const isFirst = !this.known;
     this.known = message;
-    this.asked = null;
+    this.requested = null;
     this.look();
     if (isFirst && this.isOpen) this.panel.say(`${this.shown.length} names to attach`);
   }
@@ -82,9 +82,9 @@ class AttachMenu {
     const wanted = this.mention().text.toLowerCase();
     const has = new Set(this.holder.chips.map((chip) => chip.name));
     const begins = ({ name }) => name.toLowerCase().startsWith(wanted);
-    const found = this.known.offers.filter(({ name }) => name.toLowerCase().includes(wanted));
+    const matching = this.known.offers.filter(({ name }) => name.toLowerCase().includes(wanted));
     const isNewName = ({ name }) => !has.has(name);
-    this.shown = found.filter(isNewName).sort((a, b) => begins(b) - begins(a));
+    this.shown = matching.filter(isNewName).sort((a, b) => begins(b) - begins(a));
     if (!this.shown.length) return this.hide();
     const options = this.shown.map((offer, at) => {
       const is = { role: "option", id: `${this.id}-${at}`, click: () => this.choose(offer) };
@@ -127,7 +127,7 @@ class AttachMenu {
   close() {
     clearTimeout(this.timer);
     this.hide();
-    this.known = this.asked = this.dismissed = null;
+    this.known = this.requested = this.dismissed = null;
   }
 
   /** Return whether a key was the list's. */

@@ -10,7 +10,7 @@ const SEARCH = "Search names, prompts and replies";
 class ConversationsDialog {
   constructor(panel) {
     this.panel = panel;
-    this.asked = ""; // the action that the kernel has not handled yet
+    this.unhandled = ""; // the action that the kernel has not handled yet
     this.rows = [];
     this.button = iconButton("list", () => this.toggle());
     this.button.setAttribute("aria-expanded", "false");
@@ -80,7 +80,7 @@ class ConversationsDialog {
   }
 
   send(t, more = {}) {
-    this.asked = t;
+    this.unhandled = t;
     this.panel.connection.send({ t, ...more });
   }
 
@@ -116,8 +116,8 @@ class ConversationsDialog {
   /** The kernel has handled an action: close the list where another conversation is open. */
   heard(kind, { is_problem: isProblem }) {
     if (kind === "find" && this.count.textContent === SEARCHING) setText(this.count, "");
-    if (kind !== this.asked || this.element.hidden) return;
-    this.asked = "";
+    if (kind !== this.unhandled || this.element.hidden) return;
+    this.unhandled = "";
     if (isProblem) return;
     if (kind === "rename") return this.find();
     this.place = { isAtEnd: true, top: 0 };

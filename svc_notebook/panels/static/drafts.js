@@ -39,12 +39,12 @@ class Drafts {
 
   /** Open the edited prompt again if it got no answer, so that it is not lost. */
   settleEdit() {
-    const { turn, text, chips, nVersions } = this.edited;
-    const found = this.turnOf(turn);
+    const { turn: id, text, chips, nVersions } = this.edited;
+    const turn = this.turnOf(id);
     this.edited = null;
-    if (found?.n_versions > nVersions) return;
-    if (!found) this.keep(text, chips);
-    else for (const view of this.connection.views) view.turns.get(turn)?.edit(text, view.composer.isWaiting(), chips);
+    if (turn?.n_versions > nVersions) return;
+    if (!turn) this.keep(text, chips);
+    else for (const view of this.connection.views) view.turns.get(id)?.edit(text, view.composer.isWaiting(), chips);
   }
 
   turnOf(id) {

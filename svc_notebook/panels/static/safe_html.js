@@ -72,10 +72,10 @@ function setBlocks(box, html) {
   const added = [];
   let old = box.firstElementChild;
   for (const block of blocksOf(html)) {
-    let found = old;
-    while (found && sources.get(found) !== block.source) found = found.nextElementSibling;
-    if (found) {
-      while (old !== found) old = dropped(old);
+    let same = old;
+    while (same && sources.get(same) !== block.source) same = same.nextElementSibling;
+    if (same) {
+      while (old !== same) old = dropped(old);
       old = old.nextElementSibling;
     } else {
       added.push(built(block));

@@ -6,7 +6,7 @@ class SettingsForm {
     this.seen = {};
     this.controls = {};
     this.refusals = {};
-    this.asked = []; // fields whose change the kernel has not handled yet
+    this.unhandled = []; // fields whose change the kernel has not handled yet
     this.refusal = "";
     this.grid = make("div", { class: "svc-grid" });
     this.enter = make("input", { type: "checkbox", change: () => this.setEnter() });
@@ -25,13 +25,13 @@ class SettingsForm {
   /** Return whether the error is visible at its field. */
   isSaying({ notice, is_problem: isProblem }) {
     if (!this.element.open || !isProblem) return false;
-    return this.asked.length > 0 || this.refusal === notice;
+    return this.unhandled.length > 0 || this.refusal === notice;
   }
 
   /** Show the kernel's values again, and an error at the field that was refused. */
   heard(kind, { notice, is_problem: isProblem }) {
     this.forget();
-    const name = kind === "set" ? this.asked.shift() : null;
+    const name = kind === "set" ? this.unhandled.shift() : null;
     if (!name || !this.controls[name]) return;
     this.refusal = isProblem ? notice : "";
     this.refusals[name].hidden = !this.refusal;
@@ -85,7 +85,7 @@ class SettingsForm {
 
   /** Forget a refusal that was dismissed, or that something else has replaced. */
   drawRefusals({ notice, is_problem: isProblem }) {
-    if (!this.refusal || this.asked.length || (isProblem && notice === this.refusal)) return;
+    if (!this.refusal || this.unhandled.length || (isProblem && notice === this.refusal)) return;
     this.refusal = "";
     for (const [name, refusal] of Object.entries(this.refusals)) {
       refusal.hidden = true;
@@ -158,7 +158,7 @@ class SettingsForm {
 
   change(field, control) {
     if (control.value === OTHER) return this.askOther(field, control);
-    this.asked.push(field.name);
+    this.unhandled.push(field.name);
     this.panel.connection.send({ t: "set", name: field.name, value: valueOf(field, control) });
   }
 
