@@ -254,8 +254,9 @@ class PanelReplies:
 class Controller:
     """Runs one panel."""
 
-    def __init__(self, context: PanelContext, view: PanelView) -> None:
-        self.context, self.view = context, view
+    def __init__(self, context: PanelContext) -> None:
+        self.context = context
+        self.view = view = PanelView(context, allowed_now, allowed_on)
         self._opened_with = context.state.settings
         self._check(context.state.settings)
         self.replies = PanelReplies(context, view)

@@ -1,6 +1,6 @@
-"""A panel's state, and the view of it that the browser draws, sent when it changes.
+"""A panel's state, and the view of it that the browser draws, with each turn.
 
-Both are saved with notebooks or shared by all parts of a panel, so they hold no key.
+Notebooks save the view, and all parts of a panel share the state: neither holds a key.
 """
 
 import logging

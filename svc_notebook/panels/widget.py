@@ -16,9 +16,9 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .comm import Comm
-from .controller import Controller, allowed_now, allowed_on, perform
+from .controller import Controller, perform
 from .settings_form import PanelSettings
-from .view import PanelContext, PanelView
+from .view import PanelContext
 
 _STATIC = Path(__file__).parent / "static"
 _VIEW = "application/vnd.jupyter.widget-view+json"
@@ -55,8 +55,7 @@ class Panel(AnyWidget):
     view = traitlets.Dict().tag(sync=True)  # what has changed; the page joins it
 
     def __init__(self, context: PanelContext) -> None:
-        self._view = PanelView(context, allowed_now, allowed_on)
-        self._controller = controller = Controller(context, self._view)
+        self._controller = controller = Controller(context)
         self.opened_with: str | None = None  # the system message, as code gave it
         super().__init__()
         controller.open(Comm(self))
@@ -71,7 +70,7 @@ class Panel(AnyWidget):
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
         """Return the state; asked for all of it, with the whole view."""
         state = super().get_state(key, drop_defaults=drop_defaults)
-        return state if key else {**state, "view": self._view.whole()}
+        return state if key else {**state, "view": self._controller.view.whole()}
 
     def hear(self, content: object) -> None:
         """Do what a message from the browser asks for."""
