@@ -10,8 +10,8 @@ from typing import Any
 
 from svc_notebook.credentials import ANY_VARIABLE, variable_at
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.final_reply import Final
 from svc_notebook.display.footer import estimate_hint, footer, other_model
+from svc_notebook.display.reply_display import Final
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource

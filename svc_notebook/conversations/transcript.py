@@ -1,13 +1,70 @@
 """A conversation as a static transcript, in HTML and as text."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from svc_notebook.display.final_reply import MessageEntry, transcript
+from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.footer import titled_reasonings
+from svc_notebook.display.html_styles import (
+    QUIET_LINE,
+    WRAPPED,
+    folded_html,
+    quiet_html,
+)
+from svc_notebook.display.markdown import reply_html
 
 from .history import History, Turn, Version
 from .picks import to_columns
+
+_ENTRY = "margin:.2em 0 .8em"
+_TYPED = f"{WRAPPED};border-left:3px solid #8886;padding-left:.7em"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageEntry:
+    """One message."""
+
+    heading: str  # who wrote it, and what to know about it
+    text: str
+    is_markdown: bool = False  # else the text is shown as typed
+    footer: str = ""  # a quiet line below
+    notes: tuple[str, ...] = ()  # quiet lines above the text, such as tool calls
+    typed: str | None = None  # the text without its end, which is folded
+    folded: tuple[tuple[str, str], ...] = ()  # titles and texts of that end
+
+
+def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
+    """Draw messages below a title, as `text/html` and `text/plain`."""
+    head = quiet_html(f"<strong>{to_text(title)}</strong>")
+    plain = [_entry_text(entry) for entry in entries] or ["(no turns yet)"]
+    body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
+    return {
+        "text/html": f"<div>{head}{body}</div>",
+        "text/plain": to_terminal("\n\n".join([title, *plain])),
+    }
+
+
+def _entry_text(entry: MessageEntry) -> str:
+    parts = (entry.heading, *entry.notes, entry.text, entry.footer)
+    return "\n".join(filter(None, parts))
+
+
+def _entry_html(entry: MessageEntry) -> str:
+    typed = entry.text if entry.typed is None else entry.typed
+    text = (
+        reply_html(entry.text)
+        if entry.is_markdown
+        else f'<pre style="{_TYPED}"><code>{to_text(typed)}</code></pre>'
+    )
+    text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
+    notes = "".join(map(_quiet, entry.notes))
+    footer = _quiet(entry.footer) if entry.footer else ""
+    heading = _quiet(entry.heading)
+    return f'<div style="{_ENTRY}">{heading}{notes}{text}{footer}</div>'
+
+
+def _quiet(line: str) -> str:
+    return f'<div style="{QUIET_LINE};overflow-wrap:anywhere">{to_text(line)}</div>'
 
 
 def to_entries(history: History) -> list[MessageEntry]:

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from .final_reply import Final
-from .tool_runs import Step
-
 Bundle: TypeAlias = Mapping[str, str]
 
 
@@ -121,29 +118,3 @@ def after_cell(action: Callable[[], object]) -> bool:
 
     shell.events.register("post_run_cell", act_once)
     return True
-
-
-class Shown:
-    """What a mode of display can do; this one shows nothing."""
-
-    def add(self, text: str, choice: int = 0) -> None:
-        """Take a piece of a choice."""
-
-    def status(self, text: str) -> None:
-        """Set the status line."""
-
-    def hurry(self) -> None:
-        """Let the next flush show what is new without waiting its turn."""
-
-    def tool_run(self, step: Step) -> None:
-        """Show an answered call below the text so far; text goes on below it."""
-
-    def flush(self, now_s: float) -> float | None:
-        """Show what is new, if it is time; else return the seconds until then."""
-
-    def finish(self, final: Final | None) -> None:
-        """Replace everything by the final form, or by nothing."""
-
-    def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this one shows nothing
-        """Go on after the end of a reply, if what it showed can be updated."""
-        return False

@@ -6,7 +6,7 @@ unchanged. Text that a model wrote reaches HTML through `to_text` or `to_spans` 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
@@ -23,13 +23,6 @@ from markdown_it.utils import EnvType, OptionsDict
 
 from .code_colours import MAX_COLOURED_CHARS, to_spans
 from .escape import to_text, visible, without_blank_lines
-from .links_and_images import (
-    image_link,
-    is_allowed_link,
-    label_end,
-    link_tag,
-    reading_bounds,
-)
 
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
@@ -121,14 +114,65 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     return True
 
 
+_LINK = re.compile(r"(?:https?://[^/\\]|mailto:|#)", re.IGNORECASE)
+# The parser reads to the end of a paragraph after each bracket that nothing closes, so
+# that many such brackets would take minutes. Beyond this many characters, and as many
+# again for each character of the text, they are text.
+LABEL_CHARS = 100_000
+LABEL_CHARS_PER_CHAR = 8
+_LABEL_CHARS_LEFT = "label_chars_left"
+
+
+def _is_allowed_link(url: str) -> bool:
+    """Whether a decoded link goes to http, https, mailto or within the page."""
+    return _LINK.match(url) is not None
+
+
+def _reading_bounds(text: str) -> MutableMapping[str, Any]:
+    """Return the environment for one parse: it bounds the search for link ends."""
+    return {_LABEL_CHARS_LEFT: LABEL_CHARS + LABEL_CHARS_PER_CHAR * len(text)}
+
+
+def _label_end(state: StateInline, start: int, disableNested: bool = False) -> int:  # noqa: FBT001, FBT002, N803 - the parser's signature
+    """Find the end of a link's text, or give up: then the bracket is text."""
+    left = state.env.get(_LABEL_CHARS_LEFT, LABEL_CHARS)
+    if left <= 0:
+        return -1
+    # Taken before the search, which comes back here for brackets within.
+    state.env[_LABEL_CHARS_LEFT] = left - (state.posMax - start)
+    end = helpers.parseLinkLabel(state, start, disableNested)
+    if end >= 0:
+        state.env[_LABEL_CHARS_LEFT] += state.posMax - end
+    return end
+
+
+_AWAY = ' rel="noopener noreferrer" target=_blank'
+
+
+def _link_tag(url: str) -> str:
+    """Write the tag that opens a link; another page opens in another tab."""
+    away = "" if url.startswith("#") else _AWAY
+    return f'<a href="{escape(visible(url))}"{away}>'
+
+
+def _image_link(url: str, label: str, *, is_in_link: bool) -> str:
+    """Write a link to a picture, with its text as an escaped label.
+
+    The picture itself is not shown, since fetching it reveals the reader's address.
+    """
+    if is_in_link or not _is_allowed_link(url):
+        return label
+    return f"{_link_tag(url)}{label}</a>"
+
+
 def _parser() -> MarkdownIt:
     parser = MarkdownIt(
         "commonmark", {"html": False, "maxNesting": MAX_NESTING}
     ).enable(["table", "strikethrough"])
-    parser.validateLink = is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
+    parser.validateLink = _is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
     parser.helpers = SimpleNamespace(  # type: ignore[assignment]  # the library's own way to change one
         parseLinkDestination=helpers.parseLinkDestination,
-        parseLinkLabel=label_end,
+        parseLinkLabel=_label_end,
         parseLinkTitle=helpers.parseLinkTitle,
     )
     parser.inline.ruler.before("escape", "math", _inline_math)
@@ -452,7 +496,7 @@ class _SafeRenderer(RendererHTML):
     ) -> str:
         del options
         env[_N_LINKS_OPEN] = env.get(_N_LINKS_OPEN, 0) + 1
-        return link_tag(str(tokens[idx].attrs.get("href", "")))
+        return _link_tag(str(tokens[idx].attrs.get("href", "")))
 
     def link_close(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
@@ -468,7 +512,7 @@ class _SafeRenderer(RendererHTML):
         alt = self.renderInlineAsText(token.children, options, env)
         url = str(token.attrs.get("src", ""))
         label = to_text(alt or url or "image")
-        return image_link(url, label, is_in_link=bool(env.get(_N_LINKS_OPEN)))
+        return _image_link(url, label, is_in_link=bool(env.get(_N_LINKS_OPEN)))
 
     def table_open(self, *_: object) -> str:
         return "<div style=overflow-x:auto><table>\n"
@@ -513,7 +557,7 @@ def to_html(
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return _as_written(source)
-    env: EnvType = reading_bounds(source)
+    env: EnvType = _reading_bounds(source)
     env["references"] = dict(links or {})
     tokens = PARSER.parse(visible(source), env)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):

@@ -8,18 +8,15 @@ from typing import Any, get_origin
 
 from IPython.lib.pretty import pretty
 
-from svc_notebook.display.final_reply import Final
-from svc_notebook.display.reply_display import ReplyDisplay
+from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import refitted
 from svc_notebook.tools.extract import Form, asking_for, extract, to_form
 
-from .cell_context import CellContext
-from .cell_reply import final_form, to_start
+from .cell_context import CellContext, HiddenResult
+from .cell_reply import Result, RoundsCell, final_form, to_start
 from .cell_request import CellPrompt, CellRequest, single_request, to_prompt
-from .cell_tools import Result, RoundsCell
-from .cell_view import HiddenResult
 from .dry_run import dry_run
 from .options import SvcOptions
 

@@ -1,7 +1,11 @@
-"""The context of one `%svc` run: shell, session, defaults and variables."""
+"""The context of one `%svc` run: shell, session, defaults, variables, memory.
+
+The memory is of this kernel: its cells, and where they show which reply.
+"""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType, ModuleType
@@ -9,13 +13,13 @@ from types import FrameType, ModuleType
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
+from svc_notebook import Completion
 from svc_notebook.display.cell_output import can_answer, cell_ids, parent_message
-from svc_notebook.display.reply_display import Mode
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 
-from .cell_view import HiddenResult, Places
 from .config_traits import SvcTraits
 
 
@@ -36,6 +40,69 @@ class CellRequestIds:
             self._execution, self._n_requests = execution, 0
         self._n_requests += 1
         return f"{cell_id}.{self._n_requests}"
+
+
+MAX_PLACES = 20  # the places of this many replies are remembered
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a reply is shown."""
+
+    cell: tuple[str, str]  # ids of the cell and of its execution
+    number: int  # of the execution, as in `In [3]`
+    display: ReplyDisplay
+    draw: Callable[[Completion], Final]
+    output: str | None  # name of the variable that has the reply
+    run_again: str = ""  # a later execution of the cell
+
+
+class Places:
+    """Where the newest replies are shown, by the ids of their exchanges."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._known: dict[str, Place] = {}
+        shell.events.register("pre_run_cell", self.note_run)
+
+    def close(self) -> None:
+        """Stop watching which cells run."""
+        self._shell.events.unregister("pre_run_cell", self.note_run)
+
+    def here(
+        self,
+        display: ReplyDisplay,
+        draw: Callable[[Completion], Final],
+        output: str | None,
+    ) -> Place:
+        """Return a place in the cell that runs."""
+        # IPython counts on before the cell or after it
+        number = len(getattr(self._shell.history_manager, "input_hist_raw", ())) - 1
+        return Place(cell_ids(self._shell), number, display, draw, output)
+
+    def put(self, exchange_id: str, place: Place) -> None:
+        """Note where a reply is shown; the oldest note goes."""
+        self._known[exchange_id] = place
+        if len(self._known) > MAX_PLACES:
+            del self._known[next(iter(self._known))]
+
+    def find(self, exchange_id: str) -> Place | None:
+        """Return where a reply is shown; refuse if its cell was run again since."""
+        place = self._known.get(exchange_id)
+        if place and place.run_again not in {"", cell_ids(self._shell)[1]}:
+            raise ParameterError(
+                f"The cell of this reply, [{place.number}], was run again since, so "
+                "the reply is not there any more. Ask again.",
+                param="line",
+            )
+        return place
+
+    def note_run(self, *_: object) -> None:
+        """Note that a cell begins to run."""
+        cell_id, execution = cell_ids(self._shell)
+        for place in self._known.values():
+            if cell_id == place.cell[0] != "" and execution != place.cell[1]:
+                place.run_again = execution
 
 
 @dataclass(slots=True)
@@ -147,3 +214,48 @@ class CellContext:
         display(value)
         HiddenResult(self.shell, value)
         return value
+
+
+class HiddenResult:
+    """Keeps IPython from drawing the value of this cell, which is shown already."""
+
+    def __init__(self, shell: InteractiveShell, value: object) -> None:
+        self._shell = shell
+        self._value = value
+        self._printers()[type(value)] = self._draw
+        if getattr(shell, "kernel", None) is None:
+            # A terminal writes "Out[3]:" before it asks how to draw a value.
+            hook = vars(shell.displayhook)
+            hook["write_output_prompt"] = lambda: None
+            hook["compute_format_data"] = self._format
+        shell.events.register("post_run_cell", self._end)
+
+    def _draw(self, value: object) -> None:
+        self._end()
+        if value is not self._value:
+            display(value)
+
+    def _format(self, value: object) -> object:
+        hook = self._shell.displayhook
+        vars(hook).pop("compute_format_data", None)
+        vars(hook).pop("write_output_prompt", None)
+        if value is not self._value:
+            hook.write_output_prompt()
+        return hook.compute_format_data(value)
+
+    def _end(self, *_: object) -> None:
+        self._printers().pop(type(self._value), None)
+        vars(self._shell.displayhook).pop("write_output_prompt", None)
+        vars(self._shell.displayhook).pop("compute_format_data", None)
+        with suppress(ValueError):  # it was removed before
+            self._shell.events.unregister("post_run_cell", self._end)
+
+    def _printers(self) -> dict[type, Callable[[object], None]]:
+        """Return the printers that IPython tries first; if one draws, no other does."""
+        formatter = self._shell.display_formatter
+        if formatter is None:
+            return {}
+        printers: dict[type, Callable[[object], None]] = (
+            formatter.ipython_display_formatter.type_printers
+        )
+        return printers

@@ -1,26 +1,230 @@
-"""One reply in a cell: sent, shown while it streams, kept."""
+"""One reply in a cell: sent, in rounds if tools can run, shown as it streams, kept."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from io import StringIO
+from typing import Any, TypeVar
 
-from svc_notebook import Completion, Toolbox
+from svc_notebook import Completion, CompletionStream, Toolbox
+from svc_notebook.client.request_path import SendRequest
 from svc_notebook.completion import cut_mark, on_reply
-from svc_notebook.display.final_reply import Final
-from svc_notebook.display.reply_display import Mode, ReplyDisplay, follow
+from svc_notebook.display.footer import REASONING
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.tool_runs import CALL_CHARS, call_line
 from svc_notebook.errors import CutError, Interrupted, SvcError, UnknownModelError
+from svc_notebook.exchange import Origin
 from svc_notebook.service.catalogue import Model
-from svc_notebook.service.params import did_you_mean
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.params import did_you_mean, shorten
+from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.tokens import check_budget
-from svc_notebook.tools.rounds import MAX_ROUNDS, RoundLimits
+from svc_notebook.tools.call import ToolRun
+from svc_notebook.tools.consent import Consent, Decision, Proposal, to_consent
+from svc_notebook.tools.rounds import MAX_ROUNDS, RoundLimits, ToolRecord, run_rounds
 
-from .cell_context import CellContext
+from .cell_context import CellContext, HiddenResult, Place
 from .cell_request import CellRequest
-from .cell_tools import RoundsCell, Start
-from .cell_view import CellView, HiddenResult, Place
 from .format_option import lay_out
 from .next_cell import next_cell
 from .options import SvcOptions
+
+Result = TypeVar("Result")
+Start = Callable[..., CompletionStream]  # takes a request and its `origin`
+UNASKED = (
+    "denied: you could not be asked; allow it with --confirm-tools none, or with "
+    "%config SvcMagics.confirm_tools"
+)
+_CALL_CHARS = 200  # of arguments that form; the status line shows less
+
+
+class CellView:
+    """Shows one reply in its place: while it streams, then in its final form."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._display = place.display
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece of the reply, or that the model reasons."""
+        self._display.add(delta.text or "", delta.index)
+        if delta.reasoning and not delta.text:
+            self._display.status(REASONING)
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait."""
+        self._display.wait(wait)
+
+    def flush(self) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then."""
+        return self._display.flush()
+
+    def end(self, completion: object | None) -> None:
+        """Show the final form of what arrived; remove the output if nothing did."""
+        has_reply = isinstance(completion, Completion) and completion.choices
+        self._display.finish(self.place.draw(completion) if has_reply else None)  # type: ignore[arg-type]  # just tested
+
+
+class RoundsCell(CellView):
+    """The rounds of one cell; each reply has its own view.
+
+    Calls are shown while they form and run only when the reply is whole. Text that
+    came before a call stays; the cell ends with one final form, with its tool runs.
+    """
+
+    def __init__(self, context: CellContext, start: Start, place: Place) -> None:
+        super().__init__(place)
+        self._session = context.session
+        self._start = start
+        self._is_plain = context.mode is Mode.PLAIN
+        self._texts: list[str] = []  # of the rounds before this one
+        self._tool_runs: tuple[ToolRun, ...] = ()
+        self._newest: Completion | None = None  # of this round
+        self._calls: dict[int | None, tuple[str, str]] = {}
+        self._printed = StringIO()  # by the tool that runs
+        self._running = ""
+        self._is_gap_due = False
+
+    def run(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        toolbox: Toolbox,
+        *,
+        confirm_tools: str,
+        rounds: RoundLimits,
+        keep: ToolRecord,
+    ) -> Completion:
+        """Run the rounds, starting with this request, and draw what arrived."""
+        session = self._session
+        confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
+        consent, ask_for = to_consent(confirm, session.consent)
+        n_unasked = session.at_prompt.n_unasked
+        completion = self.attempt(
+            lambda send: run_rounds(
+                request,
+                origin,
+                toolbox=toolbox,
+                send=send,
+                consent=self._flushed(consent),
+                rounds=replace(rounds, ask_for=ask_for),
+                watch=self._show_call,
+                check_stop=self._show_printed,
+                printed=None if self._is_plain else self._printed,
+                keep=keep,
+                hide=session.key_hider(),
+            )
+        )
+        n_denied = session.at_prompt.n_unasked - n_unasked
+        notes = _notes(completion, len(self._texts) + 1, n_denied)
+        self._finish(completion, *notes)
+        return completion
+
+    def attempt(self, ask: Callable[[SendRequest], Result]) -> Result:
+        """Ask in rounds; if they fail or are interrupted, draw what arrived."""
+        try:
+            return ask(self._send)
+        except KeyboardInterrupt as stopped:
+            partial = getattr(stopped, "partial", None)
+            if partial is None and self._newest is not None:
+                partial = self._newest.with_tool_runs(self._tool_runs)
+            self._finish(partial, mark="interrupted")
+            raise Interrupted(partial) from None
+        except SvcError as error:
+            self._finish(error.partial, mark="incomplete")
+            raise
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece of a reply: its text, or calls as they form."""
+        if delta.index != 0:
+            return
+        if delta.text:
+            if self._is_gap_due:
+                self._display.add("\n\n")
+                self._is_gap_due = False
+            self._display.add(delta.text)
+        elif delta.reasoning:
+            self._display.status(REASONING)
+        for piece in delta.calls:
+            name, arguments = self._calls.get(piece.index, ("", ""))
+            # a name may come in pieces, or whole in each piece
+            name += piece.name if piece.name and piece.name != name else ""
+            arguments = (arguments + piece.arguments)[:_CALL_CHARS]
+            self._calls[piece.index] = name, arguments
+            # a printed line cannot be taken back, so it has no arguments
+            line = name if self._is_plain else call_line(name, arguments)
+            self._display.status(f"calling {line} ...")
+
+    def end(self, completion: object | None) -> None:
+        """Take the reply of this round."""
+        self._newest = completion if isinstance(completion, Completion) else None
+
+    def _flushed(self, consent: Consent) -> Consent:
+        """Show the text so far, then ask the user."""
+
+        def ask(proposal: Proposal) -> Decision:
+            self._display.flush()
+            return consent(proposal)
+
+        return ask
+
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+        if self._newest is not None:
+            self._texts.append(self._newest.text)
+        self._newest = None
+        self._is_gap_due = any(self._texts)
+        self._calls = {}
+        return follow(self._start(request, origin=origin), self)
+
+    def _show_call(self, what: ToolCall | ToolRun) -> None:
+        if isinstance(what, ToolRun):
+            self._tool_runs = (*self._tool_runs, what)
+            self._display.tool_run(what)
+        elif not self._is_plain:
+            line = call_line(what.function.name, what.function.arguments)
+            self._running = f"running {line} ..."
+            self._display.status(self._running, is_now=True)
+
+    def _show_printed(self) -> None:
+        """Show the newest line of the tool that runs."""
+        if lines := self._printed.getvalue().rstrip().splitlines():
+            line = shorten(lines[-1], CALL_CHARS)
+            self._display.status(f"{self._running} {line}")
+
+    def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
+        """Draw the final form: the text of all rounds, and the tool runs."""
+        shown = completion if isinstance(completion, Completion) else self._newest
+        if shown is None and not self._tool_runs:
+            self._display.finish(None)
+            return
+        tool_runs = self._tool_runs
+        final = (
+            self.place.draw(shown.with_tool_runs(tool_runs))
+            if shown
+            else Final(texts=())
+        )
+        final = final.with_notes(*notes)
+        texts = [text for text in (*self._texts, *final.texts) if text]
+        is_marked = mark in {"", *final.marks}
+        self._display.finish(
+            replace(
+                final,
+                texts=("\n\n".join(texts),) if texts else (),
+                marks=final.marks if is_marked else (*final.marks, mark),
+                tool_runs=final.tool_runs or tool_runs,
+            )
+        )
+
+
+def _notes(completion: Completion, n_rounds: int, n_denied: int) -> list[str]:
+    n_calls = len(completion.tool_runs)
+    notes = []
+    if n_calls:
+        calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"
+        notes.append(f"{calls}, the last of {n_rounds} rounds")
+    if n_denied:
+        notes.append(f"{n_denied} {UNASKED}")
+    return notes
 
 
 class CellReply:

@@ -12,18 +12,16 @@ from svc_notebook.conversations.turn_exchange import (
     request_continuation,
     request_rest,
 )
-from svc_notebook.display.final_reply import Final
-from svc_notebook.display.reply_display import Mode
+from svc_notebook.display.reply_display import Final, Mode
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.tokens import MaxTokens
 
-from .cell_context import CellContext
-from .cell_reply import CellReply
+from .cell_context import CellContext, Place
+from .cell_reply import CellReply, CellView
 from .cell_request import CellRequest
-from .cell_view import CellView, Place
 from .dry_run import dry_run
 from .options import SvcOptions
 

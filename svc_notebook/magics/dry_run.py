@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from svc_notebook import Tokens
+from svc_notebook.conversations.transcript import MessageEntry, transcript
 from svc_notebook.credentials import refuse_keys
-from svc_notebook.display.final_reply import MessageEntry, transcript
 from svc_notebook.errors import ConfigError
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_prompt_tokens

@@ -15,9 +15,9 @@ from svc_notebook.service.catalogue import BUDGET_TOKENS
 from .cell_context import CellContext
 from .cell_reply import CellReply
 from .cell_request import to_request
-from .cell_tools import offered_tools
 from .dry_run import dry_run
 from .options import EXPLAIN, FIX, SvcOptions
+from .tools_command import offered_tools
 
 TASKS = {
     FIX: "A notebook cell fails. Write the corrected cell as a whole, in one Python "

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
-from svc_notebook.display.final_reply import Final
 from svc_notebook.display.markdown import Fence, fences
-from svc_notebook.display.reply_display import Mode
+from svc_notebook.display.reply_display import Final, Mode
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 

@@ -3,8 +3,7 @@
 from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook import Completion
-from svc_notebook.display.final_reply import Final
-from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import Interrupted
 
 from .cell_context import CellContext

@@ -9,11 +9,9 @@ from svc_notebook.display.cell_output import Output
 from svc_notebook.errors import ParameterError, SvcError
 
 from .as_option import ask_for_value
-from .cell_context import CellContext, CellRequestIds, KernelMemory, own_names
+from .cell_context import CellContext, CellRequestIds, KernelMemory, Places, own_names
 from .cell_reply import CellReply
 from .cell_request import to_request
-from .cell_tools import offered_tools
-from .cell_view import Places
 from .config_traits import SvcTraits
 from .dry_run import dry_run
 from .grid_cell import ask_several
@@ -26,6 +24,7 @@ from .options import (
     parse_options,
 )
 from .subcommands import BY_NAME, parse_command, show_help
+from .tools_command import offered_tools
 
 
 class SvcCommand:

@@ -1,24 +1,102 @@
-"""`%svc tools`: list tools, show one as sent, offer in every cell, ask again."""
+"""`--tools` and `%svc tools`: which tools a cell offers, and in which they are found.
 
+The command lists tools, shows one as sent, offers it in every cell, asks again.
+"""
+
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from svc_notebook.errors import ParameterError
-from svc_notebook.service.params import shorten
+from svc_notebook import Toolbox
+from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.consent import Remembered
+from svc_notebook.tools.toolbox import Tool, to_toolbox
 
 from .cell_context import CellContext
-from .cell_tools import first_line, known_tools, to_tools
 from .column_list import indexed_frame, listed
-from .options import to_names
+from .options import SvcOptions, to_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 NOTE_CHARS = 60  # of the note next to a name that Tab offers
+
+
+def offered_tools(context: CellContext, options: SvcOptions) -> Toolbox | None:
+    """Find the tools that a line names, or else those of every cell."""
+    of_every_cell = context.traits.tools
+    if options.tools:
+        return to_tools(options.tools, context.names())
+    if options.tools is None and of_every_cell:
+        return tools_of_every_cell(to_names(of_every_cell), context.shell.user_ns)
+    return None
+
+
+def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
+    """Find tools by the names of their variables."""
+    toolbox = Toolbox()
+    for name in names:
+        toolbox += to_toolbox(find_tool(name, variables))
+    return toolbox
+
+
+def tools_of_every_cell(
+    names: Sequence[str], variables: Mapping[str, object]
+) -> Toolbox:
+    """Find the tools that are offered in every cell."""
+    try:
+        return to_tools(names, variables)
+    except SvcError as error:
+        error.add_note(
+            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools). "
+            "`%svc tools remove NAME` changes that; --tools none does for one cell."
+        )
+        raise
+
+
+def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
+    """Return the variables that hold tools, by name."""
+    return {
+        name: to_toolbox(value)
+        for name, value in variables.items()
+        if isinstance(value, (Tool, Toolbox)) and not name.startswith("_")
+    }
+
+
+def find_tool(name: str, variables: Mapping[str, object]) -> object:
+    """Return the variable that `--tools` names, or refuse what cannot be a tool."""
+    if name in variables:
+        value = variables[name]
+        is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
+        if is_made or inspect.isroutine(value):
+            return value
+        raise ParameterError(
+            f"{name} is {type(value).__name__}, not a tool; give a function, made a "
+            "tool with @svc.tool if you like, or a svc.Toolbox.",
+            param="tools",
+        )
+    tools = list(known_tools(variables))
+    functions = [
+        variable
+        for variable, value in variables.items()
+        if inspect.isfunction(value) and not variable.startswith("_")
+    ]
+    hint = did_you_mean(name, [*tools, *functions])
+    there = f" The tools here are {', '.join(tools)}." if tools else ""
+    raise ParameterError(
+        f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "
+        "first, with @svc.tool above the function; `%svc tools` lists them.",
+        param="tools",
+    )
+
+
+def first_line(tool: Tool) -> str:
+    """Return the first line of a tool's description."""
+    return tool.description.strip().split("\n", 1)[0]
 
 
 def tools_df(

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Final
 from svc_notebook.exchange import Failure
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS, shorten
 from svc_notebook.tokens import Tokens

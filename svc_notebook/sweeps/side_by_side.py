@@ -7,15 +7,23 @@ not streamed, and only its first replies are shown.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.completion import marks
 from svc_notebook.display.cell_output import Output
-from svc_notebook.display.footer import footer
-from svc_notebook.display.reply_cards import Card, cards_bundle, cards_text
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.footer import (
+    UNFINISHED,
+    footer,
+    live_html,
+    marks_html,
+    marks_text,
+)
+from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_html
+from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.columns import ReplyRow
@@ -98,6 +106,60 @@ class _RunStream:
             self._queue.put(Delta(index=at, text=delta.text))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One reply."""
+
+    heading: str  # what differs from the other requests of its row
+    row: str = ""  # what its row has in common: the model
+    text: str = ""  # Markdown, as far as it arrived
+    footer: str = ""  # a quiet line: tokens, seconds
+    marks: tuple[str, ...] = ()  # warnings, such as "cut"
+
+
+def _cards_bundle(
+    cards: Sequence[Card], *, note: str = "", is_live: bool = False
+) -> dict[str, str]:
+    """Draw rows of cards above a note, as `text/html` and as `text/plain`."""
+    line = quiet_html(to_text(note)) if note else ""
+    if is_live:
+        line = live_html(note, is_waiting=not any(card.text for card in cards))
+        note = UNFINISHED
+    body = "".join(
+        f"{quiet_html(f'<strong>{to_text(row)}</strong>') if row else ''}"
+        f"{grid_html(map(_drawn, of_row))}"
+        for row, of_row in _rows(cards).items()
+    )
+    return {
+        "text/html": f"{BODY}{body}{line}</div>",
+        "text/plain": _cards_text(cards, note=note),
+    }
+
+
+def _cards_text(cards: Sequence[Card], *, note: str = "") -> str:
+    """Return cards as plain text, one below the other, safe to print."""
+    blocks = []
+    for row, of_row in _rows(cards).items():
+        blocks += [row] * bool(row)
+        for card in of_row:
+            closing = marks_text(card.marks, card.footer)
+            heading = f"--- {card.heading}" if card.heading else ""
+            blocks.append("\n".join(filter(None, (heading, card.text, closing))))
+    return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
+
+
+def _rows(cards: Sequence[Card]) -> dict[str, list[Card]]:
+    rows: dict[str, list[Card]] = {}
+    for card in cards:
+        rows.setdefault(card.row, []).append(card)
+    return rows
+
+
+def _drawn(card: Card) -> str:
+    closing = quiet_html(marks_html(card.marks, card.footer))
+    return card_html(card.heading, reply_html(card.text), closing)
+
+
 class _Cards:
     """The cards of a run: a view of its stream."""
 
@@ -143,13 +205,13 @@ class _Cards:
         n_more = len(self._run) - len(self._shown)
         note = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
         if self._mode is Mode.PLAIN:
-            self._output.write(cards_text(ended, note=note) + "\n")
+            self._output.write(_cards_text(ended, note=note) + "\n")
         else:
             self._publish(ended, note)
 
     def _publish(self, cards: list[Card], note: str, *, is_live: bool = False) -> int:
         """Show the cards; return the bytes that were sent."""
-        bundle = cards_bundle(cards, note=note, is_live=is_live)
+        bundle = _cards_bundle(cards, note=note, is_live=is_live)
         if self._is_drawn:
             self._output.update(bundle, self._display_id)
         else:

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from jupyter_client.session import Session
 
 from svc_notebook.display.cell_output import Output
-from svc_notebook.display.final_reply import Final
-from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 
 CHUNKS_PER_S = 200
 _FLUSH_GAP_S = 0.05

@@ -13,8 +13,7 @@ from svc_notebook.display.markdown import (
     PARSER,
     to_html,
 )
-from svc_notebook.display.reply_display import Mode, ReplyDisplay
-from svc_notebook.display.streaming_reply import MAX_BYTES_PER_S
+from svc_notebook.display.reply_display import MAX_BYTES_PER_S, Mode, ReplyDisplay
 
 pytestmark = pytest.mark.slow
 _DEF = "def f(): pass\n"

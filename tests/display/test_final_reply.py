@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.final_reply import Final
+from svc_notebook.display.reply_display import Final
 from svc_notebook.display.sandboxed_frame import page_html
 from svc_notebook.display.tool_runs import (
     tool_runs_html,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.escape import to_terminal, to_text, visible
-from svc_notebook.display.final_reply import Final
 from svc_notebook.display.markdown import to_html
+from svc_notebook.display.reply_display import Final
 
 _AWAY = {"href", "rel", "target"}
 _ALLOWED: dict[str, set[str]] = {

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.display.final_reply import Final
 from svc_notebook.display.footer import UNFINISHED, WAITING
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.markdown import to_html
-from svc_notebook.display.reply_display import Mode, ReplyDisplay
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.tools.call import ToolRun
 from tests.display.conftest import Recorder
 
