@@ -54,7 +54,9 @@ def test_every_import_runs_downwards() -> None:
             "from IPython.core.interactiveshell import InteractiveShell\n"
             "shell = InteractiveShell.instance()\n"
             "shell.run_line_magic('load_ext', 'svc_notebook')\n"
-            "assert 'svc' in shell.magics_manager.magics['cell']"
+            "assert 'svc' in shell.magics_manager.magics['cell']\n"
+            "import sys\n"
+            "assert 'svc_notebook.session' not in sys.modules"
         ),
     ],
     ids=["import", "command", "load_ext"],

@@ -1,20 +1,22 @@
 """The defaults of the magic as traits, for `%config SvcMagics`.
 
-A value is checked when it is set, by the check that requests meet.
+A value is checked when it is set, as requests check it.
 """
 
+from collections.abc import Callable, MutableMapping
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Enum, HasTraits, TraitError, TraitType, Unicode, validate
 from traitlets.config import Configurable
 
-from svc_notebook.configuration import use_model, use_path, use_reuse
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
 from svc_notebook.service.params import PARAMS, check, check_extra
 from svc_notebook.service.request import check_model
-from svc_notebook.session import Session
+
+if TYPE_CHECKING:  # loads most of the package, which `%load_ext` does without
+    from svc_notebook.session import Session
 
 CONFIRMATIONS = ("marked", "all", "none")
 
@@ -72,6 +74,8 @@ class ModelTrait(TraitType[str, str]):
 
     def set(self, obj: HasTraits, value: str) -> None:
         """Use another model from now on, unless it cannot be the id of one."""
+        from svc_notebook.configuration import use_model  # noqa: PLC0415 - as above
+
         old = _session().settings.model
         model = self.validate(obj, value)
         if model != old:
@@ -90,6 +94,8 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
 
     def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
         """Use another file from now on, if it can be used."""
+        from svc_notebook.configuration import use_path  # noqa: PLC0415 - as above
+
         if not isinstance(value, (str, PathLike, type(None))):
             self.error(obj, value)
         name, path = str(self.name), "" if value is None else str(value).strip()
@@ -111,6 +117,8 @@ class ReuseTrait(TraitType[bool, bool]):
 
     def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
         """Set it for cells, verbs, sweeps and frames from now on."""
+        from svc_notebook.configuration import use_reuse  # noqa: PLC0415 - as above
+
         if not isinstance(value, bool):
             self.error(obj, value)
         use_reuse(_session(), reuse=value, source="%config SvcMagics.reuse")
@@ -150,6 +158,8 @@ class SvcTraits(Configurable):
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - traitlets'
         super().__init__(**kwargs)
         if "model" in self.config.get("SvcMagics", {}):
+            from svc_notebook.configuration import use_model  # noqa: PLC0415 - as above
+
             use_model(_session(), self.model, source="configuration")
 
     @validate("system", "tools", "extra", *(param.name for param in PARAMS))
@@ -170,14 +180,34 @@ class SvcTraits(Configurable):
         names = sorted(set(self.trait_names(config=True)) - elsewhere)
         rows = []
         for name in names:
-            now = getattr(self, name)
-            is_default = now == self.trait_defaults(name)
+            value = getattr(self, name)
+            is_default = value == self.trait_defaults(name)
             source = "default" if is_default else "%config SvcMagics"
-            rows.append((name, None if now == "" else now, source))
+            rows.append((name, None if value == "" else value, source))
         return rows
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults by name; those that are None are left out."""
         names = ("model", "system", *(param.name for param in PARAMS), "extra")
         values = {name: getattr(self, name) for name in names}
-        return {name: now for name, now in values.items() if now not in (None, "")}
+        return {
+            name: value for name, value in values.items() if value not in (None, "")
+        }
+
+
+def remove_unusable(configured: MutableMapping[str, Any]) -> list[tuple[str, str]]:
+    """Remove defaults from the configuration that cannot be used, and say why.
+
+    A refused `%config` stays in it, and one wrong line of a file would leave no magic.
+    """
+    removed = []
+    for name, trait in SvcTraits.class_traits(config=True).items():
+        if name in configured:
+            # a setting of the session is checked where it is set
+            check: Callable[..., object] = getattr(trait, "validate", trait.set)
+            try:
+                check(None, configured[name])
+            except TraitError as error:
+                removed.append((name, str(error)))
+                del configured[name]
+    return removed

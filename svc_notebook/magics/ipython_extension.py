@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from tokenize import DEDENT, INDENT, TokenInfo
-from types import ModuleType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from IPython.core.completer import (
     CompletionContext,
@@ -26,13 +25,13 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
-from traitlets import TraitError
 
 from svc_notebook.errors import last_error
 
-from .config_traits import SvcTraits
-from .svc_command import SvcCommand
-from .tab_completion import Known
+from .config_traits import SvcTraits, remove_unusable
+
+if TYPE_CHECKING:  # most of the package, which the first `%svc` loads
+    from .svc_command import SvcCommand
 
 MATCHER_ID = "svc_notebook"
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
@@ -127,7 +126,7 @@ def _matcher(shell: InteractiveShell) -> Callable[..., SimpleMatcherResult]:
             return SimpleMatcherResult(completions=[])
         from .tab_completion import match  # noqa: PLC0415 - with the first Tab in a cell
 
-        return match(context, _known(shell))
+        return match(context, shell)
 
     matches: Callable[..., SimpleMatcherResult] = svc
     return matches
@@ -136,32 +135,13 @@ def _matcher(shell: InteractiveShell) -> Callable[..., SimpleMatcherResult]:
 def load(shell: InteractiveShell) -> None:
     """Register the magics and what they need of the shell, once."""
     unload(shell)
-    for name, reason in _remove_unusable(shell):
+    for name, reason in remove_unusable(shell.config.get("SvcMagics", {})):
         sys.stdout.write(f"SvcMagics.{name} was reset to its default: {reason}\n")
     shell.register_magics(SvcMagics)
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
     shell.Completer.custom_matchers.insert(0, _matcher(shell))
     shell.events.register("post_run_cell", last_error)
-
-
-def _remove_unusable(shell: InteractiveShell) -> list[tuple[str, str]]:
-    """Remove defaults from the configuration that cannot be used, and say why.
-
-    A refused `%config` stays in it, and one wrong line of a file would leave no magic.
-    """
-    configured = shell.config.get("SvcMagics", {})
-    removed = []
-    for name, trait in SvcMagics.class_traits(config=True).items():
-        if name in configured:
-            # a setting of the session is checked where it is set
-            check: Callable[..., object] = getattr(trait, "validate", trait.set)
-            try:
-                check(None, configured[name])
-            except TraitError as error:
-                removed.append((name, str(error)))
-                del configured[name]
-    return removed
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -187,30 +167,3 @@ def unload(shell: InteractiveShell) -> None:
         for matcher in matchers
         if getattr(matcher, "matcher_identifier", "") != MATCHER_ID
     ]
-
-
-def _known(shell: InteractiveShell) -> "Known":
-    from svc_notebook.configuration import endpoint_notes  # noqa: PLC0415 - as above
-    from svc_notebook.session import current  # noqa: PLC0415 - as above
-
-    from .as_option import known_types  # noqa: PLC0415 - as above
-    from .tab_completion import Known  # noqa: PLC0415 - as above
-    from .tools_command import tool_notes  # noqa: PLC0415 - as above
-
-    hidden = shell.user_ns_hidden
-    return Known(
-        variables=tuple(
-            (name, type(value).__name__)
-            for name, value in shell.user_ns.items()
-            if not name.startswith("_")
-            and name not in hidden
-            and not isinstance(value, ModuleType)
-        ),
-        conversations=tuple(
-            conversation.name for conversation in current().conversations
-        ),
-        tools=tool_notes(shell.user_ns),
-        types=known_types(shell.user_ns),
-        models=current().models(),
-        endpoints=endpoint_notes(),
-    )

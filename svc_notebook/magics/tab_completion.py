@@ -8,18 +8,24 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from types import ModuleType
 
 from IPython.core.completer import (
     CompletionContext,
     SimpleCompletion,
     SimpleMatcherResult,
 )
+from IPython.core.interactiveshell import InteractiveShell
 
+from svc_notebook.configuration import endpoint_notes
 from svc_notebook.service.catalogue import MODELS, Model
+from svc_notebook.session import current
 
+from .as_option import known_types
 from .config_traits import CONFIRMATIONS
 from .options import ASK, LAYOUTS, OPTIONS, Option
 from .subcommands import COMMANDS
+from .tools_command import tool_notes
 
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL_LINE = re.compile(r"\s*%%svc(?:\s|$)")
@@ -201,12 +207,32 @@ def _models(known: Known) -> Iterable[Suggestion]:
         )
 
 
-def match(context: CompletionContext, known: Known) -> SimpleMatcherResult:
-    """Answer a Tab of IPython's."""
+def _known(shell: InteractiveShell) -> Known:
+    hidden = shell.user_ns_hidden
+    return Known(
+        variables=tuple(
+            (name, type(value).__name__)
+            for name, value in shell.user_ns.items()
+            if not name.startswith("_")
+            and name not in hidden
+            and not isinstance(value, ModuleType)
+        ),
+        conversations=tuple(
+            conversation.name for conversation in current().conversations
+        ),
+        tools=tool_notes(shell.user_ns),
+        types=known_types(shell.user_ns),
+        models=current().models(),
+        endpoints=endpoint_notes(),
+    )
+
+
+def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherResult:
+    """Answer IPython's question what fits where Tab was pressed."""
     lines = context.full_text.split("\n")[: context.cursor_line + 1]
     column = context.cursor_position
     lines[-1], after = lines[-1][:column], lines[-1][column:]
-    suggestions = suggest(lines, known, after=after)
+    suggestions = suggest(lines, _known(shell), after=after)
     if suggestions is None:
         return SimpleMatcherResult(completions=[])
     # a menu breaks its rows at blanks
