@@ -209,7 +209,7 @@ def _interval(
         value=value,
         low=low,
         high=high,
-        said=_said(contrast, row, is_share=is_share),
+        numbers=_said(contrast, row, is_share=is_share),
         is_clear=_is_clear(contrast, row),
         title=_title(contrast, score, row["factor"]),
     )

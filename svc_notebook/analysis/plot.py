@@ -182,7 +182,7 @@ def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> P
     ]
     spec = {"vconcat": panels} if len(panels) > 1 else panels[0] | _fitted(width)
     lines = [
-        f"{row.title}: {row.name}: {row.said}"
+        f"{row.title}: {row.name}: {row.numbers}"
         for chart in charts
         for row in chart.intervals
     ]
@@ -197,7 +197,7 @@ def _panel(
     rows: list[Group] = [
         {
             "group": fill(visible(row.name), _LINE_CHARS),
-            "said": visible(f"{row.name}: {row.said}"),
+            "said": visible(f"{row.name}: {row.numbers}"),
             "clear": row.is_clear,
             **{
                 name: _known(chart.scale * number)

@@ -115,7 +115,7 @@ def _chart(df: pd.DataFrame, column: str, conditions: list[str]) -> IntervalChar
                 value=value,
                 low=low,
                 high=high,
-                said=show(value, low, high),
+                numbers=show(value, low, high),
                 title=column.removeprefix(PREFIX),
             )
             for name, value, low, high in zip(names, *columns, strict=True)
@@ -142,7 +142,7 @@ def _words(figures: pd.DataFrame, factor: str) -> list[str]:
 
 
 def _in_a_line(chart: IntervalChart) -> str:
-    said = [f"{row.name} {row.said}" for row in chart.intervals[:_IN_A_LINE]]
+    said = [f"{row.name} {row.numbers}" for row in chart.intervals[:_IN_A_LINE]]
     if more := len(chart.intervals) - len(said):
         said.append(f"and {more:,} more")
     return f"{chart.intervals[0].title}: {'; '.join(said)}"

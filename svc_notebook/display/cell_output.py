@@ -54,7 +54,7 @@ class Output:
 
 
 class Screen(StrEnum):
-    """Where widgets or bars can be seen."""
+    """Where widgets and progress bars can be shown."""
 
     NOTEBOOK = "notebook"
     TERMINAL = "terminal"
@@ -88,7 +88,10 @@ def can_answer(shell: object) -> bool:
 
 
 def find_screen(display: str = "auto") -> Screen:
-    """Find out where this cell or program can show more than text, by this setting."""
+    """Return where this cell or program can show more than text.
+
+    `display` is the setting of that name.
+    """
     if display == "settled":
         return Screen.NONE
     terminal = Screen.TERMINAL if is_terminal() else Screen.NONE
@@ -102,7 +105,7 @@ def find_screen(display: str = "auto") -> Screen:
 
 
 def after_cell(action: Callable[[], object]) -> bool:
-    """Do something when the cell that runs has ended, below its result.
+    """Do something when the cell that runs has ended, and has shown its result.
 
     Returns:
         Whether there is a cell; outside of IPython nothing is done.

@@ -1,4 +1,4 @@
-"""Colours in code blocks, by Pygments: which languages, and for how long a code."""
+"""Colours in code blocks, by Pygments: for which languages, and up to which length."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
 """Texts side by side in a table: HTML and plain text.
 
-It stays below a size that a notebook can carry, and counts what it leaves out.
+Its size is limited, so that a notebook can hold it; it counts what it leaves out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,14 +55,14 @@ class ComparedText:
 
     text: str
     marks: tuple[str, ...] = ()  # a warning, such as "cut"
-    label: str = ""  # what tells it from others of its field, such as "3 times"
+    label: str = ""  # how it differs from others of its field, such as "3 times"
     parts: tuple[DiffPart, ...] = ()  # the text in parts, if it is compared
     is_markdown: bool = False  # else it is shown as written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonTable:
-    """A table of texts; shown in a cell it is drawn."""
+    """A table of texts, which a cell draws."""
 
     title: str  # the line below it in HTML, above it in plain text
     row_names: TableKey  # the names of the parts of a row's key
@@ -132,8 +132,8 @@ class ComparisonTable:
             words = f"  {_in_words(self.column_names, head)}".rstrip()
             lines += [words] if entries else []
             for entry in entries:
-                said = marks_text(entry.marks, entry.label)
-                lines += [f"    {said}:"] if said else []
+                label = marks_text(entry.marks, entry.label)
+                lines += [f"    {label}:"] if label else []
                 lines += _entry_lines(entry)
         return "\n".join(lines)
 
@@ -141,7 +141,7 @@ class ComparisonTable:
         n_rows = self.n_more_rows + len(self.rows) - n_shown
         counts = {"rows": n_rows, "columns": self.n_more_columns}
         counts["replies of these rows"] = self.n_more_replies
-        return [f"{n} more {what} are not shown" for what, n in counts.items() if n]
+        return [f"{n} more {kind} are not shown" for kind, n in counts.items() if n]
 
 
 def _fitting(rows: Iterable[str], max_bytes: int) -> list[str]:
@@ -217,7 +217,7 @@ def _raw_html(parts: Sequence[DiffPart]) -> str:
 
 
 def _details(html: str, n_folded: int, n_beyond: int) -> str:
-    """Fold what is left of a text; what goes beyond the fold is counted."""
+    """Fold the rest of a text, and count the characters that are left out of it."""
     if not n_folded + n_beyond:
         return ""
     if n_beyond:

@@ -11,7 +11,7 @@ from .escape import to_terminal
 
 LINE_CHARS = 70  # fits a notebook with an open side bar
 _MIN_CHARS = 20  # even if a terminal reports fewer
-_REFUSED_STATUS = 400  # else it came within a stream
+_REFUSED_STATUS = 400  # below it, the error came within a stream
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _HEADLINES = {
     "AuthError": "The key was refused",
@@ -45,7 +45,7 @@ def error_box(error: SvcError, *, is_terminal: bool = False) -> str:
 
 def headline(error: SvcError) -> str:
     """Say in words what kind of error it is, with the status of a refusal."""
-    names = (kind.__name__ for kind in type(error).__mro__)
+    names = (class_.__name__ for class_ in type(error).__mro__)
     words = next(_HEADLINES[name] for name in names if name in _HEADLINES)
     status = error.status if isinstance(error, ServiceError) else 0
     return f"{words} ({status})" if status >= _REFUSED_STATUS else words

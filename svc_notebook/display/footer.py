@@ -1,4 +1,4 @@
-"""The quiet line below a reply: badges, model, tokens, seconds; or that it streams."""
+"""The quiet line below a reply: badges, model, tokens, seconds; its status before."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -80,8 +80,8 @@ def _tokens(exchange: Measured) -> str:
     usage, source = exchange.usage, exchange.usage_source
     if source == "missing":
         return "no usage"
-    about = "~" if source == "estimated" else ""
-    return f"{usage.prompt_tokens} → {about}{usage.completion_tokens} tokens"
+    tilde = "~" if source == "estimated" else ""
+    return f"{usage.prompt_tokens} → {tilde}{usage.completion_tokens} tokens"
 
 
 def estimate_hint(exchange: Measured) -> str:
@@ -90,16 +90,16 @@ def estimate_hint(exchange: Measured) -> str:
         return ""
     parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
     low, high = exchange.est_low_tokens, exchange.est_high_tokens
-    both = "" if low is None or high is None else f", together {low:,} to {high:,}"
-    return f"estimated: {parts} tokens{both}"
+    total = "" if low is None or high is None else f", together {low:,} to {high:,}"
+    return f"estimated: {parts} tokens{total}"
 
 
 _MODEL_CHARS = 80  # a server may answer with any name
 
 
 def other_model(model: str, answered: str | None) -> str:
-    """Name the model that answered, if it is another one than was asked for."""
-    # Many servers answer with the exact version of a model, which need not be said.
+    """Name the model that answered, if it is not the requested one."""
+    # Many servers answer with the exact version of a model, which is no news.
     if not answered or answered.startswith(model):
         return ""
     return f"answered by {shorten(answered, _MODEL_CHARS)}"

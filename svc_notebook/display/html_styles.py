@@ -27,7 +27,7 @@ _VERBATIM = f"{WRAPPED};margin:0"
 
 
 def quiet_html(html: str, *, hint: str = "") -> str:
-    """Put HTML into a line of small, quiet letters; the hint is for the mouse."""
+    """Put HTML into a small grey line; the hint shows when the mouse rests on it."""
     title = f' title="{escape(hint)}"' if hint else ""
     return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
 
@@ -44,7 +44,7 @@ def card_html(heading: str, body: str, closing: str = "") -> str:
 
 
 def grid_html(cards: Iterable[str]) -> str:
-    """Put cards side by side, as many as there is room for."""
+    """Put cards side by side, as many in a row as fit."""
     return f'<div style="{_GRID}">{"".join(cards)}</div>'
 
 

@@ -21,7 +21,7 @@ _MOST_TICKS = 4
 _CELL = "border:0;padding:.15em 0;text-align:left;vertical-align:middle"
 _NAME = f"{_CELL};padding-right:1em;overflow-wrap:anywhere;min-width:7em;max-width:22em"
 _CHART = f"{_CELL};padding:0;width:22em;min-width:10em;position:relative"
-_SAID = f"{_CELL};padding-left:1.2em;white-space:nowrap"
+_NUMBERS = f"{_CELL};padding-left:1.2em;white-space:nowrap"
 # as high as its row, so that the lines of all rows meet
 _SVG = "position:absolute;inset:0;width:100%;height:100%;overflow:visible"
 _TABLE = "border-collapse:collapse;margin:.2em 0 .5em;font-size:inherit"
@@ -32,15 +32,15 @@ _BAND = "#d96c23"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A value with its interval; NaN is not known."""
+    """A value with its interval; NaN where a number is not known."""
 
     name: str
     value: float
     low: float = nan
     high: float = nan
-    said: str = ""  # the numbers in words
+    numbers: str = ""  # in words, next to the drawing
     is_clear: bool = True  # a filled point, else a hollow one
-    title: str = ""  # what it belongs to; said once above those of the same title
+    title: str = ""  # what it belongs to; written once above those of the same title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class IntervalChart:
     """Values on one axis.
 
     Attributes:
-        origin: Where a line is drawn, such as at no difference; None draws none.
-        band: The ends of a band, such as of a margin.
-        limits: The ends of the axis; what is drawn sets them if None.
-        scale: The axis counts values times this, such as 100 for percent.
-        unit: What it counts.
+        origin: Where a line is drawn, such as at no difference; None for no line.
+        band: The ends of a coloured band, such as those of a margin.
+        limits: The ends of the axis; None fits it to what is drawn.
+        scale: The factor from values to the numbers of the axis: 100 for percent.
+        unit: The unit of the numbers of the axis.
     """
 
     intervals: Sequence[Interval]
@@ -82,15 +82,15 @@ class IntervalChart:
     def text(self) -> str:
         """Draw it with characters, in lines of at most 80 columns."""
         axis = self.axis()
-        names = [to_terminal(_in_a_line(one.name)) for one in self.intervals]
-        said = [to_terminal(_in_a_line(one.said)) for one in self.intervals]
+        names = [to_terminal(_in_a_line(row.name)) for row in self.intervals]
+        numbers = [to_terminal(_in_a_line(row.numbers)) for row in self.intervals]
         n_columns = max(map(width, names), default=0)
-        widest = n_columns + _CHART_COLUMNS + max(map(width, said), default=0)
+        widest = n_columns + _CHART_COLUMNS + max(map(width, numbers), default=0)
         is_narrow = widest + _GAPS <= _LINE_COLUMNS  # else names have their own line
         n_columns = n_columns if is_narrow else 2
         lines = []
         title = ""
-        for interval, name, numbers in zip(self.intervals, names, said, strict=True):
+        for interval, name, words in zip(self.intervals, names, numbers, strict=True):
             if interval.title != title:
                 title = interval.title
                 lines.append(fitted(to_terminal(_in_a_line(title)), _LINE_COLUMNS))
@@ -98,7 +98,7 @@ class IntervalChart:
                 lines.append(f"  {fitted(name, _LINE_COLUMNS - 2)}")
             drawn = self._characters(interval, axis)
             first = padded(name, n_columns) if is_narrow else " " * n_columns
-            lines.append(f"  {first}  {drawn}  {numbers}".rstrip())
+            lines.append(f"  {first}  {drawn}  {words}".rstrip())
         if axis is not None:
             lines.append(f"  {' ' * n_columns}  {self._tick_line(axis)}".rstrip())
         return "\n".join(lines)
@@ -109,7 +109,7 @@ class IntervalChart:
             return self.limits
         if not any(isfinite(interval.value) for interval in self.intervals):
             return None
-        ends = [end for one in self.intervals for end in (one.value, one.low, one.high)]
+        ends = [end for row in self.intervals for end in (row.value, row.low, row.high)]
         ends += [] if self.origin is None else [self.origin]
         drawn = [end for end in (*ends, *(self.band or ())) if isfinite(end)]
         low, high = min(drawn), max(drawn)
@@ -121,7 +121,7 @@ class IntervalChart:
         return (
             f'<tr style=background:none><td style="{_NAME}">'
             f'{to_text(interval.name)}</td><td style="{_CHART}">{drawn}</td>'
-            f'<td style="{_SAID}">{to_text(interval.said)}</td></tr>'
+            f'<td style="{_NUMBERS}">{to_text(interval.numbers)}</td></tr>'
         )
 
     def _svg(self, interval: Interval, axis: tuple[float, float]) -> str:
@@ -154,9 +154,9 @@ class IntervalChart:
                 f'<circle cx="{at(interval.value)}" cy="50%" r={radius} '
                 f'fill="{fill}" stroke="{_COLOUR}" stroke-width=2 />'
             )
-        said = escape(visible(f"{interval.name}: {interval.said}"))
+        label = escape(visible(f"{interval.name}: {interval.numbers}"))
         return (
-            f'<svg role=img aria-label="{said}" style="{_SVG}">{"".join(shapes)}</svg>'
+            f'<svg role=img aria-label="{label}" style="{_SVG}">{"".join(shapes)}</svg>'
         )
 
     def _tick_row(self, axis: tuple[float, float]) -> str:
@@ -168,7 +168,7 @@ class IntervalChart:
         return (
             f'<tr style=background:none aria-hidden=true><td style="{_CELL}"></td>'
             f'<td style="{_CHART}"><div style="{QUIET_LINE};position:relative;'
-            f'height:1.6em">{ticks}</div></td><td style="{_SAID}">'
+            f'height:1.6em">{ticks}</div></td><td style="{_NUMBERS}">'
             f"{quiet_html(to_text(self.unit))}</td></tr>"
         )
 
@@ -230,7 +230,7 @@ def _share(number: float, axis: tuple[float, float]) -> float:
 
 
 def _round_numbers(low: float, high: float) -> Iterable[float]:
-    """Return a few round numbers between two, 0 among them where it is between."""
+    """Return a few round numbers between two; 0 is one of them if it lies between."""
     rough = (high - low) / _MOST_TICKS
     power = 10.0 ** floor(log10(rough))
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)

@@ -1,4 +1,4 @@
-"""Tool calls below or above a reply: one line each, with details folded."""
+"""Tool calls of a reply, above or below it: one line for each, details folded."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ from svc_notebook.service.params import shorten
 from .escape import to_terminal, to_text
 from .html_styles import FOLDED_TEXT, details_html, quiet_html
 
-_REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")  # of a line, such as a progress bar
-CALL_CHARS = 60  # of a name, of arguments and of a result on their line
+# The part of a line that the next part overwrites, as progress bars do.
+_REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
+CALL_CHARS = 60  # most of a name, of arguments and of a result on their line
 SHOWN_CHARS = 4000  # of each text behind the line
 CONSENT = {None: "", True: "approved · ", False: "denied · "}
 MAX_OPEN = 6  # calls with a line each; more are folded behind one line
@@ -53,7 +54,7 @@ class Step(Protocol):
 
     @property
     def is_approved(self) -> bool | None:
-        """The user's decision; None if the user was not asked."""
+        """Whether the user allowed it; None if the user was not asked."""
 
 
 def call_line(name: str, arguments: str) -> str:
@@ -66,8 +67,8 @@ def call_line(name: str, arguments: str) -> str:
 def result_line(step: Step) -> str:
     """Write the result of a call on one line, with its seconds."""
     text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
-    took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
-    return f"{CONSENT[step.is_approved]}{text}{took}"
+    seconds = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
+    return f"{CONSENT[step.is_approved]}{text}{seconds}"
 
 
 def tool_runs_html(steps: Sequence[Step]) -> str:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 _STDLIB = sysconfig.get_path("stdlib")
 _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
 _SHELLS = {"IPython", "ipykernel"}
-_N_LIBRARY = 3  # frames of libraries in a row; of more, the first and last stay
-_MARK = "svc-notebook "  # begins the frame put in place of others
+_N_LIBRARY = 3  # of more library frames in a row, only the first and last stay
+_MARK = "svc-notebook "  # how the frame begins that replaces others
 _FILE = re.compile(
     rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
 )
@@ -34,7 +34,7 @@ class ErrorReport(NamedTuple):
 
 
 def to_report(error: BaseException) -> ErrorReport:
-    """Read an error."""
+    """Return the traceback of an error as text, with the cells and modules in it."""
     report = TracebackException.from_exception(error)
     files = [frame.filename for frame in report.stack]
     files += [getattr(report, "filename", None) or ""]  # of a SyntaxError
@@ -77,7 +77,7 @@ def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:
 
 
 def _shortened(frames: list[FrameSummary]) -> list[FrameSummary]:
-    """Put a mark in place of the inner ones of many frames of libraries."""
+    """Replace the inner ones of many library frames in a row by a mark."""
     shown: list[FrameSummary] = []
     for is_library, group in groupby(frames, lambda frame: _is_library(frame.filename)):
         run = list(group)

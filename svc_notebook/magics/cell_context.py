@@ -58,7 +58,7 @@ class Place:
 
 
 class Places:
-    """Where the newest replies are shown, by the ids of their exchanges."""
+    """Where the newest replies are shown, found by the ids of their exchanges."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -81,7 +81,7 @@ class Places:
         return Place(cell_ids(self._shell), number, display, draw, output)
 
     def put(self, exchange_id: str, place: Place) -> None:
-        """Note where a reply is shown; the oldest note goes."""
+        """Remember where a reply is shown; of too many, the oldest is forgotten."""
         self._known[exchange_id] = place
         if len(self._known) > MAX_PLACES:
             del self._known[next(iter(self._known))]
@@ -113,17 +113,18 @@ class KernelMemory:
     places: Places
     # what `%svc fix` showed, and in which execution of a cell
     shown_fix: tuple[CompletionRequest, object] | None = None
-    has_sent_errors: bool = False  # so that the next ones go at once
+    has_sent_errors: bool = False  # later ones are sent without being shown first
     has_advised: bool = False  # on temperature and top_p; once in a kernel is enough
 
 
-NO_VALUE = object()  # what a function's own name has where it was not assigned
+NO_VALUE = object()  # of a function's variable that was not assigned yet
 
 
 def own_names() -> dict[str, object]:
-    """Return the names of the function that a line magic is in, without their values.
+    """Return the variables of the function that a line magic is in, without values.
 
-    With those of enclosing functions that are running: no global has these names.
+    They hide globals of the same name, even before they are assigned. Those of
+    enclosing functions are included, as far as these still run.
     """
     names: dict[str, object] = {}
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
@@ -153,7 +154,7 @@ class CellContext:
     memory: KernelMemory
     # Variables of the function that the line is in, which come before all others.
     local_names: Mapping[str, object] = field(default_factory=dict)
-    is_sending: bool = False  # whether a request may have left
+    is_sending: bool = False  # whether a request may have been sent
 
     @cached_property
     def session(self) -> Session:
@@ -209,7 +210,7 @@ class CellContext:
             self.shell.push({output: value})
 
     def show(self, value: object, output: str | None) -> object:
-        """Display a value now, as it may not be on the cell's last line; return it."""
+        """Display a value now and return it; it may not be on the cell's last line."""
         self.put(output, value)
         display(value)
         HiddenResult(self.shell, value)

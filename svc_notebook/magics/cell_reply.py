@@ -325,7 +325,7 @@ class CellReply:
         return completion
 
     def _explain(self, stopped: SvcError | Interrupted) -> None:
-        """Say what neither the error nor what arrived says."""
+        """Name a model that may be meant; show an interrupt that came before text."""
         if isinstance(stopped, UnknownModelError):
             models = self._context.session.models()
             _hint_at_model(stopped, self._cell_request.request.model, models)
@@ -339,7 +339,7 @@ class CellReply:
 
 
 def to_start(context: CellContext, options: SvcOptions) -> Start:
-    """Return what starts a request; from then on it may have left."""
+    """Return what starts a request, and note that one may have been sent."""
     kernel = context.session.context()
     client = kernel.client if options.is_recorded else kernel.unrecorded_client
     context.is_sending = True
@@ -354,7 +354,7 @@ def to_start(context: CellContext, options: SvcOptions) -> Start:
 def _hint_at_model(
     error: UnknownModelError, model: str, models: Iterable[Model]
 ) -> None:
-    """Name the known model that a misspelt one may have meant."""
+    """Name the known model that a misspelt name may mean."""
     names = [known.id for known in models]
     hint = did_you_mean(model.lower(), names, n=1)
     if hint and model not in names:

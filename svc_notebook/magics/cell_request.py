@@ -57,7 +57,7 @@ class CellRequest:
 def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPrompt:
     """Read a line and its cell, put variables in, and apply the defaults.
 
-    Marks that cannot be filled in are named at once, before anything is sent.
+    Marks that are sent as typed are printed at once, before anything is sent.
     """
     defaults, names = context.traits.defaults(), context.names()
     hide = context.session.key_hider()
@@ -74,10 +74,10 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         Output().write(_as_typed(marks))
     context_names = dict.fromkeys(options.context)
     added = tuple(prepared(find_context(name, names), hide) for name in context_names)
-    put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
+    inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
-    apart = {"model", "system", "max_tokens"}
-    params = {name: value for name, value in defaults.items() if name not in apart}
+    separate = {"model", "system", "max_tokens"}
+    params = {name: value for name, value in defaults.items() if name not in separate}
     params |= options.params
     model = options.model or defaults["model"]
     max_tokens = options.max_tokens
@@ -89,7 +89,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         params=params,
         max_tokens=defaults.get("max_tokens") if max_tokens is None else max_tokens,
         notes=tuple(
-            filter(None, (put_in and f"put in: {put_in}", _advice(context, params)))
+            filter(None, (inserted and f"put in: {inserted}", _advice(context, params)))
         ),
         context_tokens=context.session.context_of(model),
     )
@@ -156,8 +156,8 @@ def conversation_request(
 ) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
-    `place` names the cell's turn, so that running the cell again asks it again. A
-    system message is the conversation's once it was answered.
+    `place` identifies the cell, so that running it again asks its turn again. A system
+    message becomes the conversation's once it was answered.
     """
     older = conversation.older_note()
     turn = conversation.next_turn(
@@ -185,7 +185,7 @@ def conversation_request(
 
 
 def _turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Note what a reader must know about a turn: asked again, stale, turns left out."""
+    """Return notes for the footer: asked again, turns now stale, turns left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")

@@ -67,7 +67,7 @@ def rest_request(
     )
     if beginning is None or (name and not turns):
         where = f"The conversation {name}" if name else "This kernel"
-        raise _refused(f"{where} has no reply yet that the ledger knows.")
+        raise _refused(f"{where} has no recorded reply yet; ask first.")
     other = None if name else session.newest_unrecorded
     if other and other.exchange_id > beginning.exchange_id:  # ids sort by time
         raise _refused("The last reply was kept out of the ledger (--no-record).")
@@ -101,14 +101,14 @@ def rest_request(
 
 
 def _check_newest(newest: Exchange, beginning: Exchange, name: str | None) -> None:
-    """Refuse to extend a reply that is older than a question without one."""
+    """Refuse if the newest question got no text: an older reply is not meant."""
     is_asked_here = name in {None, newest.origin.conversation}
     is_rest = newest.origin.continues == beginning.exchange_id
     if newest.usage_source == "missing" and is_asked_here and not is_rest:
         how = "was interrupted" if newest.status == "cancelled" else "failed"
         raise _refused(
-            f"The newest question brought no text (it {how}), so it has no rest, and "
-            "an older reply is not meant. Ask it again: run its cell."
+            f"The newest question got no text (it {how}), so nothing can be continued. "
+            "Run its cell to ask it again."
         )
 
 
@@ -132,16 +132,18 @@ def _check(reply: Completion, owner: Conversation | None) -> None:
     if can_go_on:
         return
     if reply.tool_calls:
-        raise _refused("The last reply ends with tool calls, which cannot go on.")
+        raise _refused(
+            "The last reply ends with tool calls, so it cannot be continued."
+        )
     if len(choices) > 1:
         raise _refused(
-            f"The last reply has {len(choices)} choices. One that was cut can go on in "
-            "a conversation (`-c NAME`), where `svc.conversation(NAME).pick(TURN, "
-            "CHOICE)` picks it."
+            f"The last reply has {len(choices)} choices, so it cannot be continued. In "
+            "a conversation (`-c NAME`), pick a choice that was cut with "
+            "`svc.conversation(NAME).pick(TURN, CHOICE)`, and continue that."
         )
     reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
     raise _refused(
-        f"The last reply ended by itself{reason}."
+        f"The last reply ended by itself{reason}, so it is complete."
         if reply.text
         else "The last reply has no text yet; ask again."
     )

@@ -56,8 +56,8 @@ def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptio
     context.check_output(options.output)
     if not can_answer(context.shell):
         raise ParameterError(
-            f"%svc {task}: this notebook runs without a reader, so code would be "
-            "sent unseen. Run this line by hand, or remove it.",
+            f"%svc {task}: this notebook runs without a reader, so nobody would see "
+            "what is sent. Nothing was sent. Run this line by hand, or remove it.",
             param="line",
         )
     if options.is_several or options.type_name:
@@ -74,10 +74,11 @@ def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptio
 def error_prompt(
     task: str, names: Mapping[str, Any], *, context_tokens: int = BUDGET_TOKENS
 ) -> tuple[str, str]:
-    """Write a question about the user's last error, "" without one, and a note on it.
+    """Write a question about the user's last error, and a note on it for the footer.
 
-    Besides cells and traceback, only versions of this machine are sent. The
-    failing cell is whole, and refused where it does not fit into the model's context.
+    The question is "" if no cell has failed. It has the failing cells, the traceback,
+    and the versions of packages. The failing cell is never shortened; if it does not
+    fit into the model's context, it is refused.
     """
     error = last_error()
     if error is None:
@@ -100,7 +101,7 @@ def error_prompt(
         raise ParameterError(
             f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
             f"with the error it does not fit{again} into {context_tokens}. Run the "
-            f"part that fails in a cell of its own, then `%svc {task}`; or ask about "
+            f"part that fails in a separate cell, then `%svc {task}`; or ask about "
             "the error alone: `%svc --with Err QUESTION`.",
             param="messages",
         )

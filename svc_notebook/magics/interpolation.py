@@ -124,5 +124,5 @@ def _refusal(mark: str, why: str) -> ParameterError:
 
 
 def near_name(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the public name that may be meant; "" without one."""
+    """Return a hint at the public name that may be meant, or ""."""
     return did_you_mean(name, (known for known in names if not known.startswith("_")))

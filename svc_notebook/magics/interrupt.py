@@ -12,10 +12,10 @@ from .cell_context import CellContext
 def show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interrupted:
     """Show an interrupt as one line, in place of its traceback; return what to raise.
 
-    If a reply was followed, its output says so already. The cell fails all the same,
-    so the cells that wait behind it do not run.
+    If a reply was streaming, its output says so already. The cell still fails, so that
+    the cells that wait after it do not run.
     """
-    if context.mode is not Mode.SETTLED:  # else the file must tell that the cell failed
+    if context.mode is not Mode.SETTLED:  # there, the file must show that it failed
         _hide_traceback(context.shell)
     if isinstance(stopped, Interrupted):
         return stopped

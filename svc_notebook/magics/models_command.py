@@ -1,9 +1,10 @@
 """`%svc models`: the known models, their limits, and the room left."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
 
-from svc_notebook.endpoints import facts_of
+from svc_notebook.endpoints import Endpoint, facts_of
 from svc_notebook.errors import SvcError
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import Session
@@ -35,54 +36,32 @@ MODEL_LIST = (
 )
 
 
-def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
-    """List the endpoint's models (doc: Model ids, Rate limits per model, Versioning).
+class _ModelRow(NamedTuple):
+    """One model; the fields are the columns of `MODEL_LIST`."""
 
-    `has_room` adds how many requests each window lets through now.
-    """
-    from .summary_table import listing  # noqa: PLC0415 - pandas
+    model: str
+    size: str | None
+    released: date | None
+    per_second: int | None
+    left_second: int | None
+    per_minute: int | None
+    left_minute: int | None
+    in_flight: int | None
+    context_tokens: int | None
+    in_use: bool
 
-    rows: list[tuple[Any, ...]] = []
-    endpoint = session.settings.endpoint
-    for listed_model in session.models(wait_s=LIST_WAIT_S):
-        model = endpoint.model(listed_model.id)
-        limit = endpoint.limit_of(listed_model.id)
-        room = None
-        if has_room and limit:
-            with suppress(SvcError):  # no service is chosen yet
-                room = session.client.room(model.id)
-        second, minute = (limit and limit.per_second), (limit and limit.per_minute)
-        seconds = second, room.in_second if room and second else None
-        minutes = minute, room.in_minute if room and minute else None
-        in_use = model.id == session.settings.model
-        rows.append(
-            (
-                *(model.id, model.size, model.released_on, *seconds, *minutes),
-                *(limit and limit.in_flight, model.context_tokens, in_use),
-            )
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Return the texts below `_MODEL_HEADS`."""
+        at_once = "" if self.in_flight is None else f"{self.in_flight} at once"
+        limits = (_limit(self.per_second, self.per_minute), at_once)
+        return (
+            *(str(value or "") for value in (self.model, self.size, self.released)),
+            " ".join(filter(None, limits)),
+            _limit(self.left_second, self.left_minute),
+            str(self.context_tokens or ""),
+            "in use" if self.in_use else "",
         )
-    left_out = [] if has_room else ["left_second", "left_minute"]
-    frame = indexed_frame(MODEL_LIST, rows).drop(columns=left_out)
-    shown = [
-        (
-            *(str(value or "") for value in row[:3]),
-            " ".join(filter(None, (_limit(row[3], row[5]), _at_once(row[7])))),
-            _limit(row[4], row[6]),
-            str(row[8] or ""),
-            "in use" if row[9] else "",
-        )
-        for row in rows
-    ]
-    whose = endpoint.name if endpoint.lists_models else "The service's document"
-    n_models = f"{len(rows)} model{'s'[: len(rows) != 1]}"
-    problem = facts_of(endpoint.base_url or "").problem if endpoint.lists_models else ""
-    why = f" Its list of models could not be read: {problem}." if problem else ""
-    sentence = f"{whose} names {n_models}; others can be asked.{why}"
-    if problem and not rows:
-        sentence = f"{whose}:{why} Any model can be asked by its id."
-    elif problem:
-        sentence = f"{whose}: {n_models} known; others can be asked.{why}"
-    return listing(frame, sentence, _MODEL_HEADS, shown)
 
 
 _MODEL_HEADS = ("model", "size", "released", "limits", "left now", "context", "")
@@ -93,5 +72,51 @@ def _limit(second: int | None, minute: int | None) -> str:
     return "" if second is minute is None else str(limit)
 
 
-def _at_once(in_flight: int | None) -> str:
-    return "" if in_flight is None else f"{in_flight} at once"
+def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
+    """List the endpoint's models (doc: Model ids, Rate limits per model, Versioning).
+
+    `has_room` adds how many requests each window lets through now.
+    """
+    from .summary_table import listing  # noqa: PLC0415 - pandas
+
+    known_models = session.models(wait_s=LIST_WAIT_S)
+    rows = [_row(session, known.id, has_room=has_room) for known in known_models]
+    left_out = [] if has_room else ["left_second", "left_minute"]
+    frame = indexed_frame(MODEL_LIST, rows).drop(columns=left_out)
+    sentence = _sentence(session.settings.endpoint, len(rows))
+    return listing(frame, sentence, _MODEL_HEADS, [row.shown for row in rows])
+
+
+def _row(session: Session, model_id: str, *, has_room: bool) -> _ModelRow:
+    endpoint = session.settings.endpoint
+    model, limit, room = endpoint.model(model_id), endpoint.limit_of(model_id), None
+    if has_room and limit:
+        with suppress(SvcError):  # no service is chosen yet
+            room = session.client.room(model.id)
+    per_second = limit.per_second if limit else None
+    per_minute = limit.per_minute if limit else None
+    return _ModelRow(
+        model=model.id,
+        size=model.size,
+        released=model.released_on,
+        per_second=per_second,
+        left_second=room.in_second if room and per_second else None,
+        per_minute=per_minute,
+        left_minute=room.in_minute if room and per_minute else None,
+        in_flight=limit.in_flight if limit else None,
+        context_tokens=model.context_tokens,
+        in_use=model.id == session.settings.model,
+    )
+
+
+def _sentence(endpoint: Endpoint, n_models: int) -> str:
+    """Say how many models are known, and why a list could not be read."""
+    whose = endpoint.name if endpoint.lists_models else "The service's document"
+    problem = facts_of(endpoint.base_url or "").problem if endpoint.lists_models else ""
+    why = f" Its list of models could not be read: {problem}." if problem else ""
+    if problem and not n_models:
+        return f"{whose}:{why} Any model can be asked by its id."
+    if problem:
+        return f"{whose}: {n_models} known; others can be asked.{why}"
+    models = f"{n_models} model{'s'[: n_models != 1]}"
+    return f"{whose} names {models}; others can be asked."

@@ -1,4 +1,4 @@
-"""Code of a reply made into the next cell: `--format code` and `%svc insert`."""
+"""The code of a reply in the next cell: `--format code` and `%svc insert`."""
 
 import re
 from collections.abc import Sequence
@@ -30,13 +30,16 @@ class NextCell:
     note: str = ""
 
     def put(self, shell: InteractiveShell) -> str:
-        """Put the code there, if any; return the note as a sentence, or with it."""
-        said = self.note[:1].upper() + self.note[1:]
+        """Put the code into the next cell; return the note as a sentence.
+
+        Where there is no next cell, the code follows the note.
+        """
+        sentence = self.note[:1].upper() + self.note[1:]
         if self.code is not None and not _can_put():
-            return f"{said}\n{self.code}"
+            return f"{sentence}\n{self.code}"
         if self.code is not None:
             shell.set_next_input(self.code)
-        return said
+        return sentence
 
 
 def _can_put() -> bool:

@@ -1,6 +1,7 @@
 """The subcommands of `%svc`: their table with its help, and their parser.
 
-A line that begins with a command's name but goes on otherwise is never sent by guess.
+A line that begins with a command's name but does not fit the command is refused, not
+sent as a question by guess.
 """
 
 import re

@@ -11,20 +11,20 @@ _LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
 
 
 class Listing(pd.DataFrame):
-    """A frame whose parts, and whatever is computed from it, are ordinary frames.
+    """A frame that is shown as a summary; frames made from it are ordinary ones.
 
-    `told` is the sentence, a note below the table, and the table: its heads, its rows.
+    `summary` is a sentence, a note below the table, and the table: heads, then rows.
     """
 
-    _metadata = ["told"]  # noqa: RUF012 - pandas asks for this list
-    told: tuple[str, str, Sequence[Sequence[str]]]
+    _metadata = ["summary"]  # noqa: RUF012 - pandas asks for this list
+    summary: tuple[str, str, Sequence[Sequence[str]]]
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
         return pd.DataFrame
 
     def __repr__(self) -> str:
-        sentence, note, table = self.told
+        sentence, note, table = self.summary
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = (
             "  ".join(map(str.ljust, row, widths)).rstrip()
@@ -35,7 +35,7 @@ class Listing(pd.DataFrame):
         return to_terminal("\n\n".join(filter(None, shown)))
 
     def _repr_html_(self) -> str:
-        sentence, note, table = self.told
+        sentence, note, table = self.summary
         drawn = [
             "".join(f"<{tag}{_LEFT}>{to_text(value)}</{tag}>" for value in row)
             for tag, row in zip(["th", *["td"] * len(table)], table, strict=False)
@@ -53,8 +53,8 @@ def listing(
     *,
     note: str = "",
 ) -> Listing:
-    """Show a frame by this sentence and table, without the columns that are empty."""
+    """Return a frame that is shown as a sentence and a table without empty columns."""
     used = [at for at in range(len(heads)) if any(row[at] for row in rows)]
     shown = Listing(frame)
-    shown.told = sentence, note, [[row[at] for at in used] for row in (heads, *rows)]
+    shown.summary = sentence, note, [[row[at] for at in used] for row in (heads, *rows)]
     return shown

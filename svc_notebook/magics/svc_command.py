@@ -1,4 +1,4 @@
-"""`%%svc` and `%svc`: reads the line, and calls what it asks for."""
+"""`%%svc` and `%svc`: reads the line, and calls the command or sends the prompt."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`--tools` and `%svc tools`: which tools a cell offers, and in which they are found.
+"""`--tools` and `%svc tools`: which tools a cell offers, and where they are found.
 
 The command lists tools, shows one as sent, offers it in every cell, asks again.
 """
@@ -86,9 +86,9 @@ def find_tool(name: str, variables: Mapping[str, object]) -> object:
         if inspect.isfunction(value) and not variable.startswith("_")
     ]
     hint = did_you_mean(name, [*tools, *functions])
-    there = f" The tools here are {', '.join(tools)}." if tools else ""
+    known = f" The tools here are {', '.join(tools)}." if tools else ""
     raise ParameterError(
-        f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "
+        f"There is no variable {name!r} to offer as a tool.{hint}{known} Define it "
         "first, with @svc.tool above the function; `%svc tools` lists them.",
         param="tools",
     )
@@ -140,7 +140,7 @@ TOOL_LIST = (
 
 
 def _definitions_text(name: str, variables: Mapping[str, object]) -> str:
-    """Write out what is sent of a tool, and its size."""
+    """Write the definitions that are sent of a tool, and their size."""
     toolbox = to_tools([name], variables)
     texts = [
         json.dumps(definition, ensure_ascii=False, indent=2)
@@ -213,8 +213,8 @@ def _ask_again(
     for name in forgotten:
         consent.forget(name)
     if not forgotten:
-        said = f"{names[0]} is not" if names else "No tool is"
-        return f"{said} always allowed; nothing changed."
+        subject = f"{names[0]} is not" if names else "No tool is"
+        return f"{subject} always allowed; nothing changed."
     return f"You will be asked again before calls of: {', '.join(forgotten)}."
 
 

@@ -47,7 +47,7 @@ def use(session: Session, word: str = "", option: str = "") -> str:
     refuse_key_form(f"{word} {option}", param="line")
     if option and (option != NO_KEY or not has_address_form(word)):
         raise ParameterError(
-            f"%svc use {word} {option}: behind an address, {NO_KEY} says that the "
+            f"%svc use {word} {option}: after an address, {NO_KEY} says that the "
             "server needs no key; a model or a name is one word. To ask a question, "
             f"write `%svc ask use {word} {option}`.",
             param="line",
@@ -84,9 +84,11 @@ def _where(session: Session) -> str:
 
 
 def _use_model(session: Session, model: str) -> str:
-    places, listed = known_endpoints(), session.settings.endpoint.known_models()
-    is_listed = any(known.id == model for known in listed)
-    near = near_names(model.lower(), places, n=1, cutoff=0.65, least_chars=None)
+    models = session.settings.endpoint.known_models()
+    is_listed = any(known.id == model for known in models)
+    near = near_names(
+        model.lower(), known_endpoints(), n=1, cutoff=0.65, least_chars=None
+    )
     if near and not is_listed and not model.startswith("svc"):
         # requests would go elsewhere
         raise ParameterError(
@@ -101,7 +103,7 @@ def _use_model(session: Session, model: str) -> str:
     whose = "the service document" if is_service else "the endpoint's list"
     if is_listed:
         return f"The model is now {model}."
-    hint = did_you_mean(model.lower(), [known.id for known in listed], n=1, cutoff=0.8)
+    hint = did_you_mean(model.lower(), [known.id for known in models], n=1, cutoff=0.8)
     return f"The model is now {model} (not in {whose}; it is sent as it is).{hint}"
 
 
