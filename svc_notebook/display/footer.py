@@ -1,11 +1,9 @@
 """The quiet line below a reply: badges, model, tokens, seconds; its status before."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from svc_notebook.service.chunk import Usage
+from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import shorten
-from svc_notebook.service.request import CompletionRequest
 
 from .escape import to_text
 from .html_styles import quiet_html
@@ -32,43 +30,7 @@ def live_html(status: str, *, is_waiting: bool) -> str:
     return quiet_html(_DOT * is_waiting + to_text(line))
 
 
-class Measured(Protocol):
-    """What a footer shows of a reply; an `Exchange` has all of it."""
-
-    @property
-    def request(self) -> CompletionRequest:
-        """What was sent."""
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens, reported or else estimated."""
-
-    @property
-    def usage_source(self) -> str:
-        """Whether they are reported, estimated or missing."""
-
-    @property
-    def latency_s(self) -> float | None:
-        """From sending the request to the end of the reply."""
-
-    @property
-    def est_prompt_tokens(self) -> int:
-        """An estimate of the prompt."""
-
-    @property
-    def est_completion_tokens(self) -> int:
-        """An estimate of the reply."""
-
-    @property
-    def est_low_tokens(self) -> int | None:
-        """The fewest tokens that both together may have; None if unknown."""
-
-    @property
-    def est_high_tokens(self) -> int | None:
-        """The most tokens that both together may have; None if unknown."""
-
-
-def footer(exchange: Measured, *, has_model: bool = True) -> str:
+def footer(exchange: Exchange, *, has_model: bool = True) -> str:
     """Return the footer: model, tokens of prompt and reply, seconds."""
     parts = [exchange.request.model if has_model else "", _tokens(exchange)]
     if exchange.latency_s is not None:
@@ -76,7 +38,7 @@ def footer(exchange: Measured, *, has_model: bool = True) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _tokens(exchange: Measured) -> str:
+def _tokens(exchange: Exchange) -> str:
     usage, source = exchange.usage, exchange.usage_source
     if source == "missing":
         return "no usage"
@@ -84,7 +46,7 @@ def _tokens(exchange: Measured) -> str:
     return f"{usage.prompt_tokens} → {tilde}{usage.completion_tokens} tokens"
 
 
-def estimate_hint(exchange: Measured) -> str:
+def estimate_hint(exchange: Exchange) -> str:
     """Return the details of the footer's estimate; "" where tokens were reported."""
     if exchange.usage_source != "estimated":
         return ""
