@@ -190,24 +190,24 @@ class Final:
         return reply_html(text)
 
     def _plain(self) -> str:
-        parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]
+        parts = [_plain_choice(self.texts, index) for index in range(len(self.texts))]
         tool_runs = [tool_runs_text(self.tool_runs)] if self.tool_runs else []
         shown = filter(None, (*tool_runs, *parts, self.closing_line))
         return "\n\n".join(shown).strip("\n")
 
 
-def plain_choice(texts: Sequence[str], index: int) -> str:
+def _plain_choice(texts: Sequence[str], index: int) -> str:
     """Return one choice as text that is safe to print, under its number."""
-    return choice_head(index, len(texts)) + to_terminal(texts[index])
+    return _choice_head(index, len(texts)) + to_terminal(texts[index])
 
 
-def choice_head(index: int, n_texts: int) -> str:
+def _choice_head(index: int, n_texts: int) -> str:
     """Return the line above one of several choices; empty for the only one."""
     return f"[{index + 1} of {n_texts}]\n" if n_texts > 1 else ""
 
 
-class Shown:
-    """What a mode of display can do; this one shows nothing."""
+class _Shown:
+    """What each mode of display can do; this class shows nothing."""
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of a choice."""
@@ -216,7 +216,7 @@ class Shown:
         """Set the status line."""
 
     def hurry(self) -> None:
-        """Let the next flush show what is new without waiting its turn."""
+        """Let the next flush show what is new, even if it is not time yet."""
 
     def tool_run(self, step: Step) -> None:
         """Show an answered call below the text so far; text goes on below it."""
@@ -225,7 +225,7 @@ class Shown:
         """Show what is new, if it is time; else return the seconds until then."""
 
     def finish(self, final: Final | None) -> None:
-        """Replace everything by the final form, or by nothing."""
+        """Replace what was shown by the final form; None removes it."""
 
     def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this one shows nothing
         """Go on after the end of a reply, if what it showed can be updated."""
@@ -235,7 +235,7 @@ class Shown:
 _FIGURES = re.compile(r"[\d.,:]+")
 
 
-class _Settled(Shown):
+class _Settled(_Shown):
     """Shows one output at the end."""
 
     def __init__(self, output: Output) -> None:
@@ -251,7 +251,7 @@ class _Plain(_Settled):
 
     def __init__(self, output: Output, n_texts: int, *, is_late: bool) -> None:
         super().__init__(output)
-        self._head = choice_head(0, n_texts)
+        self._head = _choice_head(0, n_texts)
         self._is_late = is_late
         self._text = ""
         self._pending = ""
@@ -288,7 +288,7 @@ class _Plain(_Settled):
         self.flush(0.0)
         texts = final.texts if final else ()
         is_printed = bool(texts and self._text == texts[0])
-        rest = [plain_choice(texts, i) for i in range(is_printed, len(texts))]
+        rest = [_plain_choice(texts, i) for i in range(is_printed, len(texts))]
         closing = final.closing_line if final else ""
         gap = "\n" if len(texts) > 1 else ""  # a blank line between choices
         parts = [gap + part for part in rest if part] + [closing] * bool(closing)
@@ -309,7 +309,7 @@ class _Plain(_Settled):
 
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average
-MAX_GAP_S = 4.0  # however long the text, a reader sees that it goes on
+MAX_GAP_S = 4.0  # also for a long text, so that a reader sees it go on
 ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
@@ -320,7 +320,7 @@ _PART_CHARS, _PART_GROWTH = 1_500, 1.25
 _OPEN_CHARS = 400  # finished text in the open output; more moves up
 
 
-class OutputPart:
+class _OutputPart:
     """What one output of the cell shows of a reply: blocks and answered tool calls."""
 
     def __init__(self, *, is_verbatim: bool) -> None:
@@ -337,7 +337,7 @@ class OutputPart:
             item.source if isinstance(item, Block) else f"{tool_runs_text((item,))}\n\n"
         )
 
-    def join(self, other: "OutputPart") -> None:
+    def join(self, other: "_OutputPart") -> None:
         """Add what another part has."""
         self.items += other.items
         self.text_html += other.text_html
@@ -360,7 +360,7 @@ class OutputPart:
         return block_html(item, links=links)
 
 
-class LiveOutputs(Shown):
+class _LiveOutputs(_Shown):
     """Updates outputs at a limited pace, by the display id and their number."""
 
     def __init__(
@@ -399,7 +399,7 @@ class LiveOutputs(Shown):
         self._is_waiting |= bool(text)
 
     def hurry(self) -> None:
-        """Let the next flush show what is new at once."""
+        """Let the next flush show what is new, even if it is not time yet."""
         self._due_at = 0.0
 
     def flush(self, now_s: float) -> float | None:
@@ -461,7 +461,7 @@ class LiveOutputs(Shown):
         self._n_outputs = 0
 
 
-class LiveChoices(LiveOutputs):
+class _LiveChoices(_LiveOutputs):
     """Several choices side by side in one output, as in the final form."""
 
     def _draw(self, line: str) -> None:
@@ -470,7 +470,7 @@ class LiveChoices(LiveOutputs):
         self._show_bundle(1, {"text/html": shown.bundle()["text/html"] + line})
 
 
-class LiveText(LiveOutputs):
+class _LiveText(_LiveOutputs):
     """One reply in a few outputs.
 
     The last output is the open one. It shows the unfinished block, and finished blocks
@@ -490,8 +490,8 @@ class LiveText(LiveOutputs):
         )
         self._max_outputs = MAX_OUTPUTS if own_output else 1
         self._blocks = Blocks(is_verbatim=is_verbatim)
-        self._above: list[OutputPart] = []
-        self._open = OutputPart(is_verbatim=is_verbatim)
+        self._above: list[_OutputPart] = []
+        self._open = _OutputPart(is_verbatim=is_verbatim)
         self._shown_calls: list[str] = []
 
     def add(self, text: str, choice: int = 0) -> None:
@@ -542,7 +542,7 @@ class LiveText(LiveOutputs):
             return None
         else:
             above.join(self._open)
-        self._open = OutputPart(is_verbatim=self._is_verbatim)
+        self._open = _OutputPart(is_verbatim=self._is_verbatim)
         return len(self._above)
 
     def _show_part(self, number: int) -> None:
@@ -556,7 +556,7 @@ class LiveText(LiveOutputs):
         self._show_bundle(number, bundle)
 
     def reopen(self, so_far: str) -> bool:
-        """Go on after the end, in the outputs that there are; see `Shown`."""
+        """Go on after the end, in the outputs that there are; see `_Shown`."""
         if not self._n_outputs or "".join(self._pieces[0]) != so_far:
             return False
         self._own_output, self._max_outputs = False, self._n_outputs
@@ -579,14 +579,14 @@ class LiveText(LiveOutputs):
         return "".join(self._pieces[0]).split() == " ".join(final.texts).split()
 
     def _close(self, final: Final) -> None:
-        """Add to the open output what the final form has more."""
+        """Add to the open output what only the final form has."""
         self._take_blocks()
         links = {} if self._is_verbatim else link_addresses("".join(self._pieces[0]))
         if links:
             for number, part in enumerate(self._above, start=1):
                 part.draw_again(links)
                 self._show_part(number)
-        last, tail = OutputPart(is_verbatim=self._is_verbatim), self._blocks.tail
+        last, tail = _OutputPart(is_verbatim=self._is_verbatim), self._blocks.tail
         last.join(self._open)
         last.add(Block(tail.source, tail.markdown))
         for step in final.tool_runs:
@@ -605,7 +605,7 @@ class ReplyDisplay:
     All calls come from one thread; after `finish` they do nothing.
     """
 
-    def __init__(self, shown: Shown, clock: Callable[[], float]) -> None:
+    def __init__(self, shown: _Shown, clock: Callable[[], float]) -> None:
         self._shown = self._ended = shown
         self._clock = clock
 
@@ -624,16 +624,24 @@ class ReplyDisplay:
     ) -> Self:
         """Begin to show a reply.
 
-        An output that is not its own is not cleared: one display is made now and
-        updated. Verbatim is not Markdown. A late one is printed in its final form only,
-        since that differs from the text that streams.
+        Args:
+            mode: How it is shown while it streams.
+            own_output: Whether the cell shows nothing else, so that its output may be
+                cleared. If not, one display is made now, and updated.
+            is_verbatim: Whether the text is shown as written, not as Markdown.
+            is_late: Whether a terminal prints the final form only, since it differs
+                from the text that streams.
+            n_texts: How many choices the reply has.
+            output: Where it is shown; None is the cell that runs, or the terminal.
+            clock: Returns the time in seconds.
+            display_id: How the names of its outputs begin; None makes a new one.
         """
         output = output or Output()
         name = display_id or f"svc-{uuid4().hex[:12]}"
-        shown: Shown
+        shown: _Shown
         match Mode(mode):
             case Mode.LIVE if n_texts > 1:
-                shown = LiveChoices(
+                shown = _LiveChoices(
                     output,
                     name,
                     own_output=own_output,
@@ -641,7 +649,7 @@ class ReplyDisplay:
                     n_texts=n_texts,
                 )
             case Mode.LIVE:
-                shown = LiveText(
+                shown = _LiveText(
                     output, name, own_output=own_output, is_verbatim=is_verbatim
                 )
             case Mode.SETTLED:
@@ -686,7 +694,7 @@ class ReplyDisplay:
 
     def finish(self, final: Final | None) -> None:
         """Show the final form in place of what streamed; None removes that."""
-        shown, self._shown = self._shown, Shown()
+        shown, self._shown = self._shown, _Shown()
         shown.finish(final)
 
     def reopen(self, so_far: str) -> bool:

@@ -23,7 +23,7 @@ from svc_notebook.session import current
 
 from .as_option import known_types
 from .config_traits import CONFIRMATIONS
-from .options import ASK, LAYOUTS, OPTIONS, Option
+from .options import ASK, BY_FLAG, LAYOUTS, OPTIONS, Option
 from .subcommands import COMMANDS
 from .tools_command import tool_notes
 
@@ -33,7 +33,6 @@ _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
 _TAKE_A_NAME = [
     [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
 ] + [["restore"]]
-_FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +92,14 @@ def suggest(
 def _on_line(line: str, known: Known) -> Suggestions | None:
     *before, fragment = re.split(r"\s+", line.lstrip())
     flag, has_value, value = fragment.partition("=")
-    if has_value and flag in _FLAGS:
-        return _filtered(value, _values(_FLAGS[flag], value, known))
+    if has_value and flag in BY_FLAG:
+        return _filtered(value, _values(BY_FLAG[flag], value, known))
     return _filtered(fragment, _next_words(before, fragment, known))
 
 
 def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
     """Return what may follow these words."""
-    option = _FLAGS.get(before[-1]) if before else None
+    option = BY_FLAG.get(before[-1]) if before else None
     if option and option.value:
         return _values(option, fragment, known)
     if before == ["%svc"] and not fragment.startswith("-"):
