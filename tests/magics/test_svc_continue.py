@@ -133,11 +133,15 @@ def test_max_tokens_and_other_options_can_be_given(
 @pytest.mark.parametrize(
     ("before", "line", "why"),
     [
-        ([], "continue", "This kernel has no reply yet"),
+        ([], "continue", "This kernel has no recorded reply yet"),
         (["%%svc\nHello"], "continue", "ended by itself (finish reason stop)"),
         (["%%svc\nCall"], "continue", "ends with tool calls"),
-        (["%%svc -n 2\nChoose"], "continue", "picks it"),
-        (["%%svc -c plan -n 2\nMixed"], "-c plan continue", "picks it"),
+        (["%%svc -n 2\nChoose"], "continue", "pick a choice that was cut"),
+        (
+            ["%%svc -c plan -n 2\nMixed"],
+            "-c plan continue",
+            "pick a choice that was cut",
+        ),
         (["%%svc\nFill"], "continue", "the rest in a new cell"),
         (["%%svc -c plan\nHello"], "-c plan continue", "ended by itself"),
         (["%%svc -c plan\nCount"], "-c other continue", "it has: plan"),

@@ -244,7 +244,7 @@ def test_the_failing_cell_is_whole_or_refused(
             assert cell in str(ran.value.request.messages[-1].content)
         else:
             assert isinstance(ran.error, svc.errors.ParameterError)
-            assert "Run the part that fails in a cell of its own" in ran.shown
+            assert "Run the part that fails in a separate cell" in ran.shown
             assert "`%svc --with Err QUESTION`" in ran.shown
     assert emulator.requests == ()
 
