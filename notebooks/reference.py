@@ -24,7 +24,7 @@ from svc_notebook.api import frame_columns
 from svc_notebook.cli import build_parser
 from svc_notebook.endpoints import ENDPOINT_KEYS, KEY_VARIABLE, MODEL_KEYS
 from svc_notebook.ledger.column_meanings import ADDED, ESTIMATES
-from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.magics.config_traits import SvcTraits
 from svc_notebook.magics.conversation_commands import CONVERSATION_LIST
 from svc_notebook.magics.models_command import MODEL_LIST

@@ -255,7 +255,7 @@ def last() -> Completion | None:
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
-    from svc_notebook.ledger.columns import Column
+    from svc_notebook.ledger.reply_columns import Column
 
 
 def replies_df(  # noqa: PLR0913 - one argument a filter
@@ -577,7 +577,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
     from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
-    from svc_notebook.ledger.columns import REPLIES  # noqa: PLC0415
+    from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_calls import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.ledger.usage import USAGE  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415

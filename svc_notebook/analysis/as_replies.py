@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, import_extra, write_line
-from svc_notebook.ledger.columns import (
+from svc_notebook.ledger.reply_columns import (
     ANSWER,
     LATER,
     REPLIES,

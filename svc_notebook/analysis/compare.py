@@ -18,7 +18,7 @@ from svc_notebook.display.comparison_table import (
     ComparisonTable,
 )
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import REPLIES
+from svc_notebook.ledger.reply_columns import REPLIES
 from svc_notebook.service.params import check_flag, shorten
 
 from .missing import missing_lines

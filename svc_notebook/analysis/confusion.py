@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import must_be, printable
 
 from . import statistics

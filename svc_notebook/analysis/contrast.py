@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import Column, as_names
+from svc_notebook.ledger.reply_columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_flag, check_int, check_number, must_be
 

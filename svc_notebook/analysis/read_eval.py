@@ -21,7 +21,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.errors import ParameterError, SvcError, import_extra, write_line
-from svc_notebook.ledger.columns import REPLIES, Batch, dtype_of, template_columns
+from svc_notebook.ledger.reply_columns import REPLIES, Batch, dtype_of, template_columns
 from svc_notebook.ledger.reply_frames import assembled, to_array
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import as_number, shorten

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import EXTRA, NUMBERS, REPLIES, as_names
+from svc_notebook.ledger.reply_columns import EXTRA, NUMBERS, REPLIES, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, shorten

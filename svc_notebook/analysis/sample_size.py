@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import as_names
+from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
 
 from .contrast_pair import Pair, compare_pair

@@ -181,7 +181,7 @@ def _field_columns(
     pattern: re.Pattern[str], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
     """Return the columns of each field: its answers, and what is right."""
-    from svc_notebook.ledger.columns import ANSWERS  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.reply_columns import ANSWERS  # noqa: PLC0415 - pandas
 
     taken = [column.name for column in ANSWERS]
     fields_taken = {

@@ -10,8 +10,8 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, write_line
-from svc_notebook.ledger.columns import Column, as_names
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import must_be

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from svc_notebook.ledger.columns import Batch, Column, as_json
+from svc_notebook.ledger.reply_columns import Batch, Column, as_json
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.service.params import must_be
 from svc_notebook.service.request import Message

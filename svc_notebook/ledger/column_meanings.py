@@ -7,7 +7,7 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
-from .columns import EXTRA, REPLIES, Column
+from .reply_columns import EXTRA, REPLIES, Column
 from .reply_frames import to_frame
 
 

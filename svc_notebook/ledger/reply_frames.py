@@ -15,7 +15,9 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
 
-from .columns import (
+from .prices import Prices
+from .records import Filters, Wanted
+from .reply_columns import (
     REPLIES,
     TEXTS,
     Batch,
@@ -30,8 +32,6 @@ from .columns import (
     template_columns,
     to_instant,
 )
-from .prices import Prices
-from .records import Filters, Wanted
 from .scores import PREFIX, read_scores
 from .store import Ledger
 from .tool_calls import TOOL_CALLS

@@ -12,8 +12,8 @@ import msgspec
 
 from svc_notebook.exchange import Exchange
 
-from .columns import Column, Dtype
 from .records import RowFilter, mended, to_sortable
+from .reply_columns import Column, Dtype
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):

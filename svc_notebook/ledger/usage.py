@@ -22,7 +22,9 @@ from svc_notebook.tokens import (
     count_prompt,
 )
 
-from .columns import (
+from .prices import Prices
+from .records import Filters
+from .reply_columns import (
     ANSWERS,
     REPLIES,
     TEXTS,
@@ -38,8 +40,6 @@ from .columns import (
     template_columns,
     usage_source,
 )
-from .prices import Prices
-from .records import Filters
 from .reply_frames import Joined, assembled, unchanged
 from .store import Ledger, WhichTexts
 from .token_calibration import TokenRules, estimates_of

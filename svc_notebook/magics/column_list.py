@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from svc_notebook.ledger.columns import Column, Dtype
+from svc_notebook.ledger.reply_columns import Column, Dtype
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd

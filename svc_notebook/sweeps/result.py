@@ -21,7 +21,8 @@ from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answ
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.columns import (
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import (
     REPLIES,
     Batch,
     Column,
@@ -35,7 +36,6 @@ from svc_notebook.ledger.columns import (
     template_columns,
     to_replies,
 )
-from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import check_flag

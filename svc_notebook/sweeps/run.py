@@ -24,8 +24,8 @@ from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import LedgerError, ParameterError, write_line
 from svc_notebook.exchange import OriginKind
-from svc_notebook.ledger.columns import ReplyRow
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.params import check_flag, check_int
 from svc_notebook.session import Session, current
 

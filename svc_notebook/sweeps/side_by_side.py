@@ -26,7 +26,7 @@ from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_h
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
-from svc_notebook.ledger.columns import ReplyRow
+from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest

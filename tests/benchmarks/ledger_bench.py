@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.columns import REPLIES, exchange_batch
+from svc_notebook.ledger.reply_columns import REPLIES, exchange_batch
 from svc_notebook.ledger.reply_frames import replies_df, replies_frame
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.usage import usage_df

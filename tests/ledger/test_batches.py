@@ -9,8 +9,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.columns import exchange_batch
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import exchange_batch
 from svc_notebook.ledger.reply_frames import replies_frame, trials_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import FunctionCall, ToolCall, build_request

@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import reply_frames
-from svc_notebook.ledger.columns import TEXTS
+from svc_notebook.ledger.reply_columns import TEXTS
 from svc_notebook.ledger.reply_frames import replies_df, to_array
 from svc_notebook.ledger.reply_frames import replies_frame as frame_of
 from svc_notebook.ledger.store import Ledger

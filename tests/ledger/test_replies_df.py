@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.column_meanings import describe
-from svc_notebook.ledger.columns import dtype_of, template_columns
+from svc_notebook.ledger.reply_columns import dtype_of, template_columns
 from svc_notebook.ledger.reply_frames import chosen, replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import FunctionCall, ToolCall, build_request
