@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from svc_notebook.errors import ParameterError, last_error
@@ -18,6 +19,7 @@ from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
+MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
 _MOST_CHARS = 32  # of a token; of a longer text no more is looked at
 
 _CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
@@ -140,6 +142,27 @@ def _last_error(mark: str) -> Item:
     from svc_notebook.display.traceback_report import to_report  # noqa: PLC0415 - rare
 
     return Item(name="Err", text=to_report(error).text, kind="the last error")
+
+
+def read_text_file(path: Path, name: str, *, mark: str) -> Item:
+    """Read a text file; one that is large or no text is refused.
+
+    `mark` is put before the name in messages.
+    """
+    try:
+        if path.stat().st_size <= MAX_FILE_BYTES:
+            text = path.read_text("utf-8-sig").rstrip("\n")
+            return Item(name=name, text=text, kind="file")
+        why = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
+    except UnicodeDecodeError:
+        why = "is not text in UTF-8"
+    except OSError as problem:
+        why = f"cannot be read ({problem.strerror})"
+    raise ParameterError(
+        f"{mark}{name}: {path.resolve()} {why}. Read the part that matters into a "
+        "variable, and give its name.",
+        param="with",
+    )
 
 
 def prepared(item: Item, hide: Callable[[str], str]) -> Item:

@@ -6,13 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.conversations.attachments import Item, find_item
+from svc_notebook.conversations.attachments import Item, find_item, read_text_file
 from svc_notebook.errors import ParameterError
 from svc_notebook.template import is_path, to_expression
 
 from .interpolation import near_name, with_value
-
-MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
 
 
 def find_context(name: str, names: Mapping[str, Any]) -> Item:
@@ -28,7 +26,7 @@ def find_context(name: str, names: Mapping[str, Any]) -> Item:
         if not name.isidentifier():
             known = [other.name for other in path.parent.iterdir()]
     if is_file:
-        return _file(name, path)
+        return read_text_file(path, name, mark="--with ")
     expression = to_expression(name)
     root = re.split(r"[\[.]", name, maxsplit=1)[0].strip()
     if expression and is_path(expression) and root in names:
@@ -45,22 +43,5 @@ def find_context(name: str, names: Mapping[str, Any]) -> Item:
         f"--with {name}: there is no such variable or file."
         f"{near_name(path.name, known)} Give variables, In[3], Out[-1], Err and text "
         f"files, separated by commas; this kernel runs in {Path.cwd()}.",
-        param="with",
-    )
-
-
-def _file(name: str, path: Path) -> Item:
-    try:
-        if path.stat().st_size <= MAX_FILE_BYTES:
-            text = path.read_text("utf-8-sig").rstrip("\n")
-            return Item(name=name, text=text, kind="file")
-        why = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
-    except UnicodeDecodeError:
-        why = "is not text in UTF-8"
-    except OSError as problem:
-        why = f"cannot be read ({problem.strerror})"
-    raise ParameterError(
-        f"--with {name}: {path.resolve()} {why}. Read the part that matters into a "
-        "variable, and give its name.",
         param="with",
     )

@@ -12,7 +12,7 @@ from svc_notebook.exchange import Failure
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS, shorten
 from svc_notebook.tokens import Tokens
 
-from .estimate import Estimate, Forecast, Speed, forecast
+from .estimate import Estimate, Forecast, Speed, duration, forecast
 from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows
 
@@ -22,8 +22,6 @@ Line = tuple[str, str]
 _SHOWN_VALUES = 6  # of one factor
 _VALUE_CHARS = 40
 _SHOWN_MODELS = 4
-_MINUTES_S = 120  # shorter times are shown in seconds, longer ones in minutes
-_HOURS_S = 7200  # from here on in hours
 
 
 def plan_lines(
@@ -100,15 +98,6 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
         shown = ", ".join(unknown[:_SHOWN_MODELS])
         lines.append(f"unknown for {shown}: no limit is documented")
     return lines
-
-
-def duration(length_s: float) -> str:
-    """Return a length of time in units that people use for it."""
-    if length_s < _MINUTES_S:
-        return f"{length_s:.0f} s"
-    if length_s < _HOURS_S:
-        return "{} min {} s".format(*divmod(round(length_s), 60))
-    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
 def _outlook(

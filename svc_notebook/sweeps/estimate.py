@@ -1,5 +1,7 @@
 """Estimates the tokens, cost and duration of a plan, before and while it runs.
 
+A run that is larger than `confirm_above` asks with these figures before it sends.
+
 A duration depends on the limits, and on the requests that their windows hold now.
 """
 
@@ -11,6 +13,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
+from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
@@ -296,3 +299,54 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
     in_minutes_s = n_minutes * PER_MINUTE_S + rest // per_second * PER_SECOND_S
     in_seconds_s = (n_requests - 1) // per_second * PER_SECOND_S
     return max(in_minutes_s, in_seconds_s)
+
+
+_MINUTES_S = 120  # shorter times are shown in seconds, longer ones in minutes
+_HOURS_S = 7200  # from here on in hours
+
+
+def duration(length_s: float) -> str:
+    """Return a length of time in units that people use for it."""
+    if length_s < _MINUTES_S:
+        return f"{length_s:.0f} s"
+    if length_s < _HOURS_S:
+        return "{} min {} s".format(*divmod(round(length_s), 60))
+    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
+
+
+def ask_before_sending(
+    size: Estimate, n_requests: int, *, lasts_s: float | None
+) -> bool:
+    """Ask the user whether so many requests of a plan are to be sent.
+
+    Args:
+        size: How large the whole plan is.
+        n_requests: How many of its requests would be sent now.
+        lasts_s: Seconds until the last of them is sent; None if no limit is known.
+
+    Raises:
+        ParameterError: Nobody can answer here.
+    """
+    requests = "request" if n_requests == 1 else "requests"
+    how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
+    question = (
+        f"This sends {n_requests} {requests}{how_long}"
+        f"{_most_cost(size, n_requests)}. Continue?"
+    )
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+    except (EOFError, NotImplementedError):  # IPython raises the latter
+        pass
+    raise ParameterError(
+        f"{question} No input is possible here, so nothing was sent; give a "
+        "larger confirm_above, or None to never ask.",
+        param="confirm_above",
+    )
+
+
+def _most_cost(size: Estimate, n_requests: int) -> str:
+    """Return words for what a part of the plan costs at most, if prices are known."""
+    if size.prices is None or size.cost_high is None or not size.n_trials:
+        return ""
+    cost = size.cost_high * n_requests / size.n_trials
+    return f" and costs at most about {cost:,.2g} {size.prices.currency}"

@@ -46,8 +46,7 @@ from svc_notebook.service.params import check_int
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
-from .description import duration
-from .estimate import Speed, forecast
+from .estimate import Speed, ask_before_sending, forecast
 from .grid import Trial
 from .plan import OwnLimits, Plan, keep_plan, stored_manifest
 from .progress import BACKGROUND_GAP_S, Bars, progress_of
@@ -692,18 +691,7 @@ class Executor:
         if (n_todo := n_left.total()) <= above:
             return True
         lasts_s = forecast(n_left, self.speed())[0].last_sent_s
-        how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
-        requests = "request" if n_todo == 1 else "requests"
-        question = f"This sends {n_todo} {requests}{how_long}. Continue?"
-        try:
-            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
-        except (EOFError, NotImplementedError):  # IPython raises the latter
-            pass
-        raise ParameterError(
-            f"{question} No input is possible here, so nothing was sent; give a "
-            "larger confirm_above, or None to never ask.",
-            param="confirm_above",
-        )
+        return ask_before_sending(self._result.size, n_todo, lasts_s=lasts_s)
 
 
 def _announce(waiting: Waiting) -> None:

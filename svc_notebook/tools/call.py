@@ -19,7 +19,8 @@ from svc_notebook.service.request import Message, ToolCall
 from svc_notebook.tokens import more_room
 
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
-from .tool_timeout import FailedError, TimedCall, traceback_of, words_of
+from .tool_errors import FailedError, traceback_of, words_of
+from .tool_timeout import TimedCall
 from .toolbox import Tool, Toolbox
 
 MAX_ERROR_TOKENS = 300

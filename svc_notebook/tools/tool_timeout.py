@@ -13,20 +13,19 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
 from svc_notebook.client.event_loop import BackgroundTask, Portal
 
+from .tool_errors import FailedError, is_ours, traceback_of, words_of
 from .toolbox import Tool
 
 TOOL_TIMEOUT_S = 60.0  # of a call whose tool sets no limit
 CLEAN_UP_S = 2.0
 """Seconds that an async tool has to clean up after its time limit."""
 _POLL_S = 0.05  # on some systems only a wait with a limit can be interrupted
-_HERE = str(Path(__file__).parent)
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class ToolThread:
         if frame is None:
             return ""
         steps = traceback.extract_stack(frame)
-        of_user = [step for step in steps if not _is_ours(step.filename)]
+        of_user = [step for step in steps if not is_ours(step.filename)]
         while of_user and of_user[0].filename.endswith("threading.py"):
             del of_user[0]
         return "".join(traceback.format_list(of_user))
@@ -82,21 +81,6 @@ class ToolThread:
             self.problem = problem
         finally:
             self.has_ended.set()
-
-
-def traceback_of(problem: BaseException) -> str:
-    """Return the traceback of an error, from the user's code on."""
-    trace = problem.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    try:
-        return "".join(traceback.format_exception(type(problem), problem, trace))
-    except Exception:  # noqa: BLE001 - the error's own text may raise anything
-        return f"{type(problem).__name__}, whose text cannot be read\n"
-
-
-def _is_ours(filename: str) -> bool:
-    return str(Path(filename).parent) == _HERE
 
 
 class _ToolLoop:
@@ -121,15 +105,6 @@ class _ToolLoop:
 
 submit_coroutine = _ToolLoop().submit
 """Starts a coroutine on the tools' event loop."""
-
-
-class FailedError(Exception):
-    """A call failed; the error is for the model, the traceback for the user."""
-
-    def __init__(self, error: str, traceback: str = "") -> None:
-        super().__init__(error)
-        self.error = error
-        self.traceback = traceback
 
 
 class _CarriedError(Exception):
@@ -244,13 +219,3 @@ def _left_behind(name: str) -> str:
         f"{name} is still running in the background, since Python cannot stop a "
         "thread; it ends when it returns, or with the kernel."
     )
-
-
-def words_of(problem: BaseException) -> str:
-    """Return an exception as one line."""
-    name = type(problem).__name__
-    try:
-        text = str(problem)
-    except Exception:  # noqa: BLE001 - an error's own text may raise anything
-        text = ""
-    return f"{name}: {text}" if text.strip() else name

@@ -10,6 +10,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,26 @@ def test_asks_before_a_large_run(
     plan_run(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == n_sent
+
+
+def test_the_question_names_what_it_may_cost(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With prices, the question before a large run says what is sent costs at most."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    table = tmp_path / "prices.toml"
+    table.write_text(
+        f'as_of = 2026-01-31\ncurrency = "USD"\n[models."{SMALL}"]\n'
+        "prompt = 0\ncompletion = 10_000\n"
+    )
+    priced = Session(replace(session.settings, prices=str(table)))
+    prompts = ["a", "b", "c", "d"]
+    run = plan_run(priced, prompts, model=SMALL, max_tokens=100, confirm_above=2)
+
+    with pytest.raises(ParameterError, match=r"costs at most about 4 USD\. Continue"):
+        run.run()
+
+    priced.close()
 
 
 def test_without_input_nothing_is_sent(
