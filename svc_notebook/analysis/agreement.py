@@ -13,7 +13,6 @@ from svc_notebook.service.params import check_int, must_be, printable, shorten
 
 from . import statistics
 from .missing import missing_lines
-from .ratios import Share
 from .repeats import (
     Pairs,
     Requests,
@@ -40,7 +39,7 @@ from .reply_factors import (
     unit_codes,
 )
 from .reply_factors import unit as prompt_columns
-from .statistics import HOW_TO_INSTALL, MIN_PROMPTS
+from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Share
 from .summary import few_prompts, grouped, refuse_clash, say
 
 

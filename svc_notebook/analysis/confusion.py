@@ -13,8 +13,8 @@ from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import must_be, printable
 
 from . import statistics
+from .exact_match import is_same, plain
 from .missing import missing_lines
-from .ratios import Ratios, Share
 from .reply_factors import (
     check_replies,
     column,
@@ -28,8 +28,7 @@ from .reply_factors import (
     prompt_codes,
     unit_codes,
 )
-from .same_value import is_same, plain
-from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Floats
+from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Floats, Ratios, Share
 from .summary import Groups, few_prompts, grouped, refuse_clash, say
 
 MACRO = "macro average"

@@ -16,7 +16,7 @@ from svc_notebook.service.params import check_flag, check_int, check_number, mus
 
 from . import contrast_display, statistics
 from .contrast_pair import Pair, compare_groups, compare_pair, dependence_of
-from .contrast_sentences import Said, sentence, verdict
+from .contrast_sentences import Drawn, Said, drawn, sentence, verdict
 from .contrast_study import (
     Design,
     Study,
@@ -34,7 +34,6 @@ from .reply_factors import check_replies, column_of, named, scores
 from .reply_factors import unit as unit_columns
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
 from .summary import few_prompts, say
-from .ties import Tie, tied_sets
 
 _DTYPES: dict[str, Any] = {
     **dict.fromkeys(("factor", "level", "against", "on", "verdict", "says"), "string"),
@@ -72,6 +71,22 @@ CONTRAST = tuple(
 """The columns of `contrast_df`."""
 
 
+class Tie(NamedTuple):
+    """Values of a factor of which no two can be told apart.
+
+    Attributes:
+        factor: The column.
+        on: The score.
+        group: The subgroup in words; empty without subgroups.
+        names: What the values are called, in the order of their means.
+    """
+
+    factor: str
+    on: str
+    group: str
+    names: tuple[str, ...]
+
+
 class _Row(NamedTuple):
     """A comparison of a study, and the difference that p is the chance of."""
 
@@ -104,6 +119,7 @@ class Contrast:
         missing: What becomes of replies without a value.
         tied: Sets of values of which no two can be told apart, if there are three
             values or more.
+        drawn: What is drawn of each comparison, in the direction of its sentence.
 
     Example:
         >>> compared = run.contrast("model", on="right")
@@ -124,6 +140,7 @@ class Contrast:
     correct: str | None
     missing: Missing
     tied: list[Tie]
+    drawn: list[Drawn] = field(repr=False)
 
     def flips(
         self,
@@ -258,6 +275,10 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         correct=correct,
         missing=missing,
         tied=tied,
+        drawn=[
+            drawn(row.study, row.pair, difference, said)
+            for row, difference in zip(rows, differences, strict=True)
+        ],
     )
 
 
@@ -507,10 +528,32 @@ def _ties(
         means = _level_means(rows[at].pair for at in places)
         names = level_names(row.study)
         group = ", ".join(_group_value(row, name) for name in row.study.design.by)
-        for tied in tied_sets(pairs):
+        for tied in _tied_sets(pairs):
             order = sorted(tied, key=means.__getitem__, reverse=True)
             said = tuple(names[number] for number in order)
             yield Tie(row.study.factor, row.study.on, group, said)
+
+
+def _tied_sets(pairs: Iterable[tuple[int, int]]) -> list[set[int]]:
+    """Return the largest sets of values in which each two are one of the pairs."""
+    alike: dict[int, set[int]] = {}
+    for one, other in pairs:
+        alike.setdefault(one, set()).add(other)
+        alike.setdefault(other, set()).add(one)
+    return list(_cliques(set(), set(alike), set(), alike)) if alike else []
+
+
+def _cliques(
+    chosen: set[int], left: set[int], done: set[int], alike: Mapping[int, set[int]]
+) -> Iterable[set[int]]:
+    """Return the maximal cliques of a graph (Bron and Kerbosch 1973)."""
+    if not left and not done:
+        yield chosen
+    while left:
+        one = min(left)
+        near = alike[one]
+        yield from _cliques(chosen | {one}, left & near, done & near, alike)
+        left, done = left - {one}, done | {one}
 
 
 def _level_means(pairs: Iterable[Pair]) -> dict[int, float]:

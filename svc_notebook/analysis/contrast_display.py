@@ -13,12 +13,12 @@ from svc_notebook.display.html_styles import BODY, details_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
-from .contrast_sentences import CANNOT_TELL, difference_text
+from .contrast_sentences import CANNOT_TELL, Drawn
 from .contrast_study import short_names
 from .flips import Flips, chosen_comparison, flips, records
 from .missing import Missing
 from .reply_factors import column_of, in_words, is_rate
-from .rounding import number
+from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
 _SENTENCES = 6  # more are folded, or counted
@@ -40,6 +40,10 @@ class Contrasted(Protocol):
     @property
     def says(self) -> Sequence[str]:
         """A sentence for each comparison."""
+
+    @property
+    def drawn(self) -> Sequence[Drawn]:
+        """What is drawn of each comparison."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -182,50 +186,35 @@ def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]
 def axes(contrast: Contrasted, n_most: int | None = None) -> list[_Axis]:
     """Return the differences that are drawn together."""
     axes_by_name: dict[str, _Axis] = {}
-    names = _level_names(contrast)
-    shown = np.sort(_clear_first(contrast)[:n_most])
-    for row in records(contrast.df.iloc[shown]):
-        score = _score(contrast, row)
+    rows = records(contrast.df)
+    for at in np.sort(_clear_first(contrast)[:n_most]).tolist():
+        score = _score(contrast, rows[at])
         is_share = is_rate(contrast.replies, score)
         axis = axes_by_name.setdefault("" if is_share else score, _Axis(is_share, []))
-        axis.intervals.append(_interval(contrast, row, score, names, is_share=is_share))
+        axis.intervals.append(_interval(contrast, at, rows[at], is_share=is_share))
     return list(axes_by_name.values())
 
 
 def _interval(
-    contrast: Contrasted,
-    row: Mapping[str, Any],
-    score: str,
-    names: Mapping[str, Mapping[str, str]],
-    *,
-    is_share: bool,
+    contrast: Contrasted, at: int, row: Mapping[str, Any], *, is_share: bool
 ) -> Interval:
-    level, against = _names(row, names)
-    subgroup = ", ".join(in_words(name, row[name]) for name in contrast.by)
-    name = f"{level} less {against}"
-    value, low, high = (_float(row[name]) for name in ("difference", "low", "high"))
-    return Interval(
-        name=f"{subgroup}: {name}" if subgroup else name,
-        value=value,
-        low=low,
-        high=high,
-        numbers=_said(contrast, row, is_share=is_share),
-        is_clear=_is_clear(contrast, row),
-        title=_title(contrast, score, row["factor"]),
-    )
-
-
-def _said(contrast: Contrasted, row: Mapping[str, Any], *, is_share: bool) -> str:
-    """Write the difference as in its sentence."""
-    difference = [_float(row[name]) for name in ("difference", "low", "high")]
-    means = [_float(row[name]) for name in ("mean", "mean_against")]
-    if np.isnan(difference[0]):
-        return "no value"
-    return difference_text(
-        difference,
+    """Return what is drawn of a comparison, with the difference as in its sentence."""
+    name, amounts, means = contrast.drawn[at]
+    value, low, high = amounts
+    said = difference_with_interval(
+        amounts,
         is_rate=is_share,
         means=() if row["is_between_groups"] else means,
         level=contrast.level,
+    )
+    return Interval(
+        name=name,
+        value=value,
+        low=low,
+        high=high,
+        numbers="no value" if np.isnan(value) else said,
+        is_clear=_is_clear(contrast, row),
+        title=_title(contrast, _score(contrast, row), row["factor"]),
     )
 
 

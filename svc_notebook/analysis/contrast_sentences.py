@@ -1,17 +1,19 @@
 """A comparison of two values as a sentence, with what it leaves open."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from svc_notebook.ledger.scores import PREFIX
 
+from . import rounding
 from .contrast_pair import Dependence, Pair
-from .contrast_study import Study, level_names, shown
+from .contrast_study import Study, level_names, short_names, shown
 from .differences import Correction, Difference
+from .rounding import is_shown_as_none, number, round_up
 from .statistics import LEVEL, MIN_PROMPTS, special
 
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
@@ -19,8 +21,6 @@ CANNOT_TELL = "cannot tell"  # a verdict
 _MOST_MORE = 20  # times as many prompts would be no advice
 _SAME_COST = 0.005  # half a percent, which would be shown as none
 _TWICE, _HUNDREDTH = 2.0, 0.01
-_DIGITS = 3
-_MORE_DECIMALS = 3
 _SHOWN_VALUES = 4
 _PER = 1_000
 _TENTH = 0.1
@@ -48,6 +48,20 @@ class Said:
     n_family: int = 1
     margin: float | None = None
     mistake_costs: float | None = None
+
+
+class Drawn(NamedTuple):
+    """A difference as its sentence has it: in the same direction.
+
+    Attributes:
+        name: What is subtracted from what, such as "en: large less small".
+        amounts: The difference, and the ends of its interval.
+        means: What it is the difference of.
+    """
+
+    name: str
+    amounts: tuple[float, float, float]
+    means: tuple[float, float]
 
 
 class _Facts(NamedTuple):
@@ -91,6 +105,23 @@ def sentence(
     return " ".join([f"{subgroup}{found}", *caveats])
 
 
+def drawn(study: Study, pair: Pair, difference: Difference, said: Said) -> Drawn:
+    """Return a comparison as it is drawn: in the direction of its sentence."""
+    names = short_names(study.factor, study.levels)
+    levels = [names[level] for level in pair.levels]
+    groups = [_group_name(study, group) for group in pair.groups]
+    value, low, high, *_ = difference
+    means = pair.means
+    if value < 0 and (pair.is_between_groups or said.margin is None):
+        value, low, high, means = -value, -high, -low, means[::-1]
+        if pair.is_between_groups:
+            groups.reverse()
+        else:
+            levels.reverse()
+    subgroup = f"{' less '.join(groups)}: " if groups else ""
+    return Drawn(f"{subgroup}{' less '.join(levels)}", (value, low, high), means)
+
+
 def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str | None:
     """Return whether a value is at most so much worse, with a margin."""
     if said.margin is None or pair.is_between_groups or np.isnan(difference.low):
@@ -128,8 +159,11 @@ def _better(
     study: Study, pair: Pair, difference: Difference, said: Said, facts: _Facts
 ) -> str:
     figures = _figures(study, pair, facts, said)
-    seen = f"{_more(study, facts.first, facts.second)}: {figures}"
     closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
+    amounts = facts.value, facts.low, facts.high
+    if is_shown_as_none(amounts, is_rate=study.is_rate, means=facts.means):
+        return f"{_no_difference(study, pair, facts, figures)}{closing}"
+    seen = f"{_more(study, facts.first, facts.second)}: {figures}"
     if np.isnan(facts.low):
         why = _why(study, pair)
         return f"too early to say whether {seen}; {why}{closing}"
@@ -137,6 +171,17 @@ def _better(
         return f"{seen}{closing}"
     would = _what_would(study, pair, facts)
     return f"cannot tell yet whether {seen}; {would}{closing}"
+
+
+def _no_difference(study: Study, pair: Pair, facts: _Facts, figures: str) -> str:
+    """Say that none is seen, and how large it may be."""
+    seen = f"no difference in {study.name} is seen between {facts.first} and "
+    seen += f"{facts.second}: {figures}"
+    if np.isnan(facts.low):
+        return f"{seen}; {_why(study, pair)}"
+    farthest = max(-facts.low, facts.high)
+    most = rounding.difference(farthest, is_rate=study.is_rate)
+    return f"{seen}, so it may be up to {most} either way"
 
 
 def _not_worse(
@@ -179,9 +224,11 @@ def _between_groups(
     if difference.value < 0:
         groups, means = groups[::-1], means[::-1]
         amounts = [-difference.value, -difference.high, -difference.low]
-    interval = difference_text(amounts, is_rate=study.is_rate, level=said.level)
+    interval = rounding.difference_with_interval(
+        amounts, is_rate=study.is_rate, level=said.level
+    )
     one, other = (
-        f"{_difference_text(study, mean)} for {group}"
+        f"{rounding.difference(mean, is_rate=study.is_rate)} for {group}"
         for mean, group in zip(means, groups, strict=True)
     )
     seen = (
@@ -212,56 +259,14 @@ def _more(study: Study, first: str, second: str) -> str:
 
 
 def _figures(study: Study, pair: Pair, facts: _Facts, said: Said) -> str:
-    """Write means and difference with as many decimals as they need."""
-    scale, of_mean = (100, " %") if study.is_rate else (1, "")
-    amounts = [scale * amount for amount in (facts.value, facts.low, facts.high)]
-    means = [scale * mean for mean in facts.means]
-    largest = max(map(abs, means))
-    n = _n_decimals(amounts, is_rate=study.is_rate, largest=largest)
-    fewer = range(_least_decimals(largest, is_rate=study.is_rate), n)
-    n_of_means = next((few for few in fewer if _is_shown(amounts[0], means, few)), n)
-    one, other = (f"{_text(mean, n_of_means)}{of_mean}" for mean in means)
-    difference = difference_text(
+    """Write the means, the difference, and what it is over."""
+    figures = rounding.means_with_difference(
+        facts.means,
         (facts.value, facts.low, facts.high),
         is_rate=study.is_rate,
-        means=facts.means,
         level=said.level,
     )
-    return f"{one} against {other}, difference {difference}{_over(study, pair)}"
-
-
-def _is_shown(difference: float, means: Sequence[float], n_decimals: int) -> bool:
-    """Say whether rounded means show their difference."""
-    gap = round(means[0], n_decimals) - round(means[1], n_decimals)
-    is_near = abs(gap - difference) < 0.5 * 10.0**-n_decimals
-    return is_near and (bool(gap) or not difference)
-
-
-def difference_text(
-    difference: Sequence[float],
-    *,
-    is_rate: bool,
-    means: Sequence[float] = (),
-    level: float = LEVEL,
-) -> str:
-    """Write a difference with its interval: points if it is of rates.
-
-    Args:
-        difference: Its value, and the ends of its interval; NaN if there is none.
-        is_rate: Whether it is one of shares.
-        means: What it is the difference of; numbers have as many decimals as these.
-        level: The level of the interval, which is said if it is not the usual one.
-    """
-    scale = 100 if is_rate else 1
-    amounts = [scale * amount for amount in difference]
-    largest = scale * max(map(abs, means), default=0.0)
-    n_decimals = _n_decimals(amounts, is_rate=is_rate, largest=largest)
-    value, *ends = (_text(amount, n_decimals) for amount in amounts)
-    shown_value = f"{value}{_unit(value) if is_rate else ''}"
-    if np.isnan(amounts[1]):
-        return shown_value
-    said = "" if level == LEVEL else f", {100 * level:g} %"
-    return f"{shown_value} ({ends[0]} to {ends[1]}{said})"
+    return f"{figures}{_over(study, pair)}"
 
 
 def _over(study: Study, pair: Pair) -> str:
@@ -270,52 +275,8 @@ def _over(study: Study, pair: Pair) -> str:
     return f", over {pair.estimate.n_units:,} {study.counted}"
 
 
-def _unit(text: str) -> str:
-    return " point" if text in {"1", "-1"} else " points"
-
-
-def _n_decimals(
-    amounts: Sequence[float], *, is_rate: bool, largest: float = 0.0
-) -> int:
-    """Return how many decimals show that what is not 0 is not: each end has its sign.
-
-    Args:
-        amounts: A difference, and the ends of its interval.
-        is_rate: Whether they are in points.
-        largest: The largest mean; numbers have at least three digits.
-    """
-    known = [abs(amount) for amount in amounts if not np.isnan(amount)]
-    least = _least_decimals(max([*known, largest]), is_rate=is_rate)
-    at_stake = [
-        size for size in known if size > 10.0**-_MORE_DECIMALS * max(known, default=0.0)
-    ]
-    places = range(least, least + _MORE_DECIMALS)
-    return next(
-        (n for n in places if all(round(size, n) for size in at_stake)),
-        least + _MORE_DECIMALS,
-    )
-
-
-def _least_decimals(largest: float, *, is_rate: bool) -> int:
-    if is_rate or not largest:
-        return 0
-    return max(_DIGITS - 1 - floor(log10(largest)), 0)
-
-
-def _text(amount: float, n_decimals: int) -> str:
-    text = f"{amount:,.{n_decimals}f}"
-    return text.removeprefix("-") if not text.strip("-0.,") else text
-
-
-def _difference_text(study: Study, value: float) -> str:
-    if not study.is_rate:
-        return number(value)
-    text = _text(100 * value, _n_decimals([100 * value], is_rate=True))
-    return f"{text}{_unit(text)}"
-
-
 def _margin(study: Study, said: Said) -> str:
-    return _difference_text(study, said.margin or 0.0)
+    return rounding.difference(said.margin or 0.0, is_rate=study.is_rate)
 
 
 def _cost(study: Study, facts: _Facts) -> str:
@@ -387,7 +348,7 @@ def _what_would(
         return f"{condition}, a new run with {round_up(n):,} {study.counted} would tell"
     if study.most < smallest:
         return f"with so few {study.counted} no difference could have been found"
-    least = _difference_text(study, smallest)
+    least = rounding.difference(smallest, is_rate=study.is_rate)
     return f"this run would have found a difference of {least}"
 
 
@@ -435,7 +396,8 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
     if len(by_size) > _SHOWN_VALUES:
         by_size = by_size[:half] + by_size[-half:]
     said = ", ".join(
-        f"{_difference_text(study, value)} with {name}" for name, value in by_size
+        f"{rounding.difference(value, is_rate=study.is_rate)} with {name}"
+        for name, value in by_size
     )
     first, second = (level_names(study)[level] for level in pair.levels)
     yield (
@@ -471,29 +433,3 @@ def _family(said: Said) -> Iterable[str]:
         how = {"holm": "Corrected", "bonferroni": "Corrected", None: "Not corrected"}
         by = f" ({said.correct.title()})" if said.correct else ""
         yield f"{how[said.correct]} for {said.n_family} comparisons{by}."
-
-
-def round_up(n: int) -> int:
-    """Round a number of prompts up to two digits."""
-    step: int = 10 ** max(len(str(n)) - 2, 0)
-    return -(-n // step) * step
-
-
-def points(
-    share: float, *, is_difference: bool = False, unit: str | None = None
-) -> str:
-    """Return a share in percent, or a difference of shares in points."""
-    text = f"{100 * share:.0f}"
-    if text in {"0", "-0"}:
-        text = f"{100 * share:.1f}".replace("-0.0", "0").replace("0.0", "0")
-    if unit is None:
-        unit = " %" if not is_difference else " point" if text == "1" else " points"
-    return text + unit
-
-
-def number(value: float, **_: object) -> str:
-    """Return a number with three digits, or all before the point: 0.0123, 1,850."""
-    if not value or np.isnan(value):
-        return f"{value:.3g}"
-    text = _text(value, max(_DIGITS - 1 - floor(log10(abs(value))), 0))
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -12,10 +12,9 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import as_number, shown
 
-from .ratios import Ratios, Share
 from .reply_factors import column, factors, has, prompt_codes
 from .scoring import Columns, ScoredRow
-from .statistics import Floats
+from .statistics import Floats, Ratios, Share
 
 Similarity = Callable[[ScoredRow, ScoredRow], Any]
 """Takes two replies; returns how alike they are, from 0 to 1, or True or False."""

@@ -1,15 +1,23 @@
-"""Numbers in sentences: with as many digits as their interval supports.
+"""Numbers in sentences and drawings: with as many digits as their interval supports.
 
 A value and the ends of its interval have the same decimals, so that rounding never
-puts the value outside. A share is not rounded to all or none.
+puts the value outside, and an end that is not 0 is not shown as 0. Means that stand
+next to their difference have the decimals that show it. A share is not rounded to all
+or none. Halves are rounded away from 0, as people do it.
 """
 
-from collections.abc import Iterable
-from math import ceil, floor, isnan, log10
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from math import floor, inf, isfinite, isnan, log10
+
+from .statistics import LEVEL, NEGLIGIBLE
 
 _DIGITS = 3  # of a number without an interval
 _MOST_DECIMALS = 12
 _MOST_OF_PERCENT = 3
+_MORE_DECIMALS = 3  # than usual, if rounding would say something else
+_HALF = 0.5 * (1 + NEGLIGIBLE)  # of the last digit, which would be shown as 1
+_EXACT = 1e15  # larger floats have no decimals
 
 
 def number(value: float) -> str:
@@ -28,7 +36,7 @@ def number_with_interval(value: float, low: float, high: float) -> str:
     if isnan(low) or isnan(high):
         return number(value)
     n_decimals = _decimals((high - low) / 2, 1)
-    return _with_interval(value, low, high, n_decimals=n_decimals)
+    return _with_interval([value, low, high], n_decimals)
 
 
 def percent_with_interval(value: float, low: float, high: float) -> str:
@@ -36,45 +44,160 @@ def percent_with_interval(value: float, low: float, high: float) -> str:
     if isnan(low) or isnan(high):
         return percent(value)
     n_decimals = _decimals_of_percent([value], 100 * (high - low) / 2)
-    return _with_interval(
-        100 * value, 100 * low, 100 * high, n_decimals=n_decimals, unit=" %"
+    return _with_interval([100 * value, 100 * low, 100 * high], n_decimals, unit=" %")
+
+
+def difference(value: float, *, is_rate: bool) -> str:
+    """Return a difference without its interval: points if it is one of rates."""
+    if not is_rate:
+        return number(value)
+    text = _text(100 * value, _decimals_of_difference([100 * value]))
+    return text + _points(text)
+
+
+def difference_with_interval(
+    amounts: Sequence[float],
+    *,
+    is_rate: bool,
+    means: Sequence[float] = (),
+    level: float = LEVEL,
+) -> str:
+    """Return a difference with its interval, such as "4 points (1 to 7)".
+
+    Args:
+        amounts: Its value, and the ends of its interval; NaN if there is none.
+        is_rate: Whether it is one of shares.
+        means: What it is the difference of; numbers have as many decimals as these.
+        level: The level of the interval, which is said if it is not the usual one.
+    """
+    amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)
+    unit = _points(_text(amounts[0], n_decimals)) if is_rate else ""
+    return _with_interval(amounts, n_decimals, unit=unit, level=level)
+
+
+def means_with_difference(
+    means: Sequence[float],
+    amounts: Sequence[float],
+    *,
+    is_rate: bool,
+    level: float = LEVEL,
+) -> str:
+    """Return "92 % against 88 %, difference 4 points (1 to 7)", where all agree.
+
+    Args:
+        means: The two that are compared.
+        amounts: Their difference, with the ends of its interval.
+        is_rate: Whether they are shares.
+        level: As in `difference_with_interval`.
+    """
+    scaled, n_decimals = _scaled(amounts, means, is_rate=is_rate)
+    scale, unit = (100, " %") if is_rate else (1, "")
+    n_of_means = _decimals_of_means(
+        [scale * mean for mean in means], scaled[0], n_decimals, is_rate=is_rate
+    )
+    first, second = (f"{_text(scale * mean, n_of_means)}{unit}" for mean in means)
+    said = difference_with_interval(amounts, is_rate=is_rate, means=means, level=level)
+    return f"{first} against {second}, difference {said}"
+
+
+def is_shown_as_none(
+    amounts: Sequence[float], *, is_rate: bool, means: Sequence[float] = ()
+) -> bool:
+    """Say whether a difference is shown as 0; arguments as of its text."""
+    amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)
+    return not _rounded(amounts[0], n_decimals)
+
+
+def round_up(n: int) -> int:
+    """Round a number of prompts up to two digits."""
+    step: int = 10 ** max(len(str(n)) - 2, 0)
+    return -(-n // step) * step
+
+
+def _scaled(
+    amounts: Sequence[float], means: Sequence[float], *, is_rate: bool
+) -> tuple[list[float], int]:
+    """Return a difference and its ends in points or as they are, and their decimals."""
+    if is_rate:
+        amounts = [100 * amount for amount in amounts]
+        return [*amounts], _decimals_of_difference(amounts)
+    known = [abs(amount) for amount in (*amounts, *means) if not isnan(amount)]
+    largest = max(known, default=0.0)
+    return [*amounts], _decimals_of_difference(
+        amounts, least=_decimals(largest, _DIGITS - 1)
     )
 
 
-def points_with_interval(value: float, low: float, high: float) -> str:
-    """Return a difference of shares in points, with its interval if there is one."""
-    is_known = not (isnan(low) or isnan(high))
-    reach = 100 * (high - low) / 2 if is_known else 1.0
-    n_decimals = min(_decimals(reach, 0), _MOST_OF_PERCENT)
-    unit = " point" if _text(100 * value, n_decimals) == "1" else " points"
-    if not is_known:
-        return _text(100 * value, n_decimals) + unit
-    return _with_interval(
-        100 * value, 100 * low, 100 * high, n_decimals=n_decimals, unit=unit
-    )
+def _decimals_of_difference(amounts: Sequence[float], least: int = 0) -> int:
+    """Return decimals with which nothing that is not 0 is shown as 0."""
+    known = [abs(amount) for amount in amounts if not isnan(amount)]
+    negligible = 10.0**-_MORE_DECIMALS * max(known, default=0.0)
+    smallest = min((x for x in known if x > negligible), default=inf)
+    places = range(least, least + _MORE_DECIMALS)
+    is_enough = (n for n in places if smallest > _HALF * 10.0**-n)
+    return next(is_enough, least + _MORE_DECIMALS)
+
+
+def _decimals_of_means(
+    means: Sequence[float], value: float, n_decimals: int, *, is_rate: bool
+) -> int:
+    """Return the fewest decimals of two means that show their difference."""
+    least = _decimals(max(map(abs, means)), _DIGITS - 1)
+    if is_rate:
+        least = _decimals_of_percent([mean / 100 for mean in means], 1.0)
+    enough = max(least, n_decimals)
+    places = range(least, enough + _MORE_DECIMALS)
+    return next((n for n in places if _agree(means, value, n, n_decimals)), enough)
+
+
+def _agree(means: Sequence[float], value: float, n: int, n_decimals: int) -> bool:
+    """Say whether means with n decimals have the difference that is shown."""
+    gap = float(_rounded(means[0], n) - _rounded(means[1], n))
+    if n >= n_decimals:
+        return _rounded(gap, n_decimals) == _rounded(value, n_decimals)
+    is_near = abs(gap - value) < 0.5 * 10.0**-n
+    return is_near and (bool(gap) or not value)
 
 
 def _with_interval(
-    value: float, low: float, high: float, *, n_decimals: int, unit: str = ""
+    amounts: Sequence[float], n_decimals: int, *, unit: str = "", level: float = LEVEL
 ) -> str:
-    shown, *ends = (_text(amount, n_decimals) for amount in (value, low, high))
-    return f"{shown}{unit} ({ends[0]} to {ends[1]})"
+    value, *ends = (_text(amount, n_decimals) for amount in amounts)
+    if any(isnan(amount) for amount in amounts):
+        return value + unit
+    said = "" if level == LEVEL else f", {100 * level:g} %"
+    return f"{value}{unit} ({ends[0]} to {ends[1]}{said})"
+
+
+def _points(text: str) -> str:
+    return " point" if text in {"1", "-1"} else " points"
 
 
 def _text(value: float, n_decimals: int) -> str:
-    text = f"{value:,.{n_decimals}f}"
+    if not isfinite(value):
+        return f"{value:g}"
+    text = f"{_rounded(value, n_decimals):,.{n_decimals}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def _rounded(value: float, n_decimals: int) -> Decimal:
+    """Round a number; what only the binary form of a float adds does not count."""
+    exact = Decimal(f"{float(value):.12g}")
+    if not exact.is_finite() or abs(exact) >= _EXACT:
+        return exact
+    return exact.quantize(Decimal(1).scaleb(-n_decimals), ROUND_HALF_UP)
 
 
 def _decimals(size: float, n_more: int) -> int:
     """Return the decimals that show a size with this many digits after its first."""
-    if not size:
+    if not size or isnan(size):
         return 0
     return min(max(n_more - floor(log10(size)), 0), _MOST_DECIMALS)
 
 
 def _decimals_of_percent(shares: Iterable[float], reach: float) -> int:
     """Return decimals for a reach in points: more where a share would be 0 or 1."""
-    gaps = [min(share, 1 - share) for share in shares if 0 < share < 1]
-    fine = [ceil(-log10(200 * gap)) for gap in gaps]  # at half a point it is 1
+    gaps = [min(share, 1 - share) for share in shares]
+    gaps = [gap for gap in gaps if gap > NEGLIGIBLE]
+    fine = [1 + floor(-log10(200 * gap)) for gap in gaps]  # at half a point it is 1
     return min(max(_decimals(reach, 0), *fine, 0), _MOST_OF_PERCENT)

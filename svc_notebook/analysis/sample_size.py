@@ -11,16 +11,17 @@ from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
 
 from .contrast_pair import Pair, compare_pair
-from .contrast_sentences import number, points, round_up
 from .contrast_study import Design, Study, pairs_of, study_of
 from .differences import POWER, spread_of
-from .ratios import Ratios
 from .reply_factors import check_replies, factors, in_number, named
+from .rounding import difference as difference_text
+from .rounding import round_up
 from .statistics import (
     LEVEL,
     MIN_PROMPTS,
     NEGLIGIBLE,
     Floats,
+    Ratios,
     need_scipy,
     special,
     t_quantile,
@@ -242,7 +243,7 @@ def _spreads(study: Study, spread: float, per_unit: float) -> dict[int, float]:
 
 
 def _advice(study: Study, goal: _Goal, pair: Pair, needed: Needed) -> str:
-    size = (points if study.is_rate else number)(goal.difference, is_difference=True)
+    size = difference_text(goal.difference, is_rate=study.is_rate)
     aim = f"find a difference of {size} in {study.name} between values of "
     aim += f"{study.factor} {_often(goal.power)}"
     if goal.is_margin:

@@ -23,7 +23,7 @@ from svc_notebook.service.params import (
     shown,
 )
 
-from .same_value import is_same, plain
+from .exact_match import is_same, plain
 
 __all__ = [
     "contains",

@@ -22,7 +22,7 @@ from svc_notebook.service.params import (
     shorten,
 )
 
-from .label_mismatch import Mismatch, mismatch
+from .exact_match import Mismatch, mismatch
 from .scorers import ReadyScore, Scorer, kept_score
 from .typed_answers import AnswerType
 

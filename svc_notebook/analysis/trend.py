@@ -28,7 +28,7 @@ from .reply_factors import (
     prompt_codes,
     unit_codes,
 )
-from .rounding import number, number_with_interval, points_with_interval
+from .rounding import difference_with_interval, number
 from .statistics import (
     HOW_TO_INSTALL,
     LEVEL,
@@ -283,8 +283,9 @@ def _sentence(df: pd.DataFrame, result: Trend, what: str) -> str:
     distance = result.end - result.start
     sign = -1 if result.slope < 0 else 1
     ends = sorted(sign * distance * end for end in (result.low, result.high))
-    show = points_with_interval if is_rate(df, result.on) else number_with_interval
-    change = show(sign * distance * result.slope, *ends)
+    change = difference_with_interval(
+        (sign * distance * result.slope, *ends), is_rate=is_rate(df, result.on)
+    )
     verb = "falls" if sign < 0 else "rises"
     counts = in_number(result.n_units, what)
     seen = f"{name} {verb} with {factor}: by {change} "

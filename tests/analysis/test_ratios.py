@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from svc_notebook.analysis.ratios import Ratios
-from svc_notebook.analysis.statistics import wilson
+from svc_notebook.analysis.statistics import Ratios, wilson
 
 RIGHT = np.array([1.0] * 7 + [0.0] * 3)
 ONCE = np.ones(10)

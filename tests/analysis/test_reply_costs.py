@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from svc_notebook.analysis.reply_costs import with_costs
+from svc_notebook.analysis.summary import with_costs
 from svc_notebook.errors import ParameterError, SettingsError
 from tests.analysis.make import LARGE, SMALL, replies
 

@@ -1,10 +1,15 @@
 """Numbers in sentences have the digits that their interval supports."""
 
+import re
+from decimal import Decimal
+from math import nan
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.analysis.rounding import (
+    means_with_difference,
     number,
     number_with_interval,
     percent,
@@ -53,3 +58,46 @@ def test_the_value_is_within_its_rounded_interval(numbers: list[float]) -> None:
     low_said, high_said = ends.removesuffix(")").split(" to ")
 
     assert float(low_said) <= float(value_said) <= float(high_said)
+
+
+@pytest.mark.parametrize(
+    ("means", "said"),
+    [
+        ((0.925, 0.875), "93 % against 88 %, difference 5 points"),
+        ((0.924, 0.876), "92.4 % against 87.6 %, difference 5 points"),
+        ((1.0, 0.995), "100.0 % against 99.5 %, difference 0.5 points"),
+        ((2 / 3, 1 / 3), "66.7 % against 33.3 %, difference 33 points"),
+        ((0.65, 0.65), "65 % against 65 %, difference 0 points"),
+    ],
+)
+def test_means_show_their_difference(means: tuple[float, float], said: str) -> None:
+    """Halves are rounded away from 0, and where that is not enough means are longer."""
+    amounts = (means[0] - means[1], nan, nan)
+
+    assert means_with_difference(means, amounts, is_rate=True) == said
+
+
+@given(st.tuples(*[st.floats(0, 1)] * 2), st.floats(0.001, 0.3))
+def test_a_reader_can_subtract_what_is_shown(
+    means: tuple[float, float], reach: float
+) -> None:
+    """The means that are shown differ by the difference that is shown."""
+    value = means[0] - means[1]
+    amounts = (value, value - reach, value + reach)
+
+    said = means_with_difference(means, amounts, is_rate=True)
+
+    first, second, difference = re.findall(r"(-?[\d.]+) (?:%|points?)", said)
+    n_decimals = max(len(text.partition(".")[2]) for text in (first, second))
+    gap = Decimal(first) - Decimal(second)
+    shown = len(difference.partition(".")[2])
+    least = Decimal(1).scaleb(-min(n_decimals, shown))
+    assert abs(gap - Decimal(difference)) <= least / 2
+
+
+@given(st.floats(-1e12, 1e12), st.integers(0, 6))
+def test_no_rounded_number_is_a_negative_zero(value: float, n: int) -> None:
+    """What rounds to 0 has no sign, and digits are grouped by thousands."""
+    said = number_with_interval(value, value - 10.0**n, value + 10.0**n)
+
+    assert not re.search(r"(^|[( ])-0(\.0+)?( |$)", said)
