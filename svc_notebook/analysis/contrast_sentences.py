@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,8 @@ from svc_notebook.ledger.scores import PREFIX
 from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown
-from .differences import Correction, Difference
-from .rounding import is_shown_as_none, number, round_up
+from .differences import Correction, Difference, units_needed
+from .rounding import is_shown_as_none, number, percent, round_up
 from .statistics import LEVEL, MIN_PROMPTS, special
 
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
@@ -73,7 +72,6 @@ class _Facts(NamedTuple):
     value: float
     low: float
     high: float
-    smallest: float
     costs: tuple[float, float]
 
 
@@ -137,8 +135,8 @@ def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str
 def _facts(study: Study, pair: Pair, difference: Difference) -> _Facts:
     names = level_names(study)
     first, second = (names[level] for level in pair.levels)
-    value, low, high, _, smallest, _ = difference
-    return _Facts(first, second, pair.means, value, low, high, smallest, pair.costs)
+    value, low, high, *_ = difference
+    return _Facts(first, second, pair.means, value, low, high, pair.costs)
 
 
 def _higher_first(facts: _Facts) -> _Facts:
@@ -169,7 +167,7 @@ def _better(
         return f"too early to say whether {seen}; {why}{closing}"
     if difference.p < 1 - said.level:
         return f"{seen}{closing}"
-    would = _what_would(study, pair, facts)
+    would = _what_would(study, pair, difference)
     return f"cannot tell yet whether {seen}; {would}{closing}"
 
 
@@ -199,7 +197,7 @@ def _not_worse(
             f"{margin}: {figures}; {why}{closing}"
         )
     if found == CANNOT_TELL:
-        would = _what_would(study, pair, facts, margin=said.margin)
+        would = _what_would(study, pair, difference, said.margin)
         return (
             f"cannot tell yet whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {would}{closing}"
@@ -297,10 +295,10 @@ def _cost_ratio(facts: _Facts, ratio: float) -> str:
     if ratio >= _TWICE:
         return f"{facts.first} costs {number(ratio)} times as much"
     if ratio > 1:
-        return f"{facts.first} costs {100 * (ratio - 1):.0f} % more"
+        return f"{facts.first} costs {percent(ratio - 1)} more"
     if ratio <= _HUNDREDTH:
         return f"{facts.second} costs {number(1 / ratio)} times as much"
-    return f"{facts.first} costs {100 * (1 - ratio):.0f} % less"
+    return f"{facts.first} costs {percent(1 - ratio)} less"
 
 
 def _mistakes(facts: _Facts, said: Said) -> str:
@@ -326,7 +324,7 @@ def _money(amount: float) -> str:
 
 
 def _what_would(
-    study: Study, pair: Pair, facts: _Facts, *, margin: float | None = None
+    study: Study, pair: Pair, difference: Difference, margin: float | None = None
 ) -> str:
     """Return how many prompts would tell, or what this many could have found.
 
@@ -335,12 +333,18 @@ def _what_would(
     """
     if len(pair.figures) > 1:
         return "what is missing leaves it open"
-    smallest = facts.smallest
-    seen = abs(facts.value)
+    smallest = difference.smallest
+    seen = abs(difference.value)
     if margin is not None:
-        seen = margin + (-facts.value if study.is_of_requests else facts.value)
+        worse = difference.value if study.is_of_requests else -difference.value
+        seen = margin - worse
     if seen > 0 and seen * np.sqrt(_MOST_MORE) > smallest:
-        n = ceil(pair.estimate.n_units * (smallest / seen) ** 2)
+        n = units_needed(
+            difference.spread,
+            seen,
+            tail=difference.tail,
+            is_one_sided=margin is not None,
+        )
         if margin is None:
             condition = "if it is that large"
         else:

@@ -99,7 +99,7 @@ class Study:
         cells: For each prompt and combination of the other factors.
         whole: For each prompt alone, over whatever else differs.
         others: The other factors.
-        codes: The code of the level, group and unit of each reply.
+        codes: The codes of the prompt, cell, level, group and unit of each reply.
         values: The measure of each reply.
         ends: The same, with what takes the place of missing ones.
         counted: What the units are called: rows, prompts or values of a column.
@@ -137,11 +137,11 @@ class Study:
         is_share = self.on.startswith(PREFIX) and ((known >= 0) & (known <= 1)).all()
         return 1.0 if self.is_rate or is_share else np.inf
 
-    @property
-    def prompts(self) -> Prompts:
-        """What each prompt got with each level."""
-        prompt, level = (self.codes[name].to_numpy() for name in ("prompt", "level"))
-        return Prompts.of(self.values, prompt, level, len(self.levels))
+    def repeats(self, cells: Cells) -> Prompts:
+        """Return what each of the cells got with each level: its repeats."""
+        cell = "prompt" if cells is self.whole else "cell"
+        code, level = (self.codes[name].to_numpy() for name in (cell, "level"))
+        return Prompts.of(self.values, code, level, len(self.levels))
 
     @property
     def n_units(self) -> int:
@@ -185,7 +185,8 @@ def study_of(
     blocks = codes[["prompt", "group"]]
     whole = _cells(df, values, ends, codes, group_codes(blocks)[0], len(kinds))
     blocks = blocks.assign(**{f"factor {name}": coded(df[name])[0] for name in others})
-    cells = _cells(df, values, ends, codes, group_codes(blocks)[0], len(kinds))
+    codes["cell"] = group_codes(blocks)[0]
+    cells = _cells(df, values, ends, codes, codes["cell"].to_numpy(), len(kinds))
     return Study(
         df=df,
         design=design,

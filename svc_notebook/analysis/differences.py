@@ -30,6 +30,7 @@ _FADE = 3  # by simulation: 1 covered 0.999 of noisy rates, 4 only 0.92 of stead
 _FARTHEST = 8.0  # in standard deviations: a p of 1e-15 is the least
 _HALVINGS = 60
 _STEPS = 40
+_MOST_UNITS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +414,7 @@ class Difference(NamedTuple):
         spread: Standard deviation of the units' differences.
         p: Corrected for the comparisons, as is the interval.
         smallest: The smallest difference that would be found with `POWER`.
+        tail: What the interval leaves out on each side.
     """
 
     value: float
@@ -421,6 +423,7 @@ class Difference(NamedTuple):
     p: float = np.nan
     smallest: float = np.nan
     spread: float = np.nan
+    tail: float = np.nan
 
 
 def spread_of(estimate: Estimate) -> float:
@@ -436,7 +439,48 @@ def concluded(estimate: Estimate, *, tail: float, p: float) -> Difference:
     low, high = estimate.ends(tail)
     quantiles = t_quantile(1 - tail, estimate.freedom)
     quantiles = float(quantiles + t_quantile(POWER, estimate.freedom))
-    return Difference(estimate.value, low, high, p, quantiles * estimate.error, spread)
+    smallest = quantiles * estimate.error
+    return Difference(estimate.value, low, high, p, smallest, spread, tail)
+
+
+def units_needed(
+    spread: float,
+    difference: float,
+    *,
+    tail: float,
+    power: float = POWER,
+    is_one_sided: bool = False,
+) -> int:
+    """Return how many units find a difference: the smallest number with the power.
+
+    It is that of Student's t, by the noncentral distribution (as TTestPower of
+    statsmodels, and G*Power).
+
+    Args:
+        spread: Standard deviation of the units' differences.
+        difference: What is to be found, or with a margin to be ruled out.
+        tail: What the interval leaves out on each side.
+        power: How often it is to be found.
+        is_one_sided: Whether only one end of the interval matters.
+    """
+
+    def is_enough(n: int) -> bool:
+        functions, quantile = special(), float(t_quantile(1 - tail, n - 1))
+        shift = difference / spread * np.sqrt(n) if spread else np.inf
+        if shift > 2 * quantile + 10:  # surely, and out of range
+            return True
+        found = 1 - functions.nctdtr(n - 1, shift, quantile)
+        if not is_one_sided:
+            found += functions.nctdtr(n - 1, shift, -quantile)
+        return bool(found >= power)
+
+    low, high = MIN_PROMPTS - 1, MIN_PROMPTS
+    while high < _MOST_UNITS and not is_enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def paired(

@@ -21,6 +21,7 @@ from .contrast_sentences import ADJECTIVES
 from .contrast_study import shown
 from .missing import Missing, with_missing
 from .reply_factors import attributes, coded, factors, in_words, is_rate
+from .rounding import number
 
 _AGAINST = "_against"
 _ENDINGS = ("", _AGAINST)  # of the columns of both values
@@ -410,7 +411,7 @@ def _said(entry: ComparedText, answer: object) -> list[str]:
 def _score(question: _Question, mean: float, n: int) -> str:
     score = question.score
     if not question.is_rate:
-        return f"{score} {mean:.3g}{f', mean of {n:,}' if n > 1 else ''}"
+        return f"{score} {number(mean)}{f', mean of {n:,}' if n > 1 else ''}"
     is_true, is_false = f"{score} is true", f"{score} is false"
     if question.is_adjective:
         is_true, is_false = score, f"not {score}"

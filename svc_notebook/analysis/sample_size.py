@@ -11,8 +11,8 @@ from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
 
 from .contrast_pair import Pair, compare_pair
-from .contrast_study import Design, Study, pairs_of, study_of
-from .differences import POWER, spread_of
+from .contrast_study import Cells, Design, Study, pairs_of, study_of
+from .differences import POWER, spread_of, units_needed
 from .reply_factors import check_replies, factors, in_number, named
 from .rounding import difference as difference_text
 from .rounding import round_up
@@ -21,14 +21,13 @@ from .statistics import (
     MIN_PROMPTS,
     NEGLIGIBLE,
     Floats,
+    Prompts,
     Ratios,
     need_scipy,
     special,
-    t_quantile,
 )
 
 REPEATS = (1, 2, 3, 5, 10)
-_MOST_UNITS = 10**9
 _MOSTLY = 0.5  # a share of the units
 
 
@@ -69,31 +68,6 @@ class _Goal(NamedTuple):
     is_margin: bool
     power: float
     tail: float
-
-    def n_units(self, spread: float) -> int:
-        """Return how many units it takes; `spread` is of the units' differences.
-
-        It is the smallest number with the power of Student's t, by the noncentral
-        distribution (as TTestPower of statsmodels, and G*Power).
-        """
-        low, high = MIN_PROMPTS - 1, MIN_PROMPTS
-        while high < _MOST_UNITS and self._power(spread, high) < self.power:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            is_enough = self._power(spread, middle) >= self.power
-            low, high = (low, middle) if is_enough else (middle, high)
-        return high
-
-    def _power(self, spread: float, n: int) -> float:
-        functions, quantile = special(), float(t_quantile(1 - self.tail, n - 1))
-        shift = self.difference / spread * np.sqrt(n) if spread else np.inf
-        if shift > 2 * quantile + 10:  # surely, and out of range
-            return 1.0
-        power = 1 - functions.nctdtr(n - 1, shift, quantile)
-        if not self.is_margin:  # which is about one side alone
-            power += functions.nctdtr(n - 1, shift, -quantile)
-        return float(power)
 
 
 class _Spread(NamedTuple):
@@ -144,18 +118,36 @@ def how_many(  # noqa: PLR0913 - those of the public verb
 def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
     spread = _spread(study, pair)
     per_unit = pair.n_prompts / pair.estimate.n_units
-    spreads = _spreads(study, spread.value, per_unit)
+    cells = study.whole if pair.is_confounded else study.cells
+    n_conditions = _n_conditions(cells, pair)
+    spreads = _spreads(study.repeats(cells), spread.value, per_unit * n_conditions)
 
     def n_prompts(of_units: float) -> int:
-        return round(goal.n_units(of_units) * per_unit)
+        return round(
+            units_needed(
+                of_units,
+                goal.difference,
+                tail=goal.tail,
+                power=goal.power,
+                is_one_sided=goal.is_margin,
+            )
+            * per_unit
+        )
 
     options = {repeats: n_prompts(of_units) for repeats, of_units in spreads.items()}
     repeats, n = next(iter(options.items()))
     first = spreads[repeats] / spread.value
     low = min(n_prompts(first * spread.low), n)
     high = max(n_prompts(first * spread.high), n)
-    needed = Needed(n, low, high, n * len(study.levels) * repeats, options, "")
-    return needed._replace(says=_advice(study, goal, pair, needed))
+    n_requests = ceil(n * len(study.levels) * repeats * n_conditions)
+    needed = Needed(n, low, high, n_requests, options, "")
+    return needed._replace(says=_advice(study, goal, pair, needed, n_conditions))
+
+
+def _n_conditions(cells: Cells, pair: Pair) -> float:
+    """Return with how many combinations of other factors a prompt has both values."""
+    is_used = ~np.isnan(cells.low[:, pair.levels]).any(axis=1)
+    return float(is_used.sum() / len(np.unique(cells.prompt[is_used])))
 
 
 def _only_factor(df: pd.DataFrame, factor: str | None) -> str:
@@ -227,22 +219,31 @@ def _ends_of_many(rest: Floats, spread: float, freedom: float) -> tuple[float, f
     return float(low), float(high)
 
 
-def _spreads(study: Study, spread: float, per_unit: float) -> dict[int, float]:
+def _spreads(replies: Prompts, spread: float, per_unit: float) -> dict[int, float]:
     """Return the spread for numbers of repeats, the fewest requests first.
 
-    Repeats make only the noise within a prompt smaller. Without repeats in the pilot
+    Repeats make only the noise within a condition smaller. Without repeats in the pilot
     it is not known, so the answer is for the pilot's own number.
+
+    Args:
+        replies: What each prompt got, with each combination of the other factors.
+        spread: That of the units' differences.
+        per_unit: How many such combinations of all its prompts a unit has.
     """
-    within, n = study.prompts.variance, study.prompts.n
+    within, n = replies.variance, replies.n
     if np.isnan(within).all():
         return {max(round(float(np.median(n))), 1): spread}
-    # the difference of two replies has twice the variance of one
-    noise = 2 * float(np.nanmean(within)) / per_unit
-    between = max(spread**2 - noise * float((1 / n).mean()), 0.0)
+    part = float((1 / n).mean())  # of the noise, which repeats of the pilot left
+    # the difference of two replies has twice the variance of one; with the pilot's own
+    # repeats, the answer is that of `contrast`, also where the noise seems larger
+    noise = min(2 * float(np.nanmean(within)) / per_unit, spread**2 / part)
+    between = spread**2 - noise * part
     return {repeats: float(np.sqrt(between + noise / repeats)) for repeats in REPEATS}
 
 
-def _advice(study: Study, goal: _Goal, pair: Pair, needed: Needed) -> str:
+def _advice(
+    study: Study, goal: _Goal, pair: Pair, needed: Needed, n_conditions: float
+) -> str:
     size = difference_text(goal.difference, is_rate=study.is_rate)
     aim = f"find a difference of {size} in {study.name} between values of "
     aim += f"{study.factor} {_often(goal.power)}"
@@ -258,6 +259,9 @@ def _advice(study: Study, goal: _Goal, pair: Pair, needed: Needed) -> str:
     if study.design.unit:
         n_units = needed.n_prompts * pair.estimate.n_units / pair.n_prompts
         choices[0] += f" (of {in_number(round_up(ceil(n_units)), study.counted)})"
+    if n_conditions > 1:
+        several = "combination of " if len(study.others) > 1 else ""
+        choices[-1] += f", each with every {several}{' and '.join(study.others)}"
     n_pilot = in_number(pair.estimate.n_units, study.counted)
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (

@@ -81,8 +81,10 @@ class Rate:
 
     def __str__(self) -> str:
         """Return it for a line of progress."""
+        from svc_notebook.analysis.rounding import number, percent  # noqa: PLC0415 - numpy
+
         mean = self.total / self.n
-        return f"{100 * mean:.0f} % of {self.n}" if self.is_share else f"{mean:.3g}"
+        return f"{percent(mean)} of {self.n}" if self.is_share else number(mean)
 
 
 class RunScores:

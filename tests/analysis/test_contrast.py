@@ -125,7 +125,7 @@ def test_a_doubtful_difference_says_what_would_tell() -> None:
     assert found["says"][0] == (
         "cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
         "difference 3.0 points (-0.4 to 6.4); if it is that large, a new run with "
-        "270 rows would tell; 70b costs 7 times as much."
+        "260 rows would tell; 70b costs 7 times as much."
     )
 
 

@@ -1,5 +1,6 @@
 """A pilot says how many prompts and repeats a study needs."""
 
+import re
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats
 
 import svc_notebook as svc
+from svc_notebook.analysis.rounding import round_up
 from svc_notebook.analysis.sample_size import how_many
 from svc_notebook.errors import ConfigError, ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
@@ -154,6 +156,42 @@ def test_rows_of_a_document_need_more_of_them() -> None:
     assert together.n_prompts == pytest.approx(2 * alone.n_prompts, rel=0.05)
     assert "values of document" in str(together)
     assert "A pilot of 20 values of document" in str(together)
+
+
+@pytest.mark.parametrize("n_repeats", [1, 3])
+@pytest.mark.parametrize("unit", [None, "document"])
+def test_another_factor_is_no_repeat(n_repeats: int, unit: str | None) -> None:
+    """With a second factor, too, the plan is that of the sentence of `contrast`."""
+    rng = np.random.default_rng(4)
+    pilot = replies(
+        (
+            {
+                "row": row,
+                "prompt": f"Say {row}",
+                "model": model,
+                "temperature": temperature,
+                "repeat": repeat,
+                "score_right": bool(rng.random() < rate),
+                "document": f"text {row // 4}",
+            }
+            for row in range(60)
+            for model, rate in ((SMALL, 0.6), (LARGE, 0.65))
+            for temperature in (0.0, 1.0)
+            for repeat in range(n_repeats)
+        ),
+        middle=["document"],
+    )
+    compared = svc.contrast(pilot, "model", unit=unit)
+    seen = abs(float(compared.df["difference"][0]))
+
+    needed = svc.how_many(seen, pilot=pilot, factor="model", unit=unit)
+
+    found = re.search(r"a new run with ([\d,]+) ", compared.says[0])
+    assert found is not None
+    said = int(found[1].replace(",", "")) * (4 if unit else 1)
+    assert round_up(needed.options[n_repeats]) == pytest.approx(said, abs=3)
+    assert needed.n_requests == 4 * needed.n_prompts * min(needed.options)
+    assert "with every temperature" in str(needed)
 
 
 def test_a_pilot_says_how_many_prompts() -> None:
