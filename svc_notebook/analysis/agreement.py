@@ -12,7 +12,7 @@ from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_int, must_be, printable, shorten
 
 from . import statistics
-from .missing import missing_lines
+from .missing import Missing, check_missing, missing_lines, with_missing
 from .repeats import (
     Pairs,
     Requests,
@@ -48,6 +48,7 @@ def _with_ends(name: str, doc: str) -> dict[str, str]:
     return {name: doc, f"{name}_low": low, f"{name}_high": high}
 
 
+End = Literal["drop", "wrong", "right"]
 AGREEMENT = tuple(
     Column(name, "Int64" if name == "k" or name[:2] == "n_" else "Float64", name, doc)
     for name, doc in {
@@ -73,12 +74,18 @@ REPEATS = (
 _DTYPES: dict[str, Any] = {
     column.name: column.dtype for column in (*AGREEMENT, *REPEATS)
 }
+_ENDS: dict[str, tuple[End, ...]] = {
+    "drop": ("drop",),
+    "wrong": ("wrong",),
+    "bounds": ("drop", "wrong", "right"),
+}
+"""What missing scores count as: in the figures, and at their lower and upper end."""
 _SHORT_OF_K = 0.1  # so many prompts may have fewer replies than the k that is chosen
 _SHOWN_CHARS = 40
 _SHOWN_KINDS = 4
 
 
-def agreement_df(
+def agreement_df(  # noqa: PLR0913 - those of the public verb
     df: pd.DataFrame,
     by: str | Sequence[str] | None = None,
     on: str | None = None,
@@ -86,6 +93,7 @@ def agreement_df(
     similarity: Literal["exact"] | Similarity = "exact",
     k: int | Sequence[int] | None = None,
     unit: str | Sequence[str] | None = None,
+    missing: Missing = "drop",
 ) -> pd.DataFrame:
     """Say how much repeats agree: see `svc.agreement_df`."""
     df = check_replies(df)
@@ -93,13 +101,16 @@ def agreement_df(
     requests = Requests.of(df, groups.codes, len(groups.keys), unit_codes(df, unit))
     refuse_clash(groups.keys, _DTYPES)
     score, numbers = _rate(df, on), _check_k(k)
+    counts = [
+        _scored(df, requests, score, end) for end in _ENDS[check_missing(missing)]
+    ]
     columns = _agreement(df, requests, _check_similarity(similarity))
     frames = [
         _with(groups.keys, columns | right_of_k)
-        for right_of_k in _right_of_k(df, requests, score, numbers)
+        for right_of_k in _right_of_k(requests, score, counts, numbers)
     ]
     frame = pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
-    lines = missing_lines(df, on=score, by=groups.keys.columns)
+    lines = missing_lines(df, on=score, by=groups.keys.columns, missing=missing)
     say([*lines, *_lines(df, columns["n_prompts"], score, unit)])
     return frame
 
@@ -122,7 +133,7 @@ def repeats_df(
     }
     order = [columns["equal"]]
     if score is not None:
-        n_right, n = _scored(df, requests, score)
+        n_right, n = _scored(df, requests, score, "drop")
         with np.errstate(all="ignore"):
             columns[score] = (n_right / n)[at]
         order.insert(0, columns[score])
@@ -218,20 +229,34 @@ def _agreement(
     return columns | _ends("equal", equal) | _ends("alpha", alpha)
 
 
-def _scored(df: pd.DataFrame, requests: Requests, score: str) -> tuple[Any, Any]:
+def _scored(
+    df: pd.DataFrame, requests: Requests, score: str | None, end: End
+) -> tuple[Any, Any]:
     """Return how many replies of each request are right, and how many are scored."""
-    values, n_requests = measure(df, score).to_numpy(), len(requests.group)
+    n_requests = len(requests.group)
+    if score is None:
+        return np.zeros(n_requests), np.zeros(n_requests)
+    if end == "drop":
+        values = measure(df, score).to_numpy()
+    else:
+        wrong, right = with_missing(df, score, "bounds")
+        values = wrong if end == "wrong" else right
     n = np.bincount(requests.of_row, ~np.isnan(values), n_requests)
     return np.bincount(requests.of_row, np.nan_to_num(values), n_requests), n
 
 
 def _right_of_k(
-    df: pd.DataFrame, requests: Requests, score: str | None, numbers: list[int]
+    requests: Requests,
+    score: str | None,
+    counts: Sequence[tuple[Any, Any]],
+    numbers: list[int],
 ) -> Iterable[dict[str, Any]]:
-    """Return the columns of each k: those given, or what nearly all prompts have."""
-    n_right, n = np.zeros((2, len(requests.group)))
-    if score is not None:
-        n_right, n = _scored(df, requests, score)
+    """Return the columns of each k: those given, or what nearly all prompts have.
+
+    `counts` are right and scored replies: of the figures, and of their ends if those
+    are others.
+    """
+    n = counts[0][1]
     most = int(n.max(initial=0))
     if numbers and score is not None and max(numbers) > most:
         raise ParameterError(
@@ -243,12 +268,20 @@ def _right_of_k(
     if not numbers and most > 1:
         numbers = [int(np.quantile(n[n > 1], _SHORT_OF_K, method="inverted_cdf"))]
     for k in numbers or [most + 1]:  # which no request has: all is missing
-        yield {
+        columns: dict[str, Any] = {
             "k": np.full(requests.n_groups, k if k <= most else np.nan),
             "n_prompts_of_k": requests.n_prompts(n >= k),
-            **_ends("all_of_k", requests.share(all_of_k(n_right, n, k))),
-            **_ends("any_of_k", requests.share(any_of_k(n_right, n, k))),
         }
+        for name, chance in (("all_of_k", all_of_k), ("any_of_k", any_of_k)):
+            figures, *ends = (
+                requests.share(chance(n_right, n_scored, k))
+                for n_right, n_scored in counts
+            )
+            if ends:
+                lower, upper = ends
+                figures = figures._replace(low=lower.low, high=upper.high)
+            columns |= _ends(name, figures)
+        yield columns
 
 
 def _ends(name: str, share: Share) -> dict[str, Any]:

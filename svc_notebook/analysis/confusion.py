@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from svc_notebook.service.params import must_be, printable
 
 from . import statistics
 from .exact_match import is_same, plain
-from .missing import missing_lines
+from .missing import check_missing, missing_lines
 from .reply_factors import (
     check_replies,
     column,
@@ -72,6 +72,7 @@ def confusion_df(
     by: str | Sequence[str] | None = None,
     *,
     unit: str | Sequence[str] | None = None,
+    missing: Literal["drop", "wrong"] = "drop",
 ) -> pd.DataFrame:
     """Count which labels are answered for which: see `svc.confusion_df`."""
     df = check_replies(df)
@@ -80,7 +81,13 @@ def confusion_df(
     units = unit_codes(df, unit)
     n_labels = len(labelled.labels)
     rows = _counts(df, labelled, groups)
-    for name, share in _figures(df, labelled, groups, units).items():
+    if check_missing(missing) == "bounds":
+        raise ParameterError(
+            "A precision has no worst case; give missing='drop' or missing='wrong'.",
+            param="missing",
+        )
+    counted_replies = labelled.with_failed() if missing == "wrong" else labelled
+    for name, share in _figures(df, counted_replies, groups, units).items():
         rows |= {
             name: share.value,
             f"{name}_low": share.low,
@@ -96,7 +103,8 @@ def confusion_df(
             for name, values in columns.items()
         }
     )
-    lines = [*missing_lines(df, by=groups.keys.columns), *labelled.lines(label)]
+    lines = missing_lines(df, on=(), by=groups.keys.columns, missing=missing)
+    lines += labelled.lines(label)
     say([*lines, *_interval_lines(rows, n_labels, counted(df, unit))])
     return frame
 
@@ -150,6 +158,13 @@ class _Labelled:
             answered,
             is_reply,
             has(df, "status", "error") & (right >= 0),
+        )
+
+    def with_failed(self) -> "_Labelled":
+        """Return it with requests that failed as replies without an answer."""
+        answered = np.where(self.has_failed, -1, self.answered)
+        return replace(
+            self, answered=answered, is_reply=self.is_reply | self.has_failed
         )
 
     def lines(self, label: str) -> list[str]:

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.reply_columns import NUMBERS
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import did_you_mean, printable, shorten
 
 from .missing import Ends, Missing, with_missing
 from .reply_factors import (
+    OF_REQUESTS,
     coded,
     counted,
     factors,
@@ -30,9 +30,8 @@ from .reply_factors import (
 from .statistics import Floats, Prompts, Weight
 
 MAX_LEVELS = 30
-MAX_GROUPS = 12
-OF_REQUESTS = frozenset(column.name for column in NUMBERS)
-"""Measures of a request: less is better, and their means are skewed."""
+MAX_SUBGROUPS = 8
+"""Each two of them are compared, too: 8 make 36 comparisons of each pair."""
 _SHOWN_CHARS = 40
 
 
@@ -127,7 +126,7 @@ class Study:
 
     @property
     def is_of_requests(self) -> bool:
-        """Whether the measure is one of requests, such as seconds."""
+        """Whether it is of requests, such as seconds: skewed, and less is better."""
         return self.on in OF_REQUESTS
 
     @property
@@ -271,14 +270,24 @@ def _groups(df: pd.DataFrame, by: Sequence[str]) -> tuple[Any, list[int]]:
         pd.DataFrame({str(n): coded(df[name])[0] for n, name in enumerate(by)})
     )
     said = " and ".join(by)
-    if not 1 < len(firsts) <= MAX_GROUPS:
+    if len(firsts) > MAX_SUBGROUPS:
         raise ParameterError(
-            f"by={said} makes {len(firsts)} subgroups, and 2 to {MAX_GROUPS} "
-            "can be compared; keep some rows of the frame, or leave by "
-            "out.",
+            f"by={said} makes {len(firsts)} subgroups, and at most {MAX_SUBGROUPS} can "
+            "be compared, since each two of them are. To say that rows with the same "
+            f"{said} belong together, give unit={_as_given(by)} instead; otherwise "
+            "keep some rows of the frame.",
+            param="by",
+        )
+    if len(firsts) == 1:
+        raise ParameterError(
+            f"by={said} has one value, so that there are no subgroups; leave by out.",
             param="by",
         )
     return codes, firsts
+
+
+def _as_given(names: Sequence[str]) -> str:
+    return repr(names[0] if len(names) == 1 else list(names))
 
 
 def _cells(

@@ -355,7 +355,7 @@ def contrast_df(
     return frame(df, factor, on, **options)
 
 
-def agreement_df(
+def agreement_df(  # noqa: PLR0913 - a study is described in many words
     df: "pd.DataFrame",
     by: str | Sequence[str] | None = None,
     on: str | None = None,
@@ -363,6 +363,7 @@ def agreement_df(
     similarity: "Literal['exact'] | Similarity" = "exact",
     k: int | Sequence[int] | None = None,
     unit: str | Sequence[str] | None = None,
+    missing: "Missing" = "drop",
 ) -> "pd.DataFrame":
     """Say how much the repeats of a prompt agree, and how often all or any are right.
 
@@ -382,6 +383,8 @@ def agreement_df(
             them (`any_of_k`, pass@k). Several make a row each. What nine of ten prompts
             have if None. More repeats than k make the figures surer; they have no bias.
         unit: Columns that say which prompts belong together, such as a document.
+        missing: What failed or has no score counts as in `summary_df` for `all_of_k`
+            and `any_of_k`. `equal` and `alpha` are about the replies there are.
 
     Returns:
         One row for each group and k: `equal` (share of the pairs of repeats that are
@@ -397,7 +400,7 @@ def agreement_df(
     """
     from svc_notebook.analysis.agreement import agreement_df as frame  # noqa: PLC0415
 
-    return frame(df, by, on, similarity=similarity, k=k, unit=unit)
+    return frame(df, by, on, similarity=similarity, k=k, unit=unit, missing=missing)
 
 
 def repeats_df(
@@ -435,11 +438,12 @@ def confusion_df(
     by: str | Sequence[str] | None = None,
     *,
     unit: str | Sequence[str] | None = None,
+    missing: Literal["drop", "wrong"] = "drop",
 ) -> "pd.DataFrame":
     """Count which labels are answered for which, with precision, recall and F1.
 
     Answers are compared with what is right as in `svc.scores.exact`: a reply without a
-    valid answer is not right, and a request that failed is not counted as a reply.
+    valid answer is not right; what failed is not counted as a reply, or see `missing`.
     Without answers, the texts are compared. Prompts count the same however many
     replies they have, so figures may differ from quotients of the counts. Intervals
     are over prompts, or over units of them.
@@ -449,6 +453,8 @@ def confusion_df(
         label: The column that has what is right; at most 30 different values.
         by: Columns to group by; what varies if None.
         unit: Columns that say which prompts belong together, such as a document.
+        missing: "wrong" takes requests that failed as replies without an answer, so
+            that recall and F1 are lower; the counts stay.
 
     Returns:
         One row for each label in each group. `n_as_LABEL` counts the replies that
@@ -466,7 +472,7 @@ def confusion_df(
     """
     from svc_notebook.analysis.confusion import confusion_df as frame  # noqa: PLC0415
 
-    return frame(df, label, by, unit=unit)
+    return frame(df, label, by, unit=unit, missing=missing)
 
 
 def how_many(  # noqa: PLR0913 - a study is described in many words

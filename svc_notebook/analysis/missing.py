@@ -105,7 +105,7 @@ def missing_lines(
 
     Args:
         df: A frame of replies.
-        on: The measures that figures are about; none if None.
+        on: The measures that figures are about; None is of no figures at all.
         by: Columns that the figures are grouped by.
         missing: What figures do about them.
     """
@@ -119,8 +119,9 @@ def missing_lines(
     lines = []
     for gap in gaps:
         where = _where(gap, prompt, kinds[0]) or _where(gap, prompt, kinds[1])
-        if where or (names and gap.is_left_out):
-            lines.append(_line(df, gap, where, prompt, missing if names else None))
+        if where or (on is not None and gap.is_left_out):
+            how = None if on is None else missing
+            lines.append(_line(df, gap, where, prompt, how))
     return [*repeated_lines(df), *lines]
 
 

@@ -292,7 +292,7 @@ def _such_as(names: Sequence[str]) -> str:
 
 def counted(df: pd.DataFrame, names: Any = None) -> str:  # noqa: ANN401 - as in unit_codes
     """Return what a study counts: its rows, its prompts, or values of its units."""
-    if names is not None:
+    if names is not None and as_names(names) != ["row"]:
         return f"values of {' and '.join(named(df, names, param='unit'))}"
     return "prompts" if unit(df) == ["prompt"] else "rows"
 

@@ -58,21 +58,27 @@ class ScoreReport:
         return to_terminal(contrast_display.wrapped(lines))
 
 
-def score_report(df: pd.DataFrame, names: Iterable[str]) -> ScoreReport | None:
+def score_report(
+    df: pd.DataFrame,
+    names: Iterable[str],
+    *,
+    unit: str | Sequence[str] | None = None,
+) -> ScoreReport | None:
     """Sum up the scores of a run; None if no reply has one that is a number.
 
     Args:
         df: The replies of the run.
         names: The scores of its plan.
+        unit: The columns that say which rows belong together.
     """
     df = check_replies(df)
     columns = [column for name in names for column in _columns(df, name)][:_SCORES]
     if not columns:
         return None
     conditions = _conditions(df)
-    charts = [_chart(df, column, conditions) for column in columns]
+    charts = [_chart(df, column, conditions, unit) for column in columns]
     try:
-        compared = contrast(df, factors(df), on=columns)
+        compared = contrast(df, factors(df), on=columns, unit=unit)
     except ParameterError:  # nothing varies, or each prompt has one value
         compared = None
     return ScoreReport(charts, compared)
@@ -101,11 +107,16 @@ def _conditions(df: pd.DataFrame) -> list[str]:
     return factors(df) or ["model"]
 
 
-def _chart(df: pd.DataFrame, column: str, conditions: list[str]) -> IntervalChart:
+def _chart(
+    df: pd.DataFrame,
+    column: str,
+    conditions: list[str],
+    unit: str | Sequence[str] | None,
+) -> IntervalChart:
     """Return a score with its interval for each condition."""
     is_share = is_rate(df, column)
     show = percent_with_interval if is_share else number_with_interval
-    figures = intervals_df(df, column, by=conditions).iloc[:_CONDITIONS]
+    figures = intervals_df(df, column, by=conditions, unit=unit).iloc[:_CONDITIONS]
     names = zip(*(_words(figures, name) for name in conditions), strict=True)
     columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
     return IntervalChart(

@@ -157,7 +157,9 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
             for name, values in columns.items()
         }
     )
-    lines = missing_lines(df, on=wanted, by=groups.keys.columns, missing=missing)
+    lines = missing_lines(
+        df, on=wanted or None, by=groups.keys.columns, missing=missing
+    )
     say([*lines, *_interval_lines(estimates, counted(df, unit))])
     return frame
 

@@ -27,6 +27,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.records import KeptPlan, to_json
+from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import (
@@ -68,6 +69,7 @@ from .rows import (
     check_not_blank,
     check_rows,
     columns_in,
+    is_missing,
     is_text,
     read_rows,
     typed,
@@ -166,6 +168,7 @@ class Plan:
     prices: Prices | None = None
     answer: AnswerType | None = None
     scores: PlannedScores = field(default_factory=dict)
+    unit: tuple[str, ...] = ()
     own_limits: LimitsByModel = field(default_factory=dict)
     in_flight: int | None = None
     # the limits of tool rounds; None if no tools are run
@@ -230,6 +233,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     reuse: bool | None = None,
     answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
     scores: "Mapping[str, Any] | None" = None,
+    unit: "str | Sequence[str] | None" = None,
     manifest: "Mapping[str, Any] | None" = None,
     limits: "Mapping[str, Any] | None" = None,
     in_flight: int | None = None,
@@ -257,6 +261,8 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, as for `read_answers`.
         scores: By name, functions that score each reply as it comes (see `Run.score`).
+        unit: Columns of the rows that say which belong together, such as a document:
+            figures of the run are over these, unless they are given another `unit`.
         manifest: The `manifest` of a run, to send the same requests again.
         limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.
@@ -310,6 +316,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         planned_scores = planned_scores or {
             name: kept_function(kept) for name, kept in known.scores.items()
         }
+        unit = unit or known.unit
         limits = limits or known.own_limits or None
         in_flight = in_flight or known.in_flight
     name = _check_name(name)
@@ -323,6 +330,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         prices=context.prices,
         answer=read_as,
         scores=planned_scores,
+        unit=read_unit(unit, grid.rows),
         own_limits={}
         if limits is None
         else read_limits(limits, grid.n_by_model, endpoint),
@@ -386,6 +394,28 @@ def _check_seed(seed: object, name: str | None) -> int:
 def seed_of(name: str) -> int:
     """Return the seed of a run of this name, so that it is the same after a restart."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
+
+
+def read_unit(unit: object, rows: Rows | None) -> tuple[str, ...]:
+    """Read `unit` of `svc.sweep`: columns of the rows, with a value for each row."""
+    names = () if unit is None else tuple(as_names(unit))
+    called, columns = ("rows", {}) if rows is None else (rows.called, rows.shown)
+    for name in names:
+        if name not in columns:
+            raise ParameterError(
+                f"unit={name!r} is not a column of {called}."
+                f"{did_you_mean(str(name), list(columns))} It says which rows belong "
+                "together, such as a document; the columns are "
+                f"{', '.join(columns) or 'none'}.",
+                param="unit",
+            )
+        if n := sum(map(is_missing, columns[name])):
+            raise ParameterError(
+                f"{name} is missing in {n:,} of {len(columns[name]):,} rows, so unit "
+                "does not say where they belong. Fill it, or leave these rows out.",
+                param="unit",
+            )
+    return names
 
 
 def build_grid(  # noqa: PLR0913 - what a grid is made of
@@ -610,6 +640,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         fixed: The factors that have one value.
         own_limits: By model.
         scores: What is kept of each score, by name.
+        unit: The columns of the rows that say which belong together.
         run_tools: The limits of tool rounds; None if no tools are run.
     """
 
@@ -628,6 +659,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     fixed: dict[str, Any]
     answer: str | None
     scores: dict[str, dict[str, str]] = {}
+    unit: tuple[str, ...] = ()
     is_raw: bool
     own_limits: dict[str, dict[str, int]]
     in_flight: int | None
@@ -664,6 +696,7 @@ def manifest_of(plan: Plan) -> Manifest:
         fixed=fixed,
         answer=plan.answer.kept if plan.answer else None,
         scores={name: function_to_keep(score) for name, score in plan.scores.items()},
+        unit=plan.unit,
         is_raw=grid.is_raw,
         own_limits={model: limit.stated for model, limit in limits},
         in_flight=plan.in_flight,
@@ -682,7 +715,7 @@ def read_manifest(manifest: object, *others: object) -> Manifest:
     if any(others):
         raise ParameterError(
             "manifest has the whole grid; give only name, seed, confirm_above, "
-            "reuse, answer, scores, limits and in_flight with it.",
+            "reuse, answer, scores, unit, limits and in_flight with it.",
             param="manifest",
         )
     if isinstance(manifest, Manifest):

@@ -304,6 +304,11 @@ class RunFrames:
         names, keys = self._final_names(), list(rows.shown)[len(rows.index) :]
         return {name: names[key] for name, key in zip(rows.columns, keys, strict=True)}
 
+    def unit_columns(self, unit: Iterable[str]) -> list[str]:
+        """Return what the columns of a unit are called in a frame of replies."""
+        names = self._final_names() | self.row_names()
+        return [names[name] for name in unit]
+
     def _columns(self, rows: Iterable[ReplyRow | Exchange]) -> tuple[Column, ...]:
         """Return the columns of these rows: of replies, then those of the grid."""
         return (*REPLIES, *self._extras, *self._templates(rows))
@@ -382,6 +387,11 @@ class RunResult:
             self.plan = dataclasses.replace(self.plan, answer=self.frames.answer)
 
     @property
+    def unit(self) -> list[str] | None:
+        """The columns of its frames that say which rows belong together."""
+        return self.frames.unit_columns(self.plan.unit) or None
+
+    @property
     def size(self) -> Estimate:
         """How large the plan is, by the replies so far if there are enough."""
         seen = {} if self.ledger is None else self.status().seen
@@ -453,6 +463,9 @@ class RunResult:
         if self.plan.scores:
             words = starmap(planned_in_words, self.plan.scores.items())
             lines.append(("scores", "; ".join(words)))
+        if self.plan.unit:
+            unit = " and ".join(self.plan.unit)
+            lines.append(("unit", f"{unit}: what figures are over"))
         if (limits := self.plan.run_tools) is not None:
             n_most = f"{limits['max_rounds']:g}"
             lines.append(("tools run", f"here; up to {n_most} requests for each reply"))

@@ -348,7 +348,8 @@ class Run:
         """All that is needed to repeat the run, as JSON values; never a key.
 
         `svc.sweep(manifest=...)` takes it, with `name`, `seed`, `confirm_above`,
-        `reuse`, `answer`, `limits` and `in_flight` if you want others.
+        `reuse`, `answer`, `scores`, `unit`, `limits` and `in_flight` if you want
+        others.
         """
         values = self._result.manifest(self._executor.found_limits())
         return {**values, "ended_at": None} if self.is_running else values
@@ -519,7 +520,7 @@ class Run:
             self.replies_df(),
             by,
             on,
-            unit=unit,
+            unit=self._unit(unit),
             weight=weight,
             missing=missing,
             prices=prices,
@@ -552,7 +553,7 @@ class Run:
             on,
             against=against,
             by=by,
-            unit=unit,
+            unit=self._unit(unit),
             weight=weight,
             missing=missing,
             paired=paired,
@@ -572,6 +573,7 @@ class Run:
         """Return the numbers of `contrast`, with the same arguments."""
         from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
+        options["unit"] = self._unit(options.get("unit"))
         return contrast_df(self.replies_df(), factor, on, **options)
 
     def how_many(  # noqa: PLR0913 - a study is described in many words
@@ -598,7 +600,7 @@ class Run:
             power=power,
             level=level,
             against=against,
-            unit=unit,
+            unit=self._unit(unit),
         )
 
     def agreement_df(
@@ -609,12 +611,20 @@ class Run:
         similarity: "Literal['exact'] | Similarity" = "exact",
         k: int | Sequence[int] | None = None,
         unit: str | Sequence[str] | None = None,
+        missing: "Missing" = "drop",
     ) -> "pd.DataFrame":
         """Say how much repeats agree: `svc.agreement_df` of `replies_df()`."""
         from svc_notebook.analysis.agreement import agreement_df  # noqa: PLC0415
 
-        replies = self.replies_df()
-        return agreement_df(replies, by, on, similarity=similarity, k=k, unit=unit)
+        return agreement_df(
+            self.replies_df(),
+            by,
+            on,
+            similarity=similarity,
+            k=k,
+            unit=self._unit(unit),
+            missing=missing,
+        )
 
     def repeats_df(
         self,
@@ -633,11 +643,14 @@ class Run:
         by: str | Sequence[str] | None = None,
         *,
         unit: str | Sequence[str] | None = None,
+        missing: Literal["drop", "wrong"] = "drop",
     ) -> "pd.DataFrame":
         """Count which labels are answered: `svc.confusion_df` of `replies_df()`."""
         from svc_notebook.analysis.confusion import confusion_df  # noqa: PLC0415
 
-        return confusion_df(self.replies_df(), label, by, unit=unit)
+        return confusion_df(
+            self.replies_df(), label, by, unit=self._unit(unit), missing=missing
+        )
 
     def compare(
         self,
@@ -687,7 +700,9 @@ class Run:
         """
         from svc_notebook.analysis.trend import trend  # noqa: PLC0415 - pandas
 
-        return trend(self.replies_df(), factor, on, unit=unit, missing=missing)
+        return trend(
+            self.replies_df(), factor, on, unit=self._unit(unit), missing=missing
+        )
 
     def plot(  # noqa: PLR0913 - those of svc.plot
         self,
@@ -714,7 +729,7 @@ class Run:
             by=by,
             x=x,
             against=against,
-            unit=unit,
+            unit=self._unit(unit),
             weight=weight,
             missing=missing,
             width=width,
@@ -867,6 +882,10 @@ class Run:
         for line in self._scores.lines(n_sent=n_sent):
             write_line(to_terminal(line))
 
+    def _unit(self, unit: str | Sequence[str] | None) -> str | Sequence[str] | None:
+        """Return the columns of the unit that is given, or else that of the plan."""
+        return self._result.unit if unit is None else unit
+
     def _score_report(self) -> "ScoreReport | None":
         """Sum up the scores of the plan, once replies have them."""
         if not self.plan.scores or self.is_running or not self._result.is_begun:
@@ -877,7 +896,9 @@ class Run:
 
         self._is_reported = True
         try:
-            return score_report(self.replies_df(), self.plan.scores)
+            return score_report(
+                self.replies_df(), self.plan.scores, unit=self._unit(None)
+            )
         except LedgerError:
             return None
 

@@ -274,3 +274,21 @@ def test_many_replies_take_little_time() -> None:
     assert row["n_replies"] == 100_000
     assert row["all_of_k"] == pytest.approx(0.64, abs=0.01)
     assert row["any_of_k"] == pytest.approx(0.96, abs=0.01)
+
+
+def test_what_is_missing_may_be_wrong_or_right() -> None:
+    """Of three replies to each prompt one failed, and the others are right."""
+    frame = _said([["a", "a", None]] * 20).assign(score_right=[1.0, 1.0, None] * 20)
+
+    drop, wrong, bounds = (
+        svc.agreement_df(frame, missing=missing, k=2).iloc[0]
+        for missing in ("drop", "wrong", "bounds")
+    )
+
+    assert (drop["all_of_k"], wrong["all_of_k"]) == (1.0, pytest.approx(1 / 3))
+    assert bounds["all_of_k"] == drop["all_of_k"]
+    assert bounds["all_of_k_low"] == wrong["all_of_k_low"]
+    assert bounds["all_of_k_high"] == drop["all_of_k_high"]
+    assert drop["equal"] == wrong["equal"] == 1.0
+    with pytest.raises(ParameterError, match="missing must be 'drop', 'wrong' or"):
+        svc.agreement_df(frame, missing="zero")  # type: ignore[arg-type]  # wrong on purpose

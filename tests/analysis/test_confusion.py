@@ -215,3 +215,27 @@ def test_many_replies_take_little_time() -> None:
     assert macro["n_replies"] == 100_000
     assert macro["f1"] == pytest.approx(0.1, abs=0.01)
     assert macro["f1_high"] - macro["f1_low"] < 0.01
+
+
+def test_what_failed_may_count_as_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """Failed requests lower the recall as replies without an answer do; it is said."""
+    pairs = [("spam", "spam")] * 6 + [("ham", "ham")] * 4
+    failed = _answered(pairs)
+    failed.loc[:2, ["status", "answer", "answer_ok"]] = ["error", pd.NA, pd.NA]
+    silent = _answered([("spam", None)] * 3 + pairs[3:])
+
+    drop, wrong = (
+        _row(svc.confusion_df(failed, missing=missing), "spam")
+        for missing in ("drop", "wrong")
+    )
+
+    assert (drop["recall"], wrong["recall"]) == (1.0, 0.5)
+    assert (wrong["n_replies"], wrong["n_failed"], wrong["precision"]) == (3, 3, 1.0)
+    expected = _row(svc.confusion_df(silent), "spam")
+    for name in ("recall", "recall_low", "recall_high", "f1", "f1_low", "f1_high"):
+        assert wrong[name] == pytest.approx(expected[name])
+    said = capsys.readouterr().err
+    assert "3 of 10 replies failed; the figures leave them out, and with them 3" in said
+    assert "3 of 10 replies failed; they count as wrong." in said
+    with pytest.raises(ParameterError, match="has no worst case"):
+        svc.confusion_df(failed, missing="bounds")  # type: ignore[arg-type]  # wrong on purpose

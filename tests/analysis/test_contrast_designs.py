@@ -394,7 +394,7 @@ def test_another_level_is_in_the_sentence() -> None:
         ({"paired": "no"}, "paired must be True or False"),
         ({"unit": "document"}, "'document' is not a column of the frame"),
         ({"by": "model"}, "model is compared, so it cannot make the subgroups"),
-        ({"by": "row"}, "makes 40 subgroups, and 2 to 12 can be compared"),
+        ({"by": "row"}, "makes 40 subgroups, and at most 8 .*give unit='row' instead"),
         ({"against": {"prompt": 1}}, "against has a value for prompt, which is not"),
         ({"mistake_costs": -1}, "mistake_costs must be a number > 0"),
         ({"on": "latency_s", "mistake_costs": 1}, "mistake_costs needs a score of"),

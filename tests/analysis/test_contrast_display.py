@@ -203,3 +203,38 @@ def test_a_plot_has_points_intervals_and_the_line() -> None:
     )
     assert (row["group"], row["value"], row["clear"]) == ("70b less 8b", 40.0, True)
     assert str(chart).startswith("difference in right: 70b less 8b: 40 points (")
+
+
+def test_a_drawing_has_the_direction_of_its_sentence() -> None:
+    """Whichever value comes first, both say the same is higher, with the same sign."""
+    rates = {("en", SMALL): 0.9, ("en", LARGE): 0.5, ("th", SMALL): 0.5}
+    frame = _right({SMALL: 0.5, LARGE: 0.5}, n_prompts=80)
+    languages = ["en" if row < 40 else "th" for row in frame["row"]]
+    cells = zip(languages, frame["model"], frame["row"] % 40, strict=True)
+    frame["score_right"] = [
+        row < 40 * rates.get((language, model), 0.8) for language, model, row in cells
+    ]
+    frame.insert(0, "language", languages)
+
+    compared = svc.contrast(frame, "model", by="language")
+
+    assert [one.name for one in compared.drawn] == [
+        "en: 8b less 70b",
+        "th: 70b less 8b",
+        "th less en: 70b less 8b",
+    ]
+    assert all(one.amounts[0] > 0 for one in compared.drawn)
+    assert "8b is right more often than 70b" in compared.says[0]
+    said = re.search(r"th less en: (\d+ points \([^)]*\))", compared.says[2])
+    assert said is not None
+    assert f"th less en: 70b less 8b  {said[1]}" in re.sub(
+        r" *[│├─┼○●┤]+(?: *[│├─┼○●┤]+)* +", "  ", str(compared)
+    )
+
+
+def test_a_margin_keeps_the_direction() -> None:
+    """What is new is compared with what it shall not be worse than."""
+    compared = svc.contrast(PAIR, "model", against=LARGE, margin=0.03)
+
+    assert compared.drawn[0].name == "8b less 70b"
+    assert compared.drawn[0].amounts[0] == pytest.approx(-0.4)

@@ -11,8 +11,10 @@ from traitlets.config import Config
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
+from svc_notebook.sweeps.stored_runs import stored_run
 from tests.analysis.make import LARGE, SMALL
 
 RIGHT = {"right": svc.scores.exact("label")}
@@ -115,3 +117,50 @@ def test_one_condition_has_its_score_alone(session: Session) -> None:
     text = repr(_swept(session, model=SMALL).run())
 
     assert re.search(r"\n\nright: svc-v2-8b-instruct 50 % \(\d+ to \d+\)$", text)
+
+
+DOCS = ROWS.assign(doc=[f"doc {n // 2}" for n in range(8)])
+
+
+def test_the_unit_of_the_plan_is_that_of_all_figures(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The unasked end and each verb are over documents; another unit may be given."""
+    run = _swept(session, rows=DOCS, unit="doc", name="mails").run()
+
+    said = _in_a_line(capsys.readouterr().err)
+    assert "over 4 values of doc" in said
+    assert "unit" in repr(_swept(session, rows=DOCS, unit="doc"))
+    summed = run.summary_df(by="model")
+    assert summed["n_units"].tolist() == [4, 4]
+    assert summed.equals(run.summary_df(by="model", unit="doc"))
+    assert run.contrast("model").df.equals(run.contrast("model", unit="doc").df)
+    assert run.contrast_df("model")["n_units"].tolist() == [4]
+    assert run.how_many(0.1) == run.how_many(0.1, unit="doc")
+    assert run.confusion_df().equals(run.confusion_df(unit="doc"))
+    assert not run.confusion_df().equals(run.confusion_df(unit="row"))
+    assert run.contrast_df("model", unit="row")["n_units"].tolist() == [8]
+    assert "over 8 rows" in run.contrast("model", unit="row").says[0]
+
+
+def test_a_run_keeps_its_unit(session: Session) -> None:
+    """The manifest and the ledger have it; of a renamed column the name in frames."""
+    rows = DOCS.rename(columns={"doc": "run"})  # a column of every frame of replies
+    run = _swept(session, rows=rows, unit="run", name="mails").run()
+
+    assert tuple(run.manifest["unit"]) == ("run",)
+    for again in (
+        stored_run(session, "mails"),
+        plan_run(session, manifest=run.manifest, name="mails"),
+    ):
+        assert again.contrast_df("model")["n_units"].tolist() == [4]
+    other = plan_run(session, manifest=run.manifest, name="mails", unit="mail")
+    assert other.contrast_df("model")["n_units"].tolist() == [8]
+
+
+def test_a_unit_is_a_column_of_the_rows(session: Session) -> None:
+    """A slip and a gap are found before anything is sent."""
+    with pytest.raises(ParameterError, match=r"unit='dok' is not .*mean doc.*mail,"):
+        _swept(session, rows=DOCS, unit="dok")
+    with pytest.raises(ParameterError, match="doc is missing in 2 of 8 rows"):
+        _swept(session, rows=DOCS.replace("doc 3", None), unit=["label", "doc"])
