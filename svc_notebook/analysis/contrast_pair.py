@@ -16,6 +16,7 @@ from .differences import (
     Shape,
     StudentEstimate,
     p_value,
+    share_of_unit,
     shares,
 )
 from .missing import is_expected
@@ -118,9 +119,9 @@ def compare_pair(
     sides, is_confounded = _sides(study, first, second, group)
     share = None
     if study.is_rate:
-        unit, level = (study.codes[name].to_numpy() for name in ("unit", "level"))
-        units = Prompts.of(study.values, unit, level, len(study.levels))
-        share = float(shares(units)[[first, second]].mean())
+        replies = study.repeats(study.whole if is_confounded else study.cells)
+        share = float(shares(replies)[[first, second]].mean())
+        share *= _share_of_a_cell(study, sides)
     figures = _figures(study, sides, share)
     means = tuple(
         float(np.mean([_mean(study, side, end).value for end in ("low", "high")]))
@@ -226,6 +227,21 @@ def _sides(
 def _is_used(cells: Cells, level: int, group: int | None) -> Any:  # noqa: ANN401 - flags
     is_used = ~np.isnan(cells.low[:, level])
     return is_used if group is None else is_used & (cells.group == group)
+
+
+def _share_of_a_cell(study: Study, sides: Sequence[_Side]) -> float:
+    """Return how much less a unit varies than a cell of it, whose repeats are known."""
+    if not study.design.is_paired:  # nothing is subtracted within cells
+        return float(
+            np.mean(
+                [
+                    share_of_unit(side.cells.low[:, side.level], side.cells.unit)
+                    for side in sides
+                ]
+            )
+        )
+    first, second = (side.cells.low[:, side.level] for side in sides)
+    return share_of_unit(first - second, sides[0].cells.unit)
 
 
 def _figures(

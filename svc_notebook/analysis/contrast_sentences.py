@@ -89,35 +89,57 @@ def sentence(
         closing = _missing(study, pair)
         return f"{subgroup}{_nothing(study, facts)}{' '.join(['', *closing])}"
     if pair.is_between_groups:
-        found = _between_groups(study, pair, difference, said)
+        claim = _between_groups(study, pair, difference, said)
     elif said.margin is not None:
-        found = _not_worse(study, pair, difference, said, facts)
+        claim = _not_worse(study, pair, difference, said, facts)
     else:
-        found = _better(study, pair, difference, said, _higher_first(facts))
+        claim = _better(study, pair, difference, said, _higher_first(facts))
     caveats = [
         *_confounded(study, pair),
         *_depends(study, pair, dependence),
         *_missing(study, pair),
         *_family(said),
     ]
-    return " ".join([f"{subgroup}{found}", *caveats])
+    return " ".join([f"{subgroup}{claim}", *caveats])
 
 
 def drawn(study: Study, pair: Pair, difference: Difference, said: Said) -> Drawn:
     """Return a comparison as it is drawn: in the direction of its sentence."""
+    levels, groups, means = pair.levels, pair.groups, pair.means
+    amounts = difference.value, difference.low, difference.high
+    if pair.is_between_groups:
+        levels, groups, means, amounts = _largest_first(pair, difference)
+    elif amounts[0] < 0 and said.margin is None:
+        levels, means, amounts = levels[::-1], means[::-1], _negative(amounts)
+    subgroup = " less ".join(_group_name(study, group) for group in groups)
     names = short_names(study.factor, study.levels)
-    levels = [names[level] for level in pair.levels]
-    groups = [_group_name(study, group) for group in pair.groups]
-    value, low, high, *_ = difference
-    means = pair.means
-    if value < 0 and (pair.is_between_groups or said.margin is None):
-        value, low, high, means = -value, -high, -low, means[::-1]
-        if pair.is_between_groups:
-            groups.reverse()
-        else:
-            levels.reverse()
-    subgroup = f"{' less '.join(groups)}: " if groups else ""
-    return Drawn(f"{subgroup}{' less '.join(levels)}", (value, low, high), means)
+    name = " less ".join(names[level] for level in levels)
+    return Drawn(f"{subgroup}: {name}" if groups else name, amounts, means)
+
+
+class _Between(NamedTuple):
+    """The differences in two subgroups, the larger one first."""
+
+    levels: tuple[int, ...]
+    groups: tuple[int, ...]
+    means: tuple[float, float]
+    amounts: tuple[float, float, float]
+
+
+def _largest_first(pair: Pair, difference: Difference) -> _Between:
+    """Return the difference of two differences so that as much as can be is above 0."""
+    levels, groups, means = pair.levels, pair.groups, pair.means
+    amounts = difference.value, difference.low, difference.high
+    if amounts[0] < 0:
+        groups, means, amounts = groups[::-1], means[::-1], _negative(amounts)
+    if sum(means) < 0:  # both subtracted the other way
+        levels, groups, means = levels[::-1], groups[::-1], (-means[1], -means[0])
+    return _Between(levels, groups, means, amounts)
+
+
+def _negative(amounts: tuple[float, float, float]) -> tuple[float, float, float]:
+    value, low, high = amounts
+    return -value, -high, -low
 
 
 def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str | None:
@@ -189,20 +211,20 @@ def _not_worse(
     figures = _figures(study, pair, facts, said)
     on = "" if study.name in ADJECTIVES else f" in {study.name}"
     closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
-    found = verdict(study, pair, difference, said)
-    if found is None:
+    conclusion = verdict(study, pair, difference, said)
+    if conclusion is None:
         why = _why(study, pair)
         return (
             f"too early to say whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {why}{closing}"
         )
-    if found == CANNOT_TELL:
+    if conclusion == CANNOT_TELL:
         would = _what_would(study, pair, difference, said.margin)
         return (
             f"cannot tell yet whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {would}{closing}"
         )
-    if found == "worse":
+    if conclusion == "worse":
         seen = f"{first} is worse than {second}{on} by more than {margin}"
     elif (facts.high < 0) if study.is_of_requests else (facts.low > 0):
         seen = f"{first} is better than {second}{on}, so not worse by {margin}"
@@ -215,24 +237,24 @@ def _between_groups(
     study: Study, pair: Pair, difference: Difference, said: Said
 ) -> str:
     """Say whether a difference is larger in one subgroup than in the other."""
+    levels, groups, means, amounts = _largest_first(pair, difference)
     names = level_names(study)
-    first, second = (names[level] for level in pair.levels)
-    groups = [_group_name(study, group) for group in pair.groups]
-    means, amounts = list(pair.means), list(difference[:3])
-    if difference.value < 0:
-        groups, means = groups[::-1], means[::-1]
-        amounts = [-difference.value, -difference.high, -difference.low]
+    first, second = (names[level] for level in levels)
+    group_names = [_group_name(study, group) for group in groups]
     interval = rounding.difference_with_interval(
         amounts, is_rate=study.is_rate, level=said.level
     )
+    shown_means = rounding.means_of_difference(
+        means, amounts, is_rate=study.is_rate, is_of_differences=True
+    )
     one, other = (
-        f"{rounding.difference(mean, is_rate=study.is_rate)} for {group}"
-        for mean, group in zip(means, groups, strict=True)
+        f"{mean} for {group}"
+        for mean, group in zip(shown_means, group_names, strict=True)
     )
     seen = (
         f"the difference in {study.name} ({first} less {second}) depends on "
-        f"{' and '.join(study.design.by)}: {one}, {other}; {groups[0]} less "
-        f"{groups[1]}: {interval}{_over(study, pair)}"
+        f"{' and '.join(study.design.by)}: {one}, {other}; {group_names[0]} less "
+        f"{group_names[1]}: {interval}{_over(study, pair)}"
     )
     if np.isnan(difference.low):
         return f"too early to say whether {seen}; {_why(study, pair)}."

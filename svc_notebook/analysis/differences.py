@@ -31,6 +31,7 @@ _FARTHEST = 8.0  # in standard deviations: a p of 1e-15 is the least
 _HALVINGS = 60
 _STEPS = 40
 _MOST_UNITS = 10**9
+_PSEUDO = 0.5  # units that differ as a whole, behind what is seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +507,27 @@ def paired(
     )
     p = min(p_value(estimate) * n_comparisons, 1.0)
     return concluded(estimate, tail=(1 - LEVEL) / 2 / n_comparisons, p=p)
+
+
+def share_of_unit(differences: Floats, unit: Any) -> float:  # noqa: ANN401 - codes
+    """Return the variance of a unit's mean difference as a share of a single one's.
+
+    It is 1 where all differences of a unit are equal, and 1/n where n of them differ as
+    much as those of different units. Half a unit that differs as a whole keeps rare
+    differences, which seem to come one by one, from being taken for that.
+
+    Args:
+        differences: Several of each unit, such as those of its rows.
+        unit: The code of the unit of each.
+    """
+    _, place, n = np.unique(unit, return_inverse=True, return_counts=True)
+    if len(n) == len(differences):
+        return 1.0
+    rest = differences - (np.bincount(place, differences) / n)[place]
+    within = float((rest**2).sum()) / (len(differences) - len(n))
+    alike = 1 - within / (float(differences.var()) + _PSEUDO / len(n))
+    alike = min(max(alike, 0.0), 1.0)
+    return alike + (1 - alike) * float((1 / n).mean())
 
 
 def shares(prompts: Prompts) -> Floats:

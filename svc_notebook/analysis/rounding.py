@@ -90,14 +90,37 @@ def means_with_difference(
         is_rate: Whether they are shares.
         level: As in `difference_with_interval`.
     """
-    scaled, n_decimals = _scaled(amounts, means, is_rate=is_rate)
-    scale, unit = (100, " %") if is_rate else (1, "")
-    n_of_means = _decimals_of_means(
-        [scale * mean for mean in means], scaled[0], n_decimals, is_rate=is_rate
-    )
-    first, second = (f"{_text(scale * mean, n_of_means)}{unit}" for mean in means)
+    first, second = means_of_difference(means, amounts, is_rate=is_rate)
     said = difference_with_interval(amounts, is_rate=is_rate, means=means, level=level)
     return f"{first} against {second}, difference {said}"
+
+
+def means_of_difference(
+    means: Sequence[float],
+    amounts: Sequence[float],
+    *,
+    is_rate: bool,
+    is_of_differences: bool = False,
+) -> list[str]:
+    """Return two means with as many decimals as show their difference.
+
+    Args:
+        means: The two that are compared.
+        amounts: Their difference, with the ends of its interval.
+        is_rate: Whether they are shares.
+        is_of_differences: Whether they are differences themselves, so in points.
+    """
+    scaled, n_decimals = _scaled(
+        amounts, () if is_of_differences else means, is_rate=is_rate
+    )
+    scaled_means = [100 * mean for mean in means] if is_rate else [*means]
+    n_of_means = _decimals_of_means(
+        scaled_means, scaled[0], n_decimals, is_rate=is_rate
+    )
+    texts = [_text(mean, n_of_means) for mean in scaled_means]
+    if not is_rate:
+        return texts
+    return [text + (_points(text) if is_of_differences else " %") for text in texts]
 
 
 def is_shown_as_none(

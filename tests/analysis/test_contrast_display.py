@@ -221,13 +221,13 @@ def test_a_drawing_has_the_direction_of_its_sentence() -> None:
     assert [one.name for one in compared.drawn] == [
         "en: 8b less 70b",
         "th: 70b less 8b",
-        "th less en: 70b less 8b",
+        "en less th: 8b less 70b",
     ]
     assert all(one.amounts[0] > 0 for one in compared.drawn)
     assert "8b is right more often than 70b" in compared.says[0]
-    said = re.search(r"th less en: (\d+ points \([^)]*\))", compared.says[2])
+    said = re.search(r"en less th: (\d+ points \([^)]*\))", compared.says[2])
     assert said is not None
-    assert f"th less en: 70b less 8b  {said[1]}" in re.sub(
+    assert f"en less th: 8b less 70b  {said[1]}" in re.sub(
         r" *[│├─┼○●┤]+(?: *[│├─┼○●┤]+)* +", "  ", str(compared)
     )
 

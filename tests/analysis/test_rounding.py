@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.analysis.rounding import (
+    means_of_difference,
     means_with_difference,
     number,
     number_with_interval,
@@ -101,3 +102,12 @@ def test_no_rounded_number_is_a_negative_zero(value: float, n: int) -> None:
     said = number_with_interval(value, value - 10.0**n, value + 10.0**n)
 
     assert not re.search(r"(^|[( ])-0(\.0+)?( |$)", said)
+
+
+def test_differences_show_their_difference() -> None:
+    """Those of two subgroups are in points, with the decimals that show it."""
+    means, amounts = (11 / 30, 1 / 30), (1 / 3, -0.15, 0.82)
+
+    said = means_of_difference(means, amounts, is_rate=True, is_of_differences=True)
+
+    assert said == ["36.7 points", "3.3 points"]

@@ -9,8 +9,9 @@ nothing fails. Prompts differ in how hard they are, and models differ by prompt,
 do in real studies.
 
 The last table is of studies as a user makes them, through `svc.contrast` and
-`svc.summary_df`, with a tenth of the runs: rows of one document, repeats that differ,
-seconds, families, subgroups, margins, different rows. The page statistics.md has it.
+`svc.summary_df`, with a tenth of the runs: rows of one document, rare differences,
+unequal repeats, seconds, families, subgroups, margins, different rows. The page
+statistics.md has it.
 """
 
 import sys
@@ -182,7 +183,7 @@ ALARMS = {
 Study = Callable[[np.random.Generator, int], Iterator[bool]]
 """Yields for one study after another, of so many prompts, whether something is so."""
 STUDY_PROMPTS = (20, 50, 200)
-ROWS_BY_DOCUMENT, N_FIELDS, MARGIN, EASY = 5, 6, 0.1, 0.7
+ROWS_BY_DOCUMENT, N_FIELDS, MARGIN, EASY, RARE = 5, 6, 0.1, 0.7, 0.04
 MODELS = ("old", "new")
 
 
@@ -229,6 +230,30 @@ def in_documents(*, unit: str | None) -> Study:
             df["score_right"] = rng.random(len(df)) < chance
             compared = svc.contrast_df(df, "model", "right", unit=unit)
             yield bool((compared["p"] < ALARM).any())
+
+    return study
+
+
+def of_rare_differences(*, by: str, unit: str | None) -> Study:
+    """Yield whether a difference is held that few rows or whole documents have.
+
+    Replies are the same at both temperatures, so that a row has four that look like
+    repeats, and are none.
+    """
+
+    def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
+        both = [asked(n_prompts).assign(temperature=value) for value in (0.0, 1.0)]
+        df = pd.concat(both, ignore_index=True)
+        row, group = (df[name].to_numpy(dtype=int) for name in ("row", by))
+        is_new = (df["model"] == "new").to_numpy(dtype=bool)
+        while True:
+            is_easy = (rng.random(n_prompts) < EASY)[row]
+            is_changed = (rng.random(n_prompts) < RARE)[group] & is_new
+            df["score_right"] = is_easy & ~is_changed
+            compared = svc.contrast_df(
+                df, "model", "right", against="old", unit=unit
+            ).iloc[0]
+            yield bool(compared["low"] <= -EASY * RARE <= compared["high"])
 
     return study
 
@@ -337,6 +362,14 @@ STUDIES: dict[str, tuple[str, Study]] = {
         in_documents(unit="document"),
     ),
     "the same without `unit`": ("0.05", in_documents(unit=None)),
+    "difference of rates held, 4 % of the rows": (
+        "0.95",
+        of_rare_differences(by="row", unit=None),
+    ),
+    'the same, 4 % of the documents, `unit="document"`': (
+        "0.95",
+        of_rare_differences(by="document", unit="document"),
+    ),
     "rate held, easy rows repeated 5 times": (
         "0.95",
         with_unequal_repeats(weight="prompts"),
