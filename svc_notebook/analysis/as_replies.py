@@ -271,8 +271,8 @@ def _fill_status(frame: pd.DataFrame) -> None:
     is_bad = frame["error_message"].notna() | frame["error_type"].notna()
     if frame["text"].notna().any():
         is_bad |= frame["text"].isna()
-    found = pd.Series(np.where(is_bad, "error", "ok"), index=frame.index)
-    frame["status"] = frame["status"].fillna(found.astype("string"))
+    statuses = pd.Series(np.where(is_bad, "error", "ok"), index=frame.index)
+    frame["status"] = frame["status"].fillna(statuses.astype("string"))
 
 
 def _fill_cuts(frame: pd.DataFrame) -> None:

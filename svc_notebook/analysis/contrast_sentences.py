@@ -105,7 +105,8 @@ def sentence(
 
 def drawn(study: Study, pair: Pair, difference: Difference, said: Said) -> Drawn:
     """Return a comparison as it is drawn: in the direction of its sentence."""
-    levels, groups, means = pair.levels, pair.groups, pair.means
+    levels: tuple[int, ...] = pair.levels
+    groups, means = pair.groups, pair.means
     amounts = difference.value, difference.low, difference.high
     if pair.is_between_groups:
         levels, groups, means, amounts = _largest_first(pair, difference)

@@ -470,10 +470,10 @@ def units_needed(
         shift = difference / spread * np.sqrt(n) if spread else np.inf
         if shift > 2 * quantile + 10:  # surely, and out of range
             return True
-        found = 1 - functions.nctdtr(n - 1, shift, quantile)
+        chance = 1 - functions.nctdtr(n - 1, shift, quantile)
         if not is_one_sided:
-            found += functions.nctdtr(n - 1, shift, -quantile)
-        return bool(found >= power)
+            chance += functions.nctdtr(n - 1, shift, -quantile)
+        return bool(chance >= power)
 
     low, high = MIN_PROMPTS - 1, MIN_PROMPTS
     while high < _MOST_UNITS and not is_enough(high):

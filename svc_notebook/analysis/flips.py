@@ -426,17 +426,17 @@ def _sentence(question: _Question, **counts: int) -> str:
     n = {name: f"{count:,}" for name, count in counts.items()}
     if not counts["n_pairs"]:
         return f"no row has {question.score} for both {first} and {second}."
-    found = f"{question.only(0)} in {n['n_level']} of "
-    found += _count(counts["n_pairs"], question)
+    sentence = f"{question.only(0)} in {n['n_level']} of "
+    sentence += _count(counts["n_pairs"], question)
     if not question.is_rate:
-        return f"{found}, for {second} in {n['n_against']}; equal in {n['n_both']}."
-    found += f", only {'' if question.is_adjective else 'for '}{second} in "
-    found += f"{n['n_against']}; both in {n['n_both']}, neither in {n['n_neither']}."
+        return f"{sentence}, for {second} in {n['n_against']}; equal in {n['n_both']}."
+    sentence += f", only {'' if question.is_adjective else 'for '}{second} in "
+    sentence += f"{n['n_against']}; both in {n['n_both']}, neither in {n['n_neither']}."
     if counts["n_mixed"]:
-        found += (
+        sentence += (
             f" Where repeats differ ({n['n_mixed']}), more than half of them decide."
         )
-    return found
+    return sentence
 
 
 def _count(n: int, question: _Question) -> str:

@@ -227,8 +227,8 @@ def _resolved(sample: Json) -> Json:
             return {key: put_in(inner) for key, inner in value.items()}
         return value
 
-    kept = ("input", "messages", "output", "metadata", "target", "scores")
-    return {**sample, **{name: put_in(sample.get(name)) for name in kept}}
+    names = ("input", "messages", "output", "metadata", "target", "scores")
+    return {**sample, **{name: put_in(sample.get(name)) for name in names}}
 
 
 # What is in them
@@ -294,11 +294,11 @@ def _of_sample(sample: Json, model: str) -> Json:
     }
 
 
-def _input(asked: Any) -> str:  # noqa: ANN401 - a text, or messages
+def _input(question: Any) -> str:  # noqa: ANN401 - a text, or messages
     """Return the question: the newest text of the user."""
-    if isinstance(asked, str):
-        return asked
-    texts = [message["content"] for message in asked if message["role"] == "user"]
+    if isinstance(question, str):
+        return question
+    texts = [message["content"] for message in question if message["role"] == "user"]
     return _text((texts or [""])[-1])
 
 

@@ -161,7 +161,12 @@ def measure(df: pd.DataFrame, on: str) -> pd.Series:
 
 
 def is_rate(df: pd.DataFrame, on: str) -> bool:
-    """Say whether a score is a share of replies: only True and False, or 1 and 0."""
+    """Say whether a score is a share of replies: only True and False, or 1 and 0.
+
+    Tokens, seconds and costs are none, even if they are all 1.
+    """
+    if column_of(df, on) in OF_REQUESTS:
+        return False
     values = measure(df, on).dropna()
     return bool(len(values)) and bool(values.isin([0.0, 1.0]).all())
 

@@ -144,11 +144,16 @@ def _scaled(
     if is_rate:
         amounts = [100 * amount for amount in amounts]
         return [*amounts], _decimals_of_difference(amounts)
-    known = [abs(amount) for amount in (*amounts, *means) if not isnan(amount)]
-    largest = max(known, default=0.0)
-    return [*amounts], _decimals_of_difference(
-        amounts, least=_decimals(largest, _DIGITS - 1)
-    )
+    least = _decimals_of_numbers([*amounts, *means])
+    return [*amounts], _decimals_of_difference(amounts, least=least)
+
+
+def _decimals_of_numbers(numbers: Sequence[float]) -> int:
+    """Return decimals for the three digits of the largest; none for whole numbers."""
+    known = [abs(number) for number in numbers if isfinite(number)]
+    if all(number == int(number) for number in known):
+        return 0
+    return _decimals(max(known), _DIGITS - 1)
 
 
 def _decimals_of_difference(amounts: Sequence[float], least: int = 0) -> int:
@@ -165,7 +170,7 @@ def _decimals_of_means(
     means: Sequence[float], value: float, n_decimals: int, *, is_rate: bool
 ) -> int:
     """Return the fewest decimals of two means that show their difference."""
-    least = _decimals(max(map(abs, means)), _DIGITS - 1)
+    least = _decimals_of_numbers([*means, value])
     if is_rate:
         least = _decimals_of_percent([mean / 100 for mean in means], 1.0)
     enough = max(least, n_decimals)

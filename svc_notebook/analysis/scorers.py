@@ -162,11 +162,11 @@ def fields(columns: str = "gold_{}") -> Scorer:
         if all(right is None for right in rights.values()):
             return None
         is_ok = bool(row["answer_ok"])
-        found = {
+        is_equal = {
             field: is_ok and is_same(row[answer], rights[field])
             for field, (answer, _) in pairs.items()
         }
-        return {**found, "all": all(found.values())}
+        return {**is_equal, "all": all(is_equal.values())}
 
     return score
 

@@ -278,7 +278,7 @@ def test_many_replies_take_little_time() -> None:
 
 def test_what_is_missing_may_be_wrong_or_right() -> None:
     """Of three replies to each prompt one failed, and the others are right."""
-    frame = _said([["a", "a", None]] * 20).assign(score_right=[1.0, 1.0, None] * 20)
+    frame = _said([["a", "a", None]] * 20).assign(score_right=[1.0, 1.0, np.nan] * 20)
 
     drop, wrong, bounds = (
         svc.agreement_df(frame, missing=missing, k=2).iloc[0]

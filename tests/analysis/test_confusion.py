@@ -221,7 +221,8 @@ def test_what_failed_may_count_as_wrong(capsys: pytest.CaptureFixture[str]) -> N
     """Failed requests lower the recall as replies without an answer do; it is said."""
     pairs = [("spam", "spam")] * 6 + [("ham", "ham")] * 4
     failed = _answered(pairs)
-    failed.loc[:2, ["status", "answer", "answer_ok"]] = ["error", pd.NA, pd.NA]
+    failed[["answer", "answer_ok"]] = failed[["answer", "answer_ok"]].iloc[3:]
+    failed["status"] = ["error"] * 3 + ["ok"] * 7
     silent = _answered([("spam", None)] * 3 + pairs[3:])
 
     drop, wrong = (

@@ -410,3 +410,15 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> N
 
     with pytest.raises(ParameterError, match=said):
         contrast(frame, "model", options.pop("on", "right"), **options)
+
+
+def test_tokens_are_no_share_even_if_there_is_one() -> None:
+    """Replies of one token each are 1 against 1, not 100 %."""
+    frame = _asked({SMALL: _first(8, 10), LARGE: _first(9, 10)})
+    frame["completion_tokens"] = pd.array([1] * len(frame), dtype="Int64")
+
+    (says,) = contrast(frame, "model", "completion_tokens").says
+
+    assert says.startswith("no difference in completion_tokens is seen between")
+    assert "1 against 1, difference 0;" in says
+    assert "%" not in says
