@@ -472,7 +472,8 @@ def units_needed(
             return True
         chance = 1 - functions.nctdtr(n - 1, shift, quantile)
         if not is_one_sided:
-            chance += functions.nctdtr(n - 1, shift, -quantile)
+            # SciPy has NaN for what is next to nothing
+            chance += np.nan_to_num(functions.nctdtr(n - 1, shift, -quantile))
         return bool(chance >= power)
 
     low, high = MIN_PROMPTS - 1, MIN_PROMPTS

@@ -15,6 +15,7 @@ from svc_notebook.analysis.differences import (
     StudentEstimate,
     corrected,
     p_value,
+    units_needed,
 )
 from svc_notebook.analysis.statistics import Floats, Prompts
 
@@ -189,3 +190,13 @@ def test_differences_of_seconds_are_covered(times: float, plain: float) -> None:
     without = _coverage(lambda: draw(is_skewed=False), times - 1)
     assert without == pytest.approx(plain, abs=0.02)
     assert _coverage(lambda: draw(is_skewed=True), times - 1) > 0.93
+
+
+def test_a_larger_difference_never_needs_more_units() -> None:
+    """From 0.05 to 20 standard deviations the number falls to the least one."""
+    sizes = np.geomspace(0.05, 20, 200)
+
+    n_units = [units_needed(1.0, float(size), tail=0.025) for size in sizes]
+
+    assert n_units == sorted(n_units, reverse=True)
+    assert n_units[-1] == 3
