@@ -187,10 +187,10 @@ ROWS_BY_DOCUMENT, N_FIELDS, MARGIN, EASY, RARE = 5, 6, 0.1, 0.7, 0.04
 MODELS = ("old", "new")
 
 
-def asked(n_prompts: int, *, repeats: int = 1) -> pd.DataFrame:
+def asked(n_prompts: int, *, repeats: int = 1, n_temperatures: int = 1) -> pd.DataFrame:
     """Return the replies of two models, in documents of five rows and two languages."""
-    row, model, _ = np.array(
-        list(product(range(n_prompts), range(2), range(repeats)))
+    row, model, temperature, _ = np.array(
+        list(product(range(n_prompts), range(2), range(n_temperatures), range(repeats)))
     ).T
     source = pd.DataFrame(
         {
@@ -198,6 +198,7 @@ def asked(n_prompts: int, *, repeats: int = 1) -> pd.DataFrame:
             "document": row // ROWS_BY_DOCUMENT,
             "language": np.array(["th", "en"])[row % 2],
             "model": np.array(MODELS)[model],
+            "temperature": temperature,
         }
     )
     return svc.as_replies(source)
@@ -242,8 +243,7 @@ def of_rare_differences(*, by: str, unit: str | None) -> Study:
     """
 
     def study(rng: np.random.Generator, n_prompts: int) -> Iterator[bool]:
-        both = [asked(n_prompts).assign(temperature=value) for value in (0.0, 1.0)]
-        df = pd.concat(both, ignore_index=True)
+        df = asked(n_prompts, n_temperatures=2)
         row, group = (df[name].to_numpy(dtype=int) for name in ("row", by))
         is_new = (df["model"] == "new").to_numpy(dtype=bool)
         while True:
