@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -182,8 +183,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Start an emulator of the service on this machine (127.0.0.1) and print its "
-        "address and key, for any program that uses the service. Its replies are made "
-        "up. Ctrl-C ends it."
+        "address and key, for any program that uses the service. It checks keys, "
+        "parameters and limits; it has no model that could answer. Ctrl-C ends it."
     )
     parser.add_argument(
         "--port",
@@ -205,6 +206,13 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
         default=(),
         help="JSON file with answers; python -m pydoc svc_notebook.emulator.script "
         "says what it may have",
+    )
+    parser.add_argument(
+        "--text",
+        choices=("answers", "filler"),
+        default="answers",
+        help="what else it replies: answers (default) says that it cannot answer, "
+        "filler is made-up prose",
     )
     parser.set_defaults(run=_emulate)
 
@@ -266,7 +274,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
     _end_as_with_ctrl_c()
     with contextlib.suppress(KeyboardInterrupt), _emulator(arguments) as emulator:
         print(  # noqa: T201 - the command's answer
-            "An emulator of the service: its replies are made up, on this machine.\n\n"
+            "An emulator of the service, on this machine. No model answers.\n\n"
             f"  export SVC_BASE_URL={emulator.base_url}\n"
             f"  export SVC_API_KEY={emulator.api_key}\n\n"
             "Ctrl-C ends it.",
@@ -287,12 +295,17 @@ def _end_as_with_ctrl_c() -> None:
 
 
 def _emulator(arguments: argparse.Namespace) -> Emulator:
-    port, script, speed = arguments.port, arguments.script, arguments.tokens_per_s
+    start = partial(
+        Emulator, port=arguments.port, script=arguments.script, text=arguments.text
+    )
+    speed = arguments.tokens_per_s
     if speed is None:
-        return Emulator(port=port, script=script)
-    if speed:
-        return Emulator(port=port, script=script, tokens_per_s=speed)
-    return Emulator(port=port, script=script, tokens_per_s=None, first_token_s=0)
+        return start()
+    return (
+        start(tokens_per_s=speed)
+        if speed
+        else start(tokens_per_s=None, first_token_s=0)
+    )
 
 
 def may_colour(environ: Mapping[str, str]) -> bool:

@@ -109,8 +109,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         exchange_id: Our own id, unique, sortable by time.
         endpoint: The base address.
         is_emulated: Whether the emulator answered.
-        emulator_note: "made up" if the emulator wrote the answer, else what its script
-            says of it, such as "written by hand"; None if nothing.
+        emulator_note: What the emulator says of its answer: "written by hand", "no
+            answer", "made up", or what its script says; None if nothing.
         is_reused: Whether a recorded answer was given, from the ledger or a file.
         is_streamed: Whether a stream was asked for.
         request: What was sent.

@@ -40,8 +40,8 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
     with Emulator() as emulator:
         print(  # noqa: T201 - the command's answer
             f"JupyterLab opens on {tour}, a copy that you can change.\n"
-            "An emulator of the service answers on this machine: its replies were "
-            "written by hand or are made up, and marked.\nCtrl-C twice ends both.",
+            "An emulator of the service answers on this machine. Its replies to the "
+            "lessons were written by hand.\nCtrl-C twice ends both.",
             flush=True,
         )
         command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]

@@ -3,17 +3,22 @@
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
-from . import filler
+from . import explanation, filler
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
 from .emulated_calls import calls_for, tool_results
 from .emulated_keys import Keys, check_key, check_permission
 from .emulated_rate_limits import LIMITS, Quota
 from .http_values import (
+    BY_HAND,
     DOCUMENTED,
     MADE_UP,
+    MARK,
+    NO_ANSWER,
     Reply,
     Request,
     RuleError,
@@ -21,18 +26,21 @@ from .http_values import (
     whole,
     write_json,
 )
-from .rules import ChatRequest, read_chat_request
-from .script import Script, play
+from .rules import ChatRequest, read_chat_request, split_tokens
+from .script import Script, play, read_script
 
 # At the root, for people who open the address in a browser.
 PAGE = """\
 This is an emulator of a chat completion service, running on this machine only.
 
 It answers POST /v1/chat/completions as the service's document says: it checks
-keys, parameters and limits, and writes whole and streamed replies. Its texts are
-ready-made sentences: no reply is a real answer, nothing leaves this machine, and
-nothing is paid for. Every response carries the header x-svc-emulator.
+keys, parameters and limits, and writes whole and streamed replies. A few questions
+have an answer that was written by hand; to all others it says that it cannot answer
+them. Nothing leaves this machine, and nothing is paid for. Every response carries
+the header x-svc-emulator.
 """
+# What this package's pages, help and buttons ask, as a script.
+ANSWERS = Path(__file__).parent / "answers.json"
 PATH = "/v1/chat/completions"
 LIST_PATH = "/v1/models"  # not in the document
 _NOT_ALLOWED = 405
@@ -43,7 +51,8 @@ class Setup:
     """The settings of an emulated service, checked; see `Emulator`.
 
     `limits` maps model ids to requests in 1 s and in 60 s, `contexts` to the tokens
-    that prompt and reply share. What differs from the document is for other servers.
+    that prompt and reply share. With `is_filler` all texts are made-up prose. What
+    differs from the document is for other servers.
     """
 
     keys: Keys = field(default_factory=Keys)
@@ -53,6 +62,7 @@ class Setup:
     contexts: Mapping[str, int] = field(default_factory=dict)
     has_model_list: bool = False
     needs_key: bool = True
+    is_filler: bool = False
     seed: int = 0
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -119,8 +129,9 @@ class Service:
             return play(entry, chat, head)
         if full is not None:  # no retry hint is shown (doc: Errors)
             raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
-        reply = deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
-        return replace(reply, headers={**reply.headers, **dict([MADE_UP])})
+        note, choices = self._choices(chat, nth)
+        reply = deliver(chat, head, choices, pace=self._setup.pace)
+        return replace(reply, headers={**reply.headers, MARK[0]: note})
 
     def _model_list(self, request: Request) -> Reply:
         """List the models, as other servers of this interface do."""
@@ -147,22 +158,49 @@ class Service:
             raise RuleError("The model does not exist.", 404)
         return chat
 
-    def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
-        """Write the choices: calls of the tools that the prompt names, or texts."""
+    def _choices(self, chat: ChatRequest, nth: int) -> tuple[str, list[Choice]]:
+        """Write the choices: calls of tools, or texts; with what is said of them."""
         if calls_for(chat):
-            return [
+            return MADE_UP, [
                 cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
                 for index in range(chat.n)
             ]
-        answered = tool_results(chat)
-        choices = []
-        for index in range(chat.n):
-            seed = chat.seed(
-                emulator_seed=self._setup.seed, nth=nth, choice_index=index
-            )
-            text = filler.write(chat, seed, results=answered)
-            choices.append(cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop))
-        return choices
+        seeds = [
+            chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
+            for index in range(chat.n)
+        ]
+        note, texts = self._texts(chat, seeds)
+        return note, [
+            cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop)
+            for text in texts
+        ]
+
+    def _texts(
+        self, chat: ChatRequest, seeds: Sequence[int]
+    ) -> tuple[str, list[Iterable[str]]]:
+        """Write a text for each seed, by tokens, with what is said of all of them."""
+        results = tool_results(chat)
+        word = None if results else filler.offered_word(chat, seeds[0])
+        if word is not None:
+            words = [filler.offered_word(chat, seed) or word for seed in seeds]
+            return MADE_UP, [split_tokens(word) for word in words]
+        if self._setup.is_filler:
+            return MADE_UP, [filler.write(chat, x, results=results) for x in seeds]
+        answer = None if results else _written_answer(chat)
+        if answer is not None:
+            return BY_HAND, [split_tokens(answer) for _ in seeds]
+        return NO_ANSWER, [explanation.write(chat, x, results=results) for x in seeds]
+
+
+@cache
+def _answers() -> Script:
+    return Script(read_script(ANSWERS))
+
+
+def _written_answer(chat: ChatRequest) -> str | None:
+    """Return the answer that was written for this question, if there is one."""
+    entry = _answers().next_entry(chat)  # each answers always, so that none is used up
+    return entry.text if entry and isinstance(entry.text, str) else None
 
 
 def _read(request: Request, contexts: Mapping[str, int]) -> ChatRequest:

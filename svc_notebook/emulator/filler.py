@@ -1,4 +1,4 @@
-"""Filler for replies that no script gives: plain sentences, English or Thai.
+"""Filler for replies that no script gives: made-up sentences, English or Thai.
 
 Sentences and one word in each are drawn as a language model draws tokens, so that
 temperature, top_p and the penalties can be seen at work. It is not an answer, and the
@@ -35,7 +35,10 @@ _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
 # A prompt that offers words gets one of them: a classification can be tried out.
 _LABELS = re.compile(
-    r"\b(?:classify as|one word:) ((?:\w+, )*\w+),? or (\w+)", re.IGNORECASE
+    r"\b(?:(?:classify|label)\b[^.:\n]{0,60}? as(?: an?)?|one word:"
+    r"|answer(?: only| with)*(?= yes or no\b)) "
+    r"((?:\w+, )*\w+,? or \w+)",
+    re.IGNORECASE,
 )
 _ENGLISH = (
     ("good", "useful", "clear", "simple", "sensible", "practical", "helpful", "modest"),
@@ -89,28 +92,34 @@ _THAI = (
 )
 
 
+def offered_word(chat: ChatRequest, seed: int) -> str | None:
+    """Pick one of the words that a prompt offers, without judging anything.
+
+    None if it offers no words. At temperature 0 the model and the prompt decide.
+    """
+    labels = _LABELS.search(chat.instructions)
+    if labels is None:
+        return None
+    offered = [word for word in re.split(r", (?:or )?| or ", labels[1]) if word]
+    is_fixed = chat.temperature == 0.0
+    chance = f"{chat.model}\n{chat.instructions}" if is_fixed else seed
+    return Random(chance).choice(offered)  # noqa: S311 - repeatable chance
+
+
 def write(
     chat: ChatRequest, seed: int, *, results: Sequence[tuple[str, str]] = ()
 ) -> Iterator[str]:
     """Write a reply token by token; it begins with what tools answered, by name."""
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
-    labels = _LABELS.search(chat.instructions)
-    if labels and not results:
-        yield from split_tokens(_label(labels, chat, rng))
-        return
-    n_thai = len(_THAI_LETTER.findall(chat.question))
-    is_thai = n_thai > len(_LATIN_LETTER.findall(chat.question))
-    said = " ตอบว่า {}" if is_thai else " answered: {}."
-    start = " ".join(name + said.format(result) for name, result in results)
+    start = tool_sentences(chat, results)
     yield from split_tokens(start)
-    words, sentences = _THAI if is_thai else _ENGLISH
+    words, sentences = _THAI if is_thai(chat.question) else _ENGLISH
     n_left = _length(chat, rng)
-    n_seen, unused = Counter[str](), list[str]()
+    n_seen = Counter[str]()
     before = " " if start else ""
+    drawn = draw_sentences(chat, sentences, rng)
     while n_left > 0:
-        unused = unused or list(sentences)  # none comes twice before all have come
-        scores = [_score(sentence, chat) for sentence in unused]
-        sentence = unused.pop(draw(chat, scores, rng))
+        sentence = next(drawn)
         scores = [penalised(chat, _score(word, chat), n_seen[word]) for word in words]
         word = words[draw(chat, scores, rng)]
         n_seen[word] += 1
@@ -120,12 +129,26 @@ def write(
         before = " "
 
 
-def _label(labels: "re.Match[str]", chat: ChatRequest, rng: Random) -> str:
-    """Pick one of the words that a prompt offers, without judging anything."""
-    offered: list[str] = [*labels[1].split(", "), labels[2]]
-    if chat.temperature == 0.0:
-        rng = Random(f"{chat.model}\n{chat.instructions}")  # noqa: S311 - repeatable
-    return rng.choice(offered)
+def is_thai(text: str) -> bool:
+    """Whether a text has more Thai consonants than Latin letters."""
+    return len(_THAI_LETTER.findall(text)) > len(_LATIN_LETTER.findall(text))
+
+
+def tool_sentences(chat: ChatRequest, results: Sequence[tuple[str, str]]) -> str:
+    """Say what tools answered, by their names."""
+    said = " ตอบว่า {}" if is_thai(chat.question) else " answered: {}."
+    return " ".join(name + said.format(result) for name, result in results)
+
+
+def draw_sentences(
+    chat: ChatRequest, sentences: Sequence[str], rng: Random
+) -> Iterator[str]:
+    """Draw sentences for ever; none comes twice before all have come."""
+    unused: list[str] = []
+    while True:
+        unused = unused or list(sentences)
+        scores = [_score(sentence, chat) for sentence in unused]
+        yield unused.pop(draw(chat, scores, rng))
 
 
 def _length(chat: ChatRequest, rng: Random) -> float:

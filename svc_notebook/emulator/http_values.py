@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 # On every response, so that a client can mark what it received as emulated. What is
-# said of an answer replaces the 1: that it is made up, or the note of a script.
+# said of an answer replaces the 1: one of these, or the note of a script.
 MARK = ("x-svc-emulator", "1")
-MADE_UP = (MARK[0], "made up")
+BY_HAND = "written by hand"
+NO_ANSWER = "no answer"
+MADE_UP = "made up"
 UNAUTHORIZED = 401
 FORBIDDEN = 403
 

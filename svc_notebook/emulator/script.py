@@ -3,13 +3,13 @@
 A script is a list of entries, or {"entries": [...], "defaults": {...}}, where the
 defaults are keys that each entry has unless it says otherwise. In a JSON file it has
 the same form. All keys of an entry are optional. The first entry that fits and is not
-used up answers; if none does, the emulator writes a text. In Python, bytes may replace
-the texts of `body`, `events` and `raw`.
+used up answers; if none does, the emulator answers by itself. In Python, bytes may
+replace the texts of `body`, `events` and `raw`.
 
     when        which requests it answers; see below
     times       how often it answers: 1 if left out, null for always
     note        said of the reply wherever it shows, such as "written by hand"; without
-                a note the reply is marked as the emulator's, and not as made up
+                a note the reply is only marked as the emulator's
     text        the reply: a text, or a list of the pieces it is streamed in
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1
@@ -30,6 +30,8 @@ the texts of `body`, `events` and `raw`.
 All of `when` must fit, and an entry without it answers every request:
 
     contains    a text in the newest user message, or a list of texts that are all in it
+    is          the whole newest user message, or a list of such; capitals, blanks and
+                the marks at its end make no difference
     system      the same for the system message; null if the request has none
     model       an id, or a list of ids
     tools       names of tools that are all offered; [] if none is
@@ -144,10 +146,13 @@ _NUMBERS = (
 )
 
 
-class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class When(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"is_": "is"}
+):
     """Which requests an entry answers; the module's docstring explains the fields."""
 
     contains: Texts = ()
+    is_: Texts = ()
     system: Texts | UnsetType | None = UNSET
     model: Texts | None = None
     tools: tuple[str, ...] | UnsetType = UNSET
@@ -166,6 +171,7 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether a request is one of them."""
         return (
             _has(chat.question, self.contains)
+            and (not self.is_ or _plain(chat.question) in map(_plain, _tuple(self.is_)))
             and (self.model is None or chat.model in _tuple(self.model))
             and self.is_streamed in (None, chat.is_streamed)
             and self.user in (None, chat.user)
@@ -195,6 +201,11 @@ def _tuple(texts: Texts) -> tuple[str, ...]:
 
 def _has(text: str, parts: Texts) -> bool:
     return all(part in text for part in _tuple(parts))
+
+
+def _plain(text: str) -> str:
+    """Return a question without what makes no difference."""
+    return " ".join(text.casefold().split()).rstrip(" .?!…")
 
 
 def _is_in(value: float, wanted: Number) -> bool:
@@ -318,7 +329,7 @@ def _near_field(error: str) -> str:
         return ""
     parts = {"when": When, "tool_calls": ScriptedCall, "choices": ScriptedChoice}
     kind = parts.get(match["part"] or "", Range if match["part"] else Entry)
-    return _near(match["name"], kind.__struct_fields__)
+    return _near(match["name"], kind.__struct_encode_fields__)
 
 
 def _near(name: str, known: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -56,6 +56,7 @@ _ALLOWED = {
     "contexts": "a mapping of model ids to tokens",
     "has_model_list": "True or False",
     "needs_key": "True or False",
+    "text": "'answers' or 'filler'",
     "keys": f"{_KEYS_ALLOWED}; at least one is needed",
     "revoked": _KEYS_ALLOWED,
     "forbidden": _KEYS_ALLOWED,
@@ -75,6 +76,7 @@ class _Options(Struct, frozen=True, kw_only=True):
     contexts: dict[str, Annotated[int, Meta(ge=1)]]
     has_model_list: bool
     needs_key: bool
+    text: Literal["answers", "filler"]
     keys: Annotated[_Keys, Meta(min_length=1)]
     revoked: _Keys
     forbidden: _Keys
@@ -148,6 +150,10 @@ class Emulator:
             answered with 403.
         script: Answers that replace its own: entries, or the path of a JSON file of
             them; see `svc_notebook.emulator.script`.
+        text: What its own replies are. "answers": what the package's pages ask has an
+            answer written by hand, and anything else an explanation, in the language,
+            form and length that were asked for. "filler": made-up prose, to try out
+            lengths, speeds and parameters.
         seed: The same seed gives the same texts.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
@@ -178,6 +184,7 @@ class Emulator:
         revoked: Sequence[str] = (REVOKED_KEY,),
         forbidden: Sequence[str] = (FORBIDDEN_KEY,),
         script: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | Path = (),
+        text: Literal["answers", "filler"] = "answers",
         seed: int = 0,
         keep_alive_s: float = 75.0,
         clock: Callable[[], float] = time.monotonic,
@@ -196,6 +203,7 @@ class Emulator:
             contexts=options.contexts,
             has_model_list=options.has_model_list,
             needs_key=options.needs_key,
+            is_filler=options.text == "filler",
             seed=options.seed,
             clock=_read_clock("clock", clock),
             now=_read_clock("now", now),

@@ -590,7 +590,7 @@ IDS = (
         "emulator_note",
         "string",
         "exchange.emulator_note",
-        "what it says of its answer: made up, or its script's note",
+        "what it says of its answer, such as written by hand",
     ),
     Column("is_reused", "boolean", "exchange.is_reused", "a recorded answer"),
     Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),

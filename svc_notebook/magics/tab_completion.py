@@ -138,7 +138,7 @@ def _topics() -> Iterable[Suggestion]:
 
 
 def _in_use(known: Known) -> Iterable[Suggestion]:
-    emulator = Suggestion("emulator", "made-up replies, without a network")
+    emulator = Suggestion("emulator", "replies without a key or a network")
     service = Suggestion("service", "the real service")
     named = starmap(Suggestion, known.endpoints)
     return (emulator, service, *named, *_models(known))

@@ -34,8 +34,8 @@ from svc_notebook.session import Session
 from svc_notebook.settings import WAYS_WITHOUT_PROMPT, service_address
 
 EMULATOR_NOTE = (
-    "Replies now come from the emulator on this machine. They are made up,\n"
-    "whatever you ask, cost nothing, and are marked “emulator”."
+    "Replies now come from the emulator on this machine. They cost nothing and are\n"
+    "marked “emulator”. It knows a few questions, and says so where it has no answer."
 )
 
 

@@ -63,7 +63,7 @@ def at_real_limits() -> None:
     """Ask four models as fast as their limits allow."""
     with (
         TemporaryDirectory() as folder,
-        Emulator(tokens_per_s=None, first_token_s=0.3) as emulator,
+        Emulator(tokens_per_s=None, first_token_s=0.3, text="filler") as emulator,
     ):
         os.environ.update(
             XDG_DATA_HOME=folder,

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.completion_writer import Pace
-from svc_notebook.emulator.emulated_keys import Keys
 from svc_notebook.emulator.emulated_service import Service, Setup
 from svc_notebook.emulator.http_values import Reply, Request
 from svc_notebook.emulator.rules import ChatRequest, read_chat_request
@@ -61,25 +59,9 @@ def make_chat(fields: Fields) -> Callable[..., ChatRequest]:
 def make_service(clock: SetClock) -> Callable[..., Service]:
     """Make a service that does not wait."""
 
-    def make(
-        *,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
-        limits: dict[str, tuple[int, int]] | None = None,
-        script: object = (),
-        models: tuple[str, ...] = (),
-        keys: Keys = Keys(),  # noqa: B008 - frozen
-        seed: int = 0,
-    ) -> Service:
-        setup = Setup(
-            pace=pace,
-            limits=limits or {},
-            models=models,
-            keys=keys,
-            seed=seed,
-            clock=clock,
-            now=lambda: 1.7e9,
-        )
-        return Service(setup, Script(script))
+    def make(*, script: object = (), **changed: Any) -> Service:  # noqa: ANN401 - fields of Setup
+        unlimited: dict[str, Any] = {"limits": {}, "clock": clock, "now": lambda: 1.7e9}
+        return Service(Setup(**unlimited | changed), Script(script))
 
     return make
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
-from svc_notebook.emulator.filler import draw, penalised, write
+from svc_notebook.emulator.filler import draw, offered_word, penalised, write
 from svc_notebook.emulator.http_values import DOCUMENTED
 from svc_notebook.emulator.rules import (
     ChatRequest,
@@ -89,6 +89,12 @@ def test_thai_is_answered_in_thai(make_chat: MakeChat) -> None:
     [
         ("Answer in one word: yes or no.", "Is it wet?", {"yes", "no"}),
         ("Be kind.", "Classify as good, bad, or odd: Hm", {"good", "bad", "odd"}),
+        (
+            "Label the message as an order, complaint or question. One word.",
+            "Message: Two teas, please.",
+            {"order", "complaint", "question"},
+        ),
+        ("", "Is it wet? Answer only with yes or no.", {"yes", "no"}),
     ],
 )
 def test_a_word_that_a_prompt_offers_is_the_whole_reply(
@@ -99,14 +105,13 @@ def test_a_word_that_a_prompt_offers_is_the_whole_reply(
         {"role": "system", "content": system},
         {"role": "user", "content": question},
     ]
-    warm, cold = (
-        make_chat(messages=messages),
-        make_chat(messages=messages, temperature=0),
-    )
+    chats = (make_chat(messages=messages, temperature=heat) for heat in (0.7, 0))
 
-    assert set(_texts(warm)) == words
-    assert len(set(_texts(cold))) == 1
-    assert set(_texts(cold)) <= words
+    warm, cold = ({offered_word(chat, seed) for seed in range(40)} for chat in chats)
+
+    assert warm == words
+    assert len(cold) == 1
+    assert cold <= words
 
 
 SCORES = (2.0, 1.0, 0.0)

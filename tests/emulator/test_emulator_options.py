@@ -47,6 +47,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"contexts": {MODEL: 0}}, "contexts must be a mapping of model ids to tokens"),
     ({"has_model_list": 1}, "has_model_list must be True or False."),
     ({"needs_key": None}, "needs_key must be True or False."),
+    ({"text": "prose"}, "text='prose': text must be 'answers' or 'filler'."),
     ({"keys": "abc"}, "keys must be a list of API keys; a key consists of letters, di"),
     ({"keys": []}, "at least one is needed"),
     ({"keys": ["a", ""]}, "keys must be a list of API keys"),

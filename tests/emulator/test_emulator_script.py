@@ -90,6 +90,8 @@ TOOLS = [
     ("when", "fits", "other"),
     [
         ({"contains": ["black", "Green"]}, {}, {"messages": MESSAGES[:1]}),
+        ({"is": "green or  black TEA"}, {}, {"messages": MESSAGES[:1]}),
+        ({"is": ["Tea", "green or black tea?"]}, {}, {"messages": MESSAGES[:1]}),
         ({"system": "Thai"}, {}, {"messages": MESSAGES[1:]}),
         ({"system": ["Thai", "brief"]}, {}, {"messages": MESSAGES[1:]}),
         ({"system": None}, {"messages": MESSAGES[1:]}, {}),

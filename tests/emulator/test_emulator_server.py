@@ -99,7 +99,7 @@ def test_the_address_of_a_stopped_emulator_is_an_error() -> None:
 
 
 def test_every_response_is_marked(emulator: Emulator) -> None:
-    """Replies, faults and the page carry the header, which says what is made up."""
+    """Replies, faults and the page carry the header, which says what it is worth."""
     with _client(emulator) as client:
         responses = [
             client.post("/chat/completions", json=BODY),
@@ -111,7 +111,7 @@ def test_every_response_is_marked(emulator: Emulator) -> None:
 
     assert [each.status_code for each in responses] == [200, 200, 400, 404, 200]
     marks = [each.headers["x-svc-emulator"] for each in responses]
-    assert marks == ["made up", "made up", "1", "1", "1"]
+    assert marks == ["no answer", "no answer", "1", "1", "1"]
 
 
 def test_listens_on_one_address_only(emulator: Emulator) -> None:

@@ -63,12 +63,12 @@ def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
     svc.export_answers(tmp_path / "answers.jsonl")
 
     marks = [reply.final().marks for reply in replies]
-    assert marks == [("emulator: written by hand · ก",), ("emulator: made up",)]
+    assert marks == [("emulator: written by hand · ก",), ("emulator: no answer",)]
     kept = current().ledger.last(exchange_id=replies[0].exchange.exchange_id)
     assert kept is not None
     assert kept.emulator_note == "written by hand · ก"
     notes = svc.replies_df()["emulator_note"]
-    assert notes.to_list() == [kept.emulator_note, "made up"]
+    assert notes.to_list() == [kept.emulator_note, "no answer"]
     assert "2 replies · emulator: written by hand · ก" in repr(
         svc.compare(svc.replies_df())
     )

@@ -56,7 +56,7 @@ def test_run_all_pays_only_for_what_changed(
     assert len(emulator.requests) == n_sent + 1
     assert emulator.requests[-1].json["messages"][-1]["content"] == "Hello!"
     assert "re-used" not in changed.shown
-    assert "[emulator: made up] [re-used 20" in shell.run("%%svc\nHello").shown
+    assert "[emulator: written by hand] [re-used 20" in shell.run("%%svc\nHello").shown
 
 
 @pytest.mark.slow

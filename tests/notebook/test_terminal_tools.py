@@ -74,7 +74,7 @@ def test_an_interrupt_leaves_a_tool_behind(terminal: Terminal) -> None:
 
     assert "[interrupted]" in shown
     assert "Traceback" not in shown
-    assert "[emulator: made up]" in after
+    assert "[emulator: no answer]" in after
 
 
 def test_a_result_cannot_steer_the_terminal(terminal: Terminal) -> None:

@@ -25,7 +25,7 @@ def emulator() -> Iterator[Emulator]:
         for word, status, times in (("bad", 400, None), ("secret", 403, 1))
     ]
     with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+        tokens_per_s=None, first_token_s=0, limits=False, script=script, text="filler"
     ) as running:
         yield running
 

@@ -24,7 +24,9 @@ LARGE = 7000
 @pytest.fixture
 def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
     """The kernel's service: an emulator without limits."""
-    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, text="filler"
+    ) as running:
         monkeypatch.setenv("SVC_BASE_URL", running.base_url)
         monkeypatch.setenv("SVC_API_KEY", running.api_key)
         monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))

@@ -1,0 +1,241 @@
+"""What the plain emulator answers: our own questions, and all others.
+
+What the pages, docstrings, help and buttons ask is collected from their sources.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from svc_notebook.emulator.emulated_service import Service
+from svc_notebook.emulator.http_values import MARK, Reply
+
+Fields = Callable[..., dict[str, Any]]
+Ask = Callable[..., tuple[str, str]]
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"%%svc[^\n]*\n(.*)", re.DOTALL)
+VERBS = {"complete", "stream", "ask", "sweep"}
+# Their prompts are for an emulator with a script of its own, or for nobody.
+WITH_SCRIPT = re.compile(r"Emulator\((?:script|\s*mod)|pytest\.raises")
+I_AM = ("I am the emulator", "ฉันคือโปรแกรมจำลอง")
+
+
+@pytest.fixture
+def ask(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> Ask:
+    """Ask the plain emulator; return its text and what is said of it."""
+
+    def answer(prompt: str, **more: object) -> tuple[str, str]:
+        more = {"max_tokens": 2000} | more
+        filler = bool(more.pop("is_filler", False))
+        reply = post(make_service(is_filler=filler), fields(prompt, **more))
+        body = json.loads(b"".join(piece.data for piece in reply.body))
+        text: str = body["choices"][0]["message"]["content"]
+        return text, unquote(reply.headers[MARK[0]])
+
+    return answer
+
+
+def _in_code(code: str) -> Iterator[str]:
+    """Yield the prompts that Python code sends, and those of cells of the magic."""
+    if cell := CELL.search(code):
+        yield cell[1].strip()
+        return
+    lines = (line for line in code.splitlines() if not line.startswith(("%", "!")))
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr=verb), args=[ast.Constant(str(prompt)), *_]
+            ) if verb in VERBS:
+                yield prompt
+
+
+def _in_pages() -> Iterator[str]:
+    for path in (*ROOT.glob("notebooks/*.md"), ROOT / "README.md"):
+        text = path.read_text("utf-8")
+        has_script = path.name == "README.md"  # its first cell says so
+        for language, code in FENCED.findall(text):
+            if language in {"", "python", "text"} and not (
+                has_script or WITH_SCRIPT.search(code)
+            ):
+                is_code = language == "python" or code.startswith("%%svc")
+                yield from _in_code(code) if is_code else ()
+        yield from re.findall(r"`%svc ([a-z' ]+\?)`", text)
+
+
+def _in_docstrings() -> Iterator[str]:
+    for path in (ROOT / "svc_notebook").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                continue
+            doc = ast.get_docstring(node) or ""
+            yield from re.findall(r"^ +%%svc[^\n]*\n +(.+)$", doc, re.MULTILINE)
+            examples = re.findall(r"^ *(?:>>>|\.\.\.) ?(.*)$", doc, re.MULTILINE)
+            yield from (
+                prompt
+                for line in examples
+                for prompt in re.findall(
+                    rf"\.(?:{'|'.join(VERBS)})\(\"([^\"]+)\"", line
+                )
+            )
+
+
+def _in_help() -> Iterator[str]:
+    text = (ROOT / "svc_notebook/magics/help.py").read_text("utf-8")
+    yield from re.findall(r"^%%svc.*\n(\w[^{\n]*\{\{.*?\.)  ", text, re.MULTILINE)
+    yield from re.findall(r"^%svc ([a-z ]+\?)", text, re.MULTILINE)
+
+
+def _on_buttons() -> list[str]:
+    text = (ROOT / "svc_notebook/panels/static/suggestions.js").read_text("utf-8")
+    listed = text.partition("EXAMPLES = [")[2].partition("]")[0]
+    return re.findall(r'"([^"]+)"', listed)
+
+
+OURS = sorted({*_in_pages(), *_in_docstrings(), *_in_help(), *_on_buttons()})
+
+
+def test_the_questions_are_found() -> None:
+    """Pages, docstrings, help and buttons are all among the sources."""
+    assert {
+        "Name three uses of SQLite.",
+        "Explain server-sent events in two sentences.",
+        "Explain {{name}} in two sentences.",
+        "what is a monad?",
+        *_on_buttons(),
+    } <= set(OURS)
+    assert len(_on_buttons()) == 3
+
+
+@pytest.mark.parametrize("prompt", OURS)
+def test_what_we_ask_has_an_answer(ask: Ask, prompt: str) -> None:
+    """It was written by hand; what a reader fills in is explained, never made up."""
+    text, note = ask(prompt)
+
+    if "{{" in prompt:
+        assert text.startswith(I_AM)
+        assert note == "no answer"
+    elif prompt.startswith("Use "):  # a tool of that page, which is not offered here
+        assert note == "no answer"
+    else:
+        assert note == "written by hand"
+
+
+@pytest.mark.parametrize("prompt", ["Hello", "hi!", "  Hello there. ", "สวัสดีครับ"])
+def test_a_greeting_is_greeted(ask: Ask, prompt: str) -> None:
+    """Capitals, blanks and marks make no difference, and no word is taken for one."""
+    text, note = ask(prompt)
+
+    assert re.match(r"Hello|สวัสดี", text)
+    assert note == "written by hand"
+    assert ask("Hi, what is the price of tea?")[1] == "no answer"
+
+
+def _n_sentences(text: str) -> int:
+    return len(re.findall(r"\.(?:\s|$)", text))
+
+
+@pytest.mark.parametrize(
+    ("wish", "n"),
+    [
+        ("", 2),
+        ("in one sentence", 1),
+        ("in three short sentences", 3),
+        ("in 12 sentences", 12),
+        ("briefly", 1),
+        ("in a long essay", 9),
+        ("in two paragraphs", 6),
+    ],
+)
+def test_it_explains_itself_at_the_length_that_was_asked_for(
+    ask: Ask, wish: str, n: int
+) -> None:
+    """Without a length it takes two sentences."""
+    text, note = ask(f"Tell me about rain {wish}".strip() + ".")
+
+    assert text.startswith(I_AM)
+    assert _n_sentences(text) == n
+    assert note == "no answer"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "form"),
+    [
+        ("Name five rivers.", r"(\d\. .+\n){4}5\. .+"),
+        ("Sum it up in two bullet points.", r"- .+\n- .+\n- .+|- .+\n- .+"),
+        ("A poem in four lines", r"(.+\n){3}.+"),
+        ("Write an SQL query for it.", r"```sql\n(-- .+\n)+```"),
+        ("Write a Python function.", r"```python\n(# .+\n)+```"),
+        (
+            "Show the rivers as a table.",
+            r"\| \| .+ \|\n\|---\|---\|(\n\| \d \| .+ \|)+",
+        ),
+        ("Describe rain in one word.", r"\w+"),
+        ("Describe rain in 25 words.", r"(\S+ ){24}\S+"),
+        ("อธิบายเรื่องฝนในหนึ่งประโยค", rf"{I_AM[1]}\S* [^`]+"),
+        ("อธิบายเรื่องฝนสองบรรทัด", r".+\n.+"),
+    ],
+)
+def test_it_keeps_to_the_form_that_was_asked_for(
+    ask: Ask, prompt: str, form: str
+) -> None:
+    """Lists, tables, code, lines and words are what they should be."""
+    text, _ = ask(prompt)
+
+    assert re.fullmatch(form, text)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "keys"),
+    [
+        ("Answer in JSON.", ["answer"]),
+        ("JSON with the keys city, country and year", ["city", "country", "year"]),
+        ("JSON with the field `name`", ["name"]),
+    ],
+)
+def test_json_can_be_read(ask: Ask, prompt: str, keys: list[str]) -> None:
+    """It has the keys that the prompt lists."""
+    text, _ = ask(prompt)
+
+    assert list(json.loads(text)) == keys
+
+
+def test_a_form_may_be_in_the_system_message(ask: Ask) -> None:
+    """The newest message goes before it."""
+    system = {"role": "system", "content": "Answer in one sentence."}
+    plain, wishing = ({"role": "user", "content": x} for x in ("Rain?", "Two lines."))
+
+    assert _n_sentences(ask("", messages=[system, plain])[0]) == 1
+    assert ask("", messages=[system, wishing])[0].count("\n") == 1
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7, 2])
+def test_a_thai_prompt_is_answered_in_thai(ask: Ask, temperature: float) -> None:
+    """Only what is typed is in Latin letters."""
+    text, _ = ask("ช่วยอธิบายเรื่องฝนตกหนัก", temperature=temperature)
+
+    assert text.startswith(I_AM[1])
+    assert not re.search("[a-z]", re.sub("`[^`]*`", "", text))
+
+
+def test_max_tokens_and_stop_cut_it(ask: Ask) -> None:
+    """It is cut as any reply is."""
+    assert ask("Rain?", max_tokens=3)[0] == "I am the"
+    assert ask("Rain?", stop=[":"])[0] == "I am the emulator"
+
+
+def test_made_up_prose_comes_only_where_it_is_asked_for(ask: Ask) -> None:
+    """The filler answers everything, also what has an answer, and is marked."""
+    text, note = ask("Hello", is_filler=True)
+
+    assert note == "made up"
+    assert not text.startswith(("Hello", *I_AM))
