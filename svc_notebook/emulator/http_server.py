@@ -1,28 +1,25 @@
-"""The emulator on its socket: an ASGI application, served by uvicorn in a thread.
+"""The emulator on its socket: HTTP/1.1 over asyncio, served in a thread.
 
-It decides no answer. Starlette and uvicorn are imported here, so this module is
-imported only when an emulator is started.
+It decides no answer. What arrives is parsed by httptools, as in the client; what is
+sent is written here. It takes one request of a connection at a time.
 """
 
 import asyncio
-import logging
 import os
+import re
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
 from typing import cast
+from urllib.parse import unquote
 
-import h11
-from starlette.requests import ClientDisconnect
-from starlette.requests import Request as StarletteRequest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
+import httptools
 
 from .http_values import MARK, End, Reply, Request, error_body
 from .request_log import Ended, RequestLog
@@ -31,6 +28,8 @@ from .request_log import Ended, RequestLog
 BODY_KEPT_BYTES = 4 * 2**20
 # A body that announces more than this is not read; the connection is closed.
 BODY_READ_BYTES = 64 * 2**20
+# Of a request line and headers together.
+HEAD_BYTES_AT_MOST = 64 * 2**10
 # Without pauses between pieces, other requests get a turn after so many.
 TURN_PIECES = 32
 # How long a request may take to arrive, from its first byte.
@@ -41,17 +40,20 @@ ACCEPT_TURNS = 5
 CLOSE_TIMEOUT_S = 5.0
 # A socket closed with this option sends a reset instead of an end.
 _LINGER_NONE = struct.pack("ii" if os.name == "posix" else "hh", 1, 0)
-# Not one of the program's loggers, so that none of their settings applies to it.
-_QUIET = logging.Logger("svc_notebook.emulator", logging.CRITICAL + 1)  # noqa: LOG001
-_NOT_HTTP = error_body(400, "The request is not HTTP as it should be.")
+_BAD_REQUEST, _NOT_ALLOWED = 400, 405
+_NOT_HTTP = "The request is not HTTP as it should be."
+_TOO_LONG = "The request body is too long."
+# A request line whose method the parser does not know.
+_UNKNOWN_METHOD = re.compile(rb"[A-Z]+ [!-~]+ HTTP/1\.[01]\r\n")
+# With these there is no body, and nothing says how long it is (RFC 9112, 6.3).
+_BODILESS = (204, 304)
+_STATUSES = frozenset(HTTPStatus)
 
 
 class HttpServer:
     """A server that runs in its own thread as soon as it is made.
 
     It closes its listening socket with itself, and calls `answer` from several threads.
-    uvicorn's own `Server` is not used: it waits for unfinished replies, and writes to
-    the program's logs.
     """
 
     def __init__(
@@ -64,18 +66,9 @@ class HttpServer:
     ) -> None:
         self.port: int = listener.getsockname()[1]
         self._listener = listener
-        self._state = ServerState()
         # Python cannot end a loop's own threads while it exits.
         self._threads = ThreadPoolExecutor(thread_name_prefix="svc-emulator-answer")
-        self._config = Config(
-            make_app(answer, log, self._threads),
-            http=QuietProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]  # any seconds do
-        )
-        self._config.load()
+        self._site = Site(answer, log, self._threads, keep_alive_s)
         self._is_ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
@@ -88,7 +81,7 @@ class HttpServer:
     @property
     def n_connections(self) -> int:
         """How many connections are open."""
-        return len(self._state.connections)
+        return len(self._site.connections)
 
     def close(self) -> None:
         """Stop and wait for the thread to end."""
@@ -110,7 +103,7 @@ class HttpServer:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         server = await self._loop.create_server(
-            lambda: QuietProtocol(self._config, self._state, {}), sock=self._listener
+            lambda: HttpConnection(self._site), sock=self._listener
         )
         self._is_ready.set()
         await self._stop.wait()
@@ -119,213 +112,361 @@ class HttpServer:
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
         server.close()
-        for connection in list(self._state.connections):
+        for connection in list(self._site.connections):
             connection.transport.abort()
         # The replies of aborted connections end by themselves.
-        if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
+        if self._site.tasks:
+            await asyncio.wait(self._site.tasks, timeout=CLOSE_TIMEOUT_S / 2)
 
 
-class QuietProtocol(H11Protocol):
-    """uvicorn's connection, but it logs nothing and ends when its time is up.
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all connections of a server share."""
 
-    uvicorn's own timer begins only after a response, and any byte stops it.
+    answer: Callable[[Request], Reply]
+    log: RequestLog
+    threads: ThreadPoolExecutor
+    keep_alive_s: float
+    connections: "set[HttpConnection]" = field(default_factory=set)
+    tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A request while it arrives; `body` is None once it is too long to keep."""
+
+    target: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)  # names in lower case
+    method: str = ""
+    body: bytearray | None = field(default_factory=bytearray)
+    has_head: bool = False
+    is_over: bool = False  # its body is not waited for
+    is_http_10: bool = False
+    keeps_alive: bool = False
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection of a client; the parser calls the methods that begin with `on_`.
+
+    Requests that have arrived wait until the reply before them is sent.
     """
 
     request_timeout_s = REQUEST_TIMEOUT_S
-    _hang_up_handle: asyncio.TimerHandle | None = None
-    _request_begun_s: float | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Begin a connection; the application can reach it, to cut it."""
-        self.logger = _QUIET
-        self.access_log = False
-        self.app_state = {**self.app_state, "transport": transport}
-        super().connection_made(transport)
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self.left: asyncio.Future[None] = self._loop.create_future()
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._parser = httptools.HttpRequestParser(self)
+        self._incoming: _Incoming | None = None
+        self._n_head_bytes = 0
+        self._waiting: deque[_Incoming] = deque()
+        self._unparsed = b""  # what came while a reply was sent
+        self._refusal: tuple[int, str] | None = None  # after it nothing is read
+        self._is_answering = False
+        self._begun_s: float | None = None  # when the first byte of a request came
+        self._hang_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a connection."""
+        self.transport = cast("asyncio.Transport", transport)
+        self._site.connections.add(self)
         self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """End the connection; a reply to it ends, too."""
+        self._site.connections.discard(self)
+        self._stop_waiting()
+        self._can_write.set()
+        if not self.left.done():
+            self.left.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Wait with more bytes: the client reads slowly."""
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._can_write.set()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes as soon as the client takes them; raises `LeftError`."""
+        await self._can_write.wait()
+        # `left` is set a turn of the loop later; asyncio logs writes in between.
+        if self.transport.is_closing():
+            raise LeftError
+        self.transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Read bytes, and wait for the rest of the request no longer than allowed."""
-        if self._request_begun_s is None:
-            self._request_begun_s = self.loop.time()
-        super().data_received(data)
-        self._expect()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request, part of which may have arrived already."""
-        super().on_response_complete()
-        self._expect()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End the connection and stop waiting."""
-        super().connection_lost(exc)
-        self._stop_waiting()
-
-    def _expect(self) -> None:
-        """Hang up later, unless a request is being answered."""
-        self._stop_waiting()
-        # `cycle` is None before the first request, although it is typed otherwise.
-        is_idle = getattr(self.cycle, "response_complete", True)
-        if not is_idle and not self.cycle.more_body:
-            self._request_begun_s = None
+        """Parse bytes; while a reply is sent they wait, and so does the client."""
+        if self._is_answering:
+            self._unparsed += data
+            self.transport.pause_reading()
             return
-        if is_idle and not self.conn.trailing_data[0]:
-            self._request_begun_s = None
-        wait_s = float(self.timeout_keep_alive)
-        if self._request_begun_s is not None:
-            due_s = self._request_begun_s + self.request_timeout_s
-            wait_s = min(wait_s, due_s - self.loop.time())
-        self._hang_up_handle = self.loop.call_later(wait_s, self.transport.close)
+        if self._begun_s is None:
+            self._begun_s = self._loop.time()
+        self._parse(data)
+        self._go_on()
 
-    def _stop_waiting(self) -> None:
-        if self._hang_up_handle is not None:
-            self._hang_up_handle.cancel()
-            self._hang_up_handle = None
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser; note why the bytes cannot be read, if so."""
+        if self._incoming is None or not self._incoming.has_head:
+            self._n_head_bytes += len(data)
+        is_blank = self._incoming is None and not data.strip(b"\r\n")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The request has come; what follows would not be HTTP.
+            for incoming in self._waiting:
+                incoming.keeps_alive = False
+        except httptools.HttpParserError as error:
+            # Where requests came before it, the line that is wrong is a later one.
+            self._refusal = _why(error, b"" if self._waiting else data)
+        # One empty line may come before a request (RFC 9112, 2.2).
+        is_nothing = is_blank and len(data) > len(b"\r\n")
+        if is_nothing or self._n_head_bytes > HEAD_BYTES_AT_MOST:
+            self._refusal = self._refusal or (_BAD_REQUEST, _NOT_HTTP)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Refuse bytes that are not HTTP in the document's shape, and hang up."""
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(_NOT_HTTP))),
-            ("connection", "close"),
-            MARK,
-        ]
-        start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-        # Where a reply has begun on this connection, it is only closed.
-        with suppress(h11.LocalProtocolError):
-            for event in (start, h11.Data(data=_NOT_HTTP), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._incoming = _Incoming()
+
+    def on_url(self, part: bytes) -> None:
+        """Note a part of the target."""
+        if self._incoming is not None:
+            self._incoming.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header, but no trailer; the first of a name counts."""
+        if self._incoming is not None and not self._incoming.has_head:
+            key = name.decode("latin-1").lower()
+            self._incoming.headers.setdefault(key, value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        """Check the head, and ask for the body if the client waits for that."""
+        incoming = self._incoming
+        if incoming is None:
+            return
+        self._n_head_bytes = 0
+        incoming.has_head = True
+        incoming.method = self._parser.get_method().decode("latin-1")
+        incoming.is_http_10 = self._parser.get_http_version() == "1.0"
+        incoming.keeps_alive = self._parser.should_keep_alive()
+        announced = incoming.headers.get("content-length", "")
+        if "host" not in incoming.headers and not incoming.is_http_10:
+            self._refusal = _BAD_REQUEST, _NOT_HTTP  # RFC 9112, 3.2
+            incoming.is_over = True
+        elif announced.isdecimal() and int(announced) > BODY_READ_BYTES:
+            incoming.body, incoming.keeps_alive = None, False
+            incoming.is_over = True
+            self._waiting.append(incoming)
+        elif incoming.headers.get("expect", "").lower() == "100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, part: bytes) -> None:
+        """Keep a part of the body, unless it is too long."""
+        incoming = self._incoming
+        if incoming is not None and incoming.body is not None:
+            incoming.body += part
+            if len(incoming.body) > BODY_KEPT_BYTES:
+                incoming.body = None
+
+    def on_message_complete(self) -> None:
+        """Let the request be answered."""
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None and not incoming.is_over:
+            self._waiting.append(incoming)
+
+    def _go_on(self) -> None:
+        """Answer what has arrived, refuse what cannot be read, or wait for more."""
+        if self._is_answering or self.transport.is_closing():
+            return
+        if self._waiting:
+            self._is_answering = True
+            self._stop_waiting()
+            task = self._loop.create_task(self._answer(self._waiting.popleft()))
+            self._site.tasks.add(task)
+            task.add_done_callback(self._site.tasks.discard)
+        elif self._refusal is not None:
+            self._refuse(*self._refusal)
+        else:
+            self._expect()
+
+    async def _answer(self, incoming: _Incoming) -> None:
+        """Answer one request; then go on, or close the connection."""
+        request = Request(
+            method=incoming.method,
+            path=unquote(incoming.target.partition(b"?")[0].decode("latin-1")),
+            headers=incoming.headers,
+            body=None if incoming.body is None else bytes(incoming.body),
+            client_port=(self.transport.get_extra_info("peername") or ("", 0))[1],
+        )
+        number = self._site.log.begin(request)
+        # In a thread, because writing a long text would delay other streams.
+        reply = await self._loop.run_in_executor(
+            self._site.threads, self._site.answer, request
+        )
+        if await _Delivery(self, self._site.log, number, reply, incoming).run():
+            self._read_on()
+        else:
+            self.transport.close()
+
+    def _read_on(self) -> None:
+        """Take the next request, part of which may have arrived already."""
+        self._is_answering = False
+        if not self._waiting:
+            rest, self._unparsed = self._unparsed, b""
+            is_begun = rest or self._incoming is not None
+            self._begun_s = self._loop.time() if is_begun else None
+            if rest and self._refusal is None:
+                self._parse(rest)
+            self.transport.resume_reading()
+        self._go_on()
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Refuse what cannot be read, in the document's shape, and hang up."""
+        body = error_body(status, message)
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "connection": "close",
+            **({"allow": "POST"} if status == _NOT_ALLOWED else {}),
+        }
+        self.transport.write(_head(status, headers) + body)
         self.transport.close()
 
+    def _expect(self) -> None:
+        """Hang up later, unless more comes."""
+        self._stop_waiting()
+        wait_s = self._site.keep_alive_s
+        if self._begun_s is not None:
+            due_s = self._begun_s + self.request_timeout_s
+            wait_s = min(wait_s, due_s - self._loop.time())
+        self._hang_up = self._loop.call_later(wait_s, self.transport.close)
 
-def make_app(
-    answer: Callable[[Request], Reply], log: RequestLog, threads: ThreadPoolExecutor
-) -> ASGIApp:
-    """Make the ASGI application."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        http = StarletteRequest(scope, receive)
-        announced = http.headers.get("content-length", "")
-        is_huge = announced.isdecimal() and int(announced) > BODY_READ_BYTES
-        try:
-            body = None if is_huge else await _body(http)
-        except ClientDisconnect:
-            return
-        request = Request(
-            method=http.method,
-            path=http.scope["path"],
-            headers=dict(http.headers),
-            body=body,
-            client_port=http.client.port if http.client else 0,
-        )
-        delivery = _Delivery(log, log.begin(request), scope, send)
-        # In a thread, because writing a long text would delay other streams.
-        loop = asyncio.get_running_loop()
-        reply = await loop.run_in_executor(threads, answer, request)
-        if is_huge:
-            headers = {**reply.headers, "connection": "close"}
-            reply = replace(reply, headers=headers)
-        await delivery.run(reply, receive)
-
-    return serve
+    def _stop_waiting(self) -> None:
+        if self._hang_up is not None:
+            self._hang_up.cancel()
+            self._hang_up = None
 
 
-async def _body(http: StarletteRequest) -> bytes | None:
-    """Read a body to its end; None if it is too long to keep."""
-    body = bytearray()
-    async for part in http.stream():  # one byte more shows that it is too long
-        body += part[: BODY_KEPT_BYTES + 1 - len(body)]
-    return bytes(body) if len(body) <= BODY_KEPT_BYTES else None
-
-
-class _LeftError(Exception):
+class LeftError(Exception):
     """The client closed the connection."""
 
 
 class _Delivery:
     """One reply on its way to a client."""
 
-    def __init__(self, log: RequestLog, number: int, scope: Scope, send: Send) -> None:
+    def __init__(
+        self,
+        connection: HttpConnection,
+        log: RequestLog,
+        number: int,
+        reply: Reply,
+        incoming: _Incoming,
+    ) -> None:
+        self._connection = connection
         self._log = log
         self._number = number
-        self._transport = cast("asyncio.Transport", scope["state"]["transport"])
-        self._send = send
+        self._reply = reply
+        status = reply.status or 0
+        headers = {**dict([MARK]), **reply.headers}
+        self._has_body = incoming.method != "HEAD" and status not in _BODILESS
+        length = headers.get("content-length")
+        if length is None and self._has_body and not incoming.is_http_10:
+            headers.setdefault("transfer-encoding", "chunked")
+        self._is_chunked = headers.get("transfer-encoding") == "chunked"
+        n_bytes = sum(len(piece.data) for piece in reply.body)
+        has_end = self._is_chunked or not self._has_body or length == str(n_bytes)
+        is_kept = has_end and incoming.keeps_alive and not incoming.is_http_10
+        if not is_kept:
+            headers.setdefault("connection", "close")
+        self._keeps_alive = headers.get("connection", "").lower() != "close"
+        self._headers = headers
 
-    async def run(self, reply: Reply, receive: Receive) -> None:
-        """Send a reply at its pace; stop when the client leaves."""
-        left = asyncio.ensure_future(_until_left(receive))
+    async def run(self) -> bool:
+        """Send the reply at its pace; return whether another request may follow.
+
+        It stops when the client leaves.
+        """
         ended: Ended = "cut"
+        reply = self._reply
         try:
-            await _pause(reply.before_s, left)
+            await self._pause(reply.before_s)
             if reply.status is not None:
                 self._log.note(self._number, status=reply.status)
-                await self._send(_start(reply))
-            await self._put_all(reply, left)
-            ended = await self._end(reply.end, left)
-        except _LeftError:
+                await self._connection.write(_head(reply.status, self._headers))
+            await self._put_all()
+            ended = await self._end()
+        except LeftError:
             ended = "client_left"
         finally:
-            left.cancel()
             self._log.note(self._number, ended=ended)
+        return ended == "whole" and self._keeps_alive
 
-    async def _put_all(self, reply: Reply, left: "asyncio.Future[None]") -> None:
-        for at, piece in enumerate(reply.body, start=1):
+    async def _put_all(self) -> None:
+        body = self._reply.body
+        for at, piece in enumerate(body, start=1):
             if piece.after_s > 0 or at % TURN_PIECES == 0:
-                await _pause(piece.after_s, left)
+                await self._pause(piece.after_s)
             self._log.note(self._number, n_pieces=at)
-            if at == len(reply.body) and reply.end is End.WHOLE:
+            if at == len(body) and self._reply.end is End.WHOLE:
                 # Before it is sent, so that a client that has read it finds this note.
                 self._log.note(self._number, ended="whole")
-            await self._put(reply, piece.data)
+            await self._put(piece.data)
 
-    async def _put(self, reply: Reply, data: bytes) -> None:
-        """Send some bytes of the body; raises `_LeftError`."""
-        # `left` is set a turn of the loop later; asyncio logs writes in between.
-        if self._transport.is_closing():
-            raise _LeftError
-        if reply.status is None:
-            self._transport.write(data)
-        else:
-            message = {"type": "http.response.body", "body": data, "more_body": True}
-            await self._send(message)
+    async def _put(self, data: bytes) -> None:
+        """Send some bytes of the body; raises `LeftError`."""
+        if self._reply.status is not None and not self._has_body:
+            return
+        if self._reply.status is not None and self._is_chunked:
+            # An empty chunk would end the body.
+            data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        await self._connection.write(data)
 
-    async def _end(self, end: End, left: "asyncio.Future[None]") -> Ended:
-        if end is End.WHOLE:
-            await self._send({"type": "http.response.body", "body": b""})
+    async def _end(self) -> Ended:
+        connection = self._connection
+        if self._reply.end is End.WHOLE:
+            if self._is_chunked and self._has_body:
+                await connection.write(b"0\r\n\r\n")
             return "whole"
-        if end is End.SILENT:
-            await left
-            raise _LeftError
-        if end is End.RESET:
-            connection = self._transport.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
-        self._transport.close()
+        if self._reply.end is End.SILENT:
+            await connection.left
+            raise LeftError
+        if self._reply.end is End.RESET:
+            wire = connection.transport.get_extra_info("socket")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+        connection.transport.close()
         # The connection is gone only after the bytes already written were sent.
-        await left
+        await connection.left
         return "cut"
 
-
-def _start(reply: Reply) -> Message:
-    return {
-        "type": "http.response.start",
-        "status": reply.status,
-        "headers": [
-            (name.encode("latin-1"), value.encode("latin-1"))
-            for name, value in {**dict([MARK]), **reply.headers}.items()
-        ],
-    }
-
-
-async def _until_left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async def _pause(self, seconds: float) -> None:
+        """Wait; raises `LeftError` as soon as the client has left."""
+        left = self._connection.left
+        if seconds > 0:
+            await asyncio.wait((left,), timeout=seconds)
+        else:
+            await asyncio.sleep(0)
+        if left.done():
+            raise LeftError
 
 
-async def _pause(seconds: float, left: "asyncio.Future[None]") -> None:
-    """Wait; raises `_LeftError` as soon as the client has left."""
-    if seconds > 0:
-        await asyncio.wait((left,), timeout=seconds)
-    else:
-        await asyncio.sleep(0)
-    if left.done():
-        raise _LeftError
+def _why(error: httptools.HttpParserError, data: bytes) -> tuple[int, str]:
+    """Say with which status and words bytes are refused that cannot be parsed."""
+    is_unknown = isinstance(error, httptools.HttpParserInvalidMethodError)
+    if is_unknown and _UNKNOWN_METHOD.match(data):
+        return _NOT_ALLOWED, "Use POST."
+    is_long = "Content-Length overflow" in str(error)
+    return _BAD_REQUEST, _TOO_LONG if is_long else _NOT_HTTP
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    """Write the status line and the headers."""
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else ""
+    lines = {"date": formatdate(usegmt=True), **dict([MARK]), **headers}
+    texts = [f"HTTP/1.1 {status} {phrase}", *(f"{k}: {v}" for k, v in lines.items())]
+    return "\r\n".join([*texts, "", ""]).encode("latin-1")

@@ -1,7 +1,7 @@
 """`Emulator`: the emulated service as an HTTP server on this machine.
 
 It listens on 127.0.0.1 only and in its own thread, prints nothing and touches no
-signals. Importing this module loads neither Starlette nor uvicorn.
+signals. Importing this module loads no server.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .http_values import DOCUMENTED
 from .request_log import RecordedRequest, RequestLog
 from .script import Script, read_script
 
-if TYPE_CHECKING:  # Starlette and uvicorn load when an emulator is started
+if TYPE_CHECKING:  # asyncio and httptools load when an emulator is started
     from .http_server import HttpServer
 
 HOST = "127.0.0.1"
@@ -261,7 +261,7 @@ class Emulator:
             SettingsError: The port is taken.
         """
         if self._running is None:
-            from .http_server import HttpServer  # noqa: PLC0415 - loads Starlette
+            from .http_server import HttpServer  # noqa: PLC0415 - loads httptools
 
             self._running = HttpServer(
                 _listen(self._port),

@@ -176,10 +176,10 @@ def test_touches_no_signal_handlers() -> None:
 
 @pytest.mark.slow
 def test_importing_it_loads_no_server_and_no_frames() -> None:
-    """Starlette, uvicorn, httpx, numpy and pandas come later or never."""
+    """httptools, httpx, numpy and pandas come later or never."""
     program = (
         "import sys, svc_notebook.emulator.server;"
-        "print([n for n in ('starlette', 'uvicorn', 'httpx', 'numpy', 'pandas')"
+        "print([n for n in ('httptools', 'httpx', 'numpy', 'pandas')"
         " if n in sys.modules])"
     )
 

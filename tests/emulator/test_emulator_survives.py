@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.emulated_service import Service, Setup
-from svc_notebook.emulator.http_server import QuietProtocol
+from svc_notebook.emulator.http_server import HttpConnection
 from svc_notebook.emulator.http_values import Request
 from svc_notebook.emulator.server import Emulator
 
@@ -180,7 +180,7 @@ def test_a_connection_without_a_whole_request_ends(sent: bytes) -> None:
 @pytest.mark.slow
 def test_a_request_that_trickles_in_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps no connection open past the time of a request."""
-    monkeypatch.setattr(QuietProtocol, "request_timeout_s", 0.1)
+    monkeypatch.setattr(HttpConnection, "request_timeout_s", 0.1)
     is_open = True
     with Emulator(keep_alive_s=30) as emulator, _wire(emulator) as wire:
         wire.settimeout(0.02)
