@@ -37,6 +37,8 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, ModuleType
 from typing import Protocol
 
@@ -410,14 +412,49 @@ def _root_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-def import_extra(package: str, what: str) -> ModuleType:
-    """Return a package of the extra `files`; `what` needs it."""
-    with suppress(ImportError):
-        return import_module(package)
+def import_extra(package: str, what: str, *, install: str = "") -> ModuleType:
+    """Return a package that few people need.
+
+    Args:
+        package: Its name, or that of a module in it.
+        what: What needs it, as in "Plots need".
+        install: What to give to pip, if not the name.
+
+    Raises:
+        ConfigError: It is not installed, or it is and cannot be imported.
+    """
     name = package.partition(".")[0]
+    install = install or name
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as missing:
+        reason = str(missing) if missing.name not in (name, package) else ""
+    except Exception as problem:  # noqa: BLE001 - its own, such as for another NumPy
+        reason = f"{type(problem).__name__}: {problem}"
+    if reason:
+        first = reason.strip().splitlines()[0][:_REASON_CHARS].rstrip(".")
+        raise ConfigError(
+            f"{what} {name}, which is installed and cannot be imported ({first}). Its "
+            "version probably does not fit the others here. Upgrade it with: "
+            f"python -m pip install --upgrade {install}"
+        )
     raise ConfigError(
-        f"{what} need {name}, which is not installed. Install it with: "
-        "python -m pip install 'svc-notebook[files]'"
+        f"{what} {name}, which is not installed. Install it with: "
+        f"python -m pip install {install}"
+    )
+
+
+_REASON_CHARS = 300
+
+
+def internal_error(problem: Exception, consequence: str) -> SvcError:
+    """Build the error for something that should not have happened."""
+    place = ""
+    for frame, line in walk_tb(problem.__traceback__):
+        place = f", {Path(frame.f_code.co_filename).name}:{line}"
+    return SvcError(
+        f"Internal error in svc_notebook ({type(problem).__name__}{place}). "
+        f"{consequence} Please report this line."
     )
 
 

@@ -81,7 +81,7 @@ def _to_pandas(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
         is_plain = all(name is None for name in df.index.names)
         frame = df.reset_index(drop=is_plain)
     elif hasattr(df, "__arrow_c_stream__"):
-        arrow = import_extra("pyarrow", "Frames of Polars and Arrow")
+        arrow = import_extra("pyarrow", "Frames of Polars and Arrow need")
         frame = arrow.table(df).to_pandas(types_mapper=_nullable)
     else:
         lazy = " Call .collect() first." if hasattr(df, "collect") else ""
@@ -101,7 +101,7 @@ def _to_pandas(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
 
 def _nullable(arrow_type: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return a dtype in which integers and flags stay what they are if some miss."""
-    kinds = import_extra("pyarrow", "Frames of Polars and Arrow").types
+    kinds = import_extra("pyarrow", "Frames of Polars and Arrow need").types
     if kinds.is_integer(arrow_type):
         return pd.Int64Dtype()
     if kinds.is_boolean(arrow_type):

@@ -9,7 +9,6 @@ expressions have fixed names, so that no text is read as one of them.
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import groupby
@@ -23,7 +22,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, visible
 from svc_notebook.display.interval_chart import Interval, IntervalChart
-from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.errors import ParameterError, import_extra
 from svc_notebook.service.params import check_int, shorten
 
 from .compare import numbered, plain
@@ -118,7 +117,9 @@ class Plot:
             raise ParameterError(
                 f"A picture is an .svg or a .png file, not {file.name!r}.", param="path"
             )
-        _imported("vl_convert", "Pictures of plots need", "vl-convert-python")
+        import_extra(
+            "vl_convert", "Pictures of plots need", install="vl-convert-python"
+        )
         try:
             _printed(self.chart).save(str(file), scale_factor=2)
         except OSError as problem:
@@ -141,7 +142,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
     width: int = _WIDTH,
 ) -> Plot:
     """Draw a score of replies by group: see `svc.plot`."""
-    altair = _imported("altair", "Plots need", "'svc-notebook[plot]'")
+    altair = import_extra("altair", "Plots need")
     check_int("width", width, minimum=100)
     if "n_requests" in getattr(df, "columns", ()):
         spec, lines = _bars(df, on, by)
@@ -173,7 +174,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
 
 def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> Plot:
     """Draw charts of intervals below one another, with a panel for each title."""
-    altair = _imported("altair", "Plots need", "'svc-notebook[plot]'")
+    altair = import_extra("altair", "Plots need")
     check_int("width", width, minimum=100)
     panels = [
         _panel(chart, title, list(rows), width)
@@ -627,13 +628,3 @@ def _inked(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
 
 def _printed(chart: Any) -> Any:  # noqa: ANN401 - Altair's
     return _inked(chart, "#1f2328", "white")
-
-
-def _imported(package: str, what: str, name: str) -> Any:  # noqa: ANN401 - a package
-    try:
-        return import_module(package)
-    except ImportError:
-        raise ConfigError(
-            f"{what} {package}, which is not installed. Install it with: "
-            f"python -m pip install {name}"
-        ) from None

@@ -205,7 +205,7 @@ def _member(archive: ZipFile, name: str) -> Any:  # noqa: ANN401 - JSON
     except NotImplementedError:  # zstd before Python 3.14
         if member.compress_type != _ZSTD:
             raise BadZipFile(f"unknown compression {member.compress_type}") from None
-    arrow = import_extra("pyarrow", "Logs of inspect-ai, compressed with zstd,")
+    arrow = import_extra("pyarrow", "Logs of inspect-ai, compressed with zstd, need")
     file: Any = archive.fp
     file.seek(member.header_offset)
     file.seek(sum(_LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))), 1)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from svc_notebook.errors import ConfigError
+from svc_notebook.errors import import_extra
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 0.95
@@ -36,9 +36,8 @@ def special() -> Any:  # noqa: ANN401 - a module that may be missing
 
 
 def need_scipy(what: str) -> None:
-    """Refuse what cannot be had without SciPy, naming the extra."""
-    if special() is None:
-        raise ConfigError(f"{what} {HOW_TO_INSTALL}")
+    """Refuse what cannot be had without SciPy, naming the command that installs it."""
+    import_extra("scipy.special", f"{what} need")
 
 
 HOW_TO_INSTALL = "need SciPy: python -m pip install 'svc-notebook[stats]'"

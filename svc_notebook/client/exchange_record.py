@@ -10,12 +10,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from traceback import walk_tb
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from svc_notebook import errors
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     DocumentError,
@@ -112,13 +111,8 @@ def to_failure(error: SvcError) -> Failure:
 
 def internal_error(problem: Exception) -> SvcError:
     """Build the error for something that should not have happened."""
-    place = ""
-    for frame, line in walk_tb(problem.__traceback__):
-        place = f", {Path(frame.f_code.co_filename).name}:{line}"
-    return SvcError(
-        f"Internal error in svc_notebook ({type(problem).__name__}{place}). The "
-        "request was not retried because it may have been billed. Please report this "
-        "line."
+    return errors.internal_error(
+        problem, "The request was not retried because it may have been billed."
     )
 
 

@@ -20,7 +20,13 @@ from uuid import uuid4
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ParameterError, SvcError, import_extra, warn
+from svc_notebook.errors import (
+    ParameterError,
+    SvcError,
+    import_extra,
+    internal_error,
+    warn,
+)
 from svc_notebook.service.params import check_text
 from svc_notebook.settings import to_path
 
@@ -89,7 +95,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
-    import_extra("pyarrow", "Parquet files")
+    import_extra("pyarrow", "Parquet files need")
     path = to_path("path", path)
     try:
         frame = pd.read_parquet(Path(path).expanduser(), engine="pyarrow")
@@ -118,16 +124,17 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
         part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
-            write(part)
+            _write(part, write)
             if place.exists():
                 part.chmod(place.stat().st_mode & 0o777)
             part.replace(place)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-    except SvcError:
-        raise
-    except (OSError, RuntimeError, TypeError, ValueError) as problem:
+    # There may be no home, and a name may have a NUL.
+    except (OSError, RuntimeError, ValueError) as problem:
+        if isinstance(problem, SvcError):
+            raise
         reason = getattr(problem, "strerror", None) or str(problem)
     else:
         return place
@@ -138,11 +145,21 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     )
 
 
+def _write(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file; what fails for another reason than the file is not its place."""
+    try:
+        write(file)
+    except (OSError, SvcError):
+        raise
+    except Exception as problem:
+        raise internal_error(problem, "Nothing was changed.") from problem
+
+
 # Parquet
 
 
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
-    import_extra("pyarrow", "Parquet files")
+    import_extra("pyarrow", "Parquet files need")
     try:
         _folded(frame).to_parquet(file, engine="pyarrow")
     except (RuntimeError, TypeError, ValueError, OverflowError):
@@ -306,7 +323,7 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
             "that ends with .parquet, .csv or .jsonl.",
             param="frame",
         )
-    openpyxl = import_extra("openpyxl", "Excel workbooks")
+    openpyxl = import_extra("openpyxl", "Excel workbooks need")
     _check_texts(frame)  # openpyxl writes half a surrogate pair into a broken file
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)

@@ -32,7 +32,7 @@ def write_parts(
     result: RunResult, folder: str | PathLike[str], *, part_rows: int = PART_ROWS
 ) -> Path:
     """Write the frame of replies in parts: see `Run.write_parquet`."""
-    import_extra("pyarrow", "Parquet files")
+    import_extra("pyarrow", "Parquet files need")
     place = Path(to_path("folder", folder))
     place, before = _own_files(place)
     _check_not_rows(result, place)
@@ -65,8 +65,8 @@ def _give_same_types(paths: Sequence[Path]) -> None:
 
     For decimals and for columns without values, the type depends on the part.
     """
-    arrow = import_extra("pyarrow", "Parquet files")
-    parquet = import_extra("pyarrow.parquet", "Parquet files")
+    arrow = import_extra("pyarrow", "Parquet files need")
+    parquet = import_extra("pyarrow.parquet", "Parquet files need")
     schemas = [parquet.read_schema(path) for path in paths]
     try:
         common = arrow.unify_schemas(schemas, promote_options="permissive")
@@ -118,7 +118,7 @@ def _check_run(result: RunResult, place: Path, before: set[Path]) -> None:
         if path.suffix != SUFFIX:  # left by a write that was killed
             continue
         try:
-            columns = import_extra("pyarrow.parquet", "Parquet files").read_table(
+            columns = import_extra("pyarrow.parquet", "Parquet files need").read_table(
                 path, columns=["run"]
             )
             names = columns.column("run").unique().to_pylist()

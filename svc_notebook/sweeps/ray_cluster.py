@@ -37,7 +37,13 @@ from svc_notebook.client.request_path import Attempt
 from svc_notebook.client.retry import FailedTry, Policy
 from svc_notebook.credentials import Key, without_keys
 from svc_notebook.endpoints import Endpoint
-from svc_notebook.errors import ConfigError, NoConnectionError, ParameterError, SvcError
+from svc_notebook.errors import (
+    ConfigError,
+    NoConnectionError,
+    ParameterError,
+    SvcError,
+    import_extra,
+)
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.service.request import CompletionRequest
@@ -79,13 +85,8 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 def connected(on: str) -> Any:  # noqa: ANN401 - the package
     """Return the package Ray, connected; an existing connection is used."""
-    try:
-        ray = _on_thread(partial(import_module, "ray"))
-    except ImportError:
-        raise ConfigError(
-            f"on={on!r} needs Ray, which is not installed. Install it with: "
-            "python -m pip install 'svc-notebook[cluster]'"
-        ) from None
+    what = f"on={on!r} needs"
+    ray = _on_thread(partial(import_extra, "ray", what, install="'ray[client]'"))
     is_new = not ray.is_initialized()
     if is_new and (problem := _try_to_connect(ray, on)):
         raise ConfigError(problem)

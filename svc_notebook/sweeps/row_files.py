@@ -26,7 +26,7 @@ BLOCK_ROWS = 2048
 N_BLOCKS = 8  # in memory: the models of a run are at different blocks
 N_READERS = 4  # open, so that the next block is read without those before it
 BUFFER_BYTES = 2**18
-_NEEDED_FOR = "Rows in Parquet files"
+_NEEDED_FOR = "Rows in Parquet files need"
 
 
 class RowFile(msgspec.Struct, frozen=True):

@@ -204,10 +204,10 @@ def test_too_many_groups_are_refused() -> None:
 
 
 def test_without_altair_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra is named with the command that installs it."""
+    """The package is named with the command that installs it."""
     monkeypatch.setitem(sys.modules, "altair", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'svc-notebook\[plot\]'"):
+    with pytest.raises(ConfigError, match="pip install altair"):
         plot(_frame(), "right")
 
 

@@ -64,7 +64,7 @@ def test_without_ray_the_command_that_installs_it_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)
     run = plan_run(session, "Hi", name="n")
 
-    with pytest.raises(ConfigError, match=re.escape("install 'svc-notebook[cluster]'")):
+    with pytest.raises(ConfigError, match=re.escape("install 'ray[client]'")):
         run.run(on="ray")
 
     assert len(emulator.requests) == 0

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.frame_export import export, read_parquet
 from svc_notebook.ledger.reply_frames import replies_frame
@@ -265,6 +265,41 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, ending: str) ->
         export(pd.DataFrame({"a": [1]}), tmp_path / "no" / f"r.{ending}")
 
 
+def test_a_package_that_does_not_fit_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed and cannot be imported is said with its own reason."""
+    reason = "numpy.core.multiarray failed to import"
+    (tmp_path / "openpyxl.py").write_text(f"raise ImportError({reason!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.startswith("openpyxl")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    with pytest.raises(ConfigError) as caught:
+        export(pd.DataFrame({"a": [1]}), tmp_path / "r.xlsx")
+
+    assert str(caught.value) == (
+        "Excel workbooks need openpyxl, which is installed and cannot be imported "
+        f"(ImportError: {reason}). Its version probably does not fit the others here. "
+        "Upgrade it with: python -m pip install --upgrade openpyxl"
+    )
+
+
+def test_a_mistake_of_ours_is_not_the_files(tmp_path: Path) -> None:
+    """A failure of another kind says so, keeps its cause, and leaves no file."""
+
+    class Broken:
+        def __str__(self) -> str:
+            raise TypeError("not a text")
+
+    with pytest.raises(SvcError) as caught:
+        export(pd.DataFrame({"a": [Broken()]}), tmp_path / "r.csv")
+
+    assert str(caught.value).startswith("Internal error in svc_notebook (TypeError, ")
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("package", "ending"), [("pyarrow", "parquet"), ("openpyxl", "xlsx")]
 )
@@ -274,7 +309,7 @@ def test_a_missing_extra_is_named(
     """Without the package the error names it and the command that installs it."""
     monkeypatch.setitem(sys.modules, package, None)
 
-    with pytest.raises(ConfigError, match=rf"{package}.*'svc-notebook\[files\]'"):
+    with pytest.raises(ConfigError, match=rf"need {package}.* pip install {package}$"):
         export(pd.DataFrame({"a": [1]}), tmp_path / f"r.{ending}")
 
     assert list(tmp_path.iterdir()) == []
