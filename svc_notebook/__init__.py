@@ -26,6 +26,7 @@ Errors         SvcError is the base of all; the others are in `svc.errors`
 Each name is imported when it is first used, so importing the package is quick.
 """
 
+import sys
 from typing import Any
 
 import lazy_loader
@@ -57,10 +58,23 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
+def _show_errors_short() -> None:
+    """In IPython, which is then loaded, let it show our errors short."""
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if get_shell is not None and (shell := get_shell()) is not None:
+        from svc_notebook.magics.short_traceback import register  # noqa: PLC0415 - IPython only here
+
+        register(shell)
+
+
+_show_errors_short()
+
+
 def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Register `%svc` and `%%svc` (`%load_ext svc_notebook`)."""
     from svc_notebook.magics.ipython_extension import load  # noqa: PLC0415 - IPython only here
 
+    _show_errors_short()  # the package may be older than the shell
     load(ipython)
 
 

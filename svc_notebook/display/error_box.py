@@ -36,11 +36,16 @@ _HEADLINES = {
 }
 
 
-def error_box(error: SvcError, *, is_terminal: bool = False) -> str:
-    """Draw one of our own errors, with its notes, as a box of the screen's width."""
+def error_box(
+    error: SvcError, *, is_terminal: bool = False, more: Sequence[str] = ()
+) -> str:
+    """Draw one of our own errors, with its notes, as a box of the screen's width.
+
+    `more` are lines below them.
+    """
     n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
     n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
-    return "\n".join(error_lines(headline(error), error.lines, n_chars))
+    return "\n".join(error_lines(headline(error), [*error.lines, *more], n_chars))
 
 
 def headline(error: SvcError) -> str:

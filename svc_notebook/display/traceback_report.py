@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from traceback import FrameSummary, StackSummary, TracebackException
+from traceback import FrameSummary, StackSummary, TracebackException, extract_tb
 from typing import NamedTuple
 
 _STDLIB = sysconfig.get_path("stdlib")
@@ -20,6 +20,8 @@ _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
 _SHELLS = {"IPython", "ipykernel"}
 _N_LIBRARY = 3  # of more library frames in a row, only the first and last stay
 _MARK = "svc-notebook "  # how the frame begins that replaces others
+_N_ENDS = 2  # lines of the user that are shown of a short traceback
+_N_CAUSES = 3
 _FILE = re.compile(
     rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
 )
@@ -55,6 +57,32 @@ def to_report(error: BaseException) -> ErrorReport:
         cells=tuple(dict.fromkeys([*cells[:1], *cells[-1:]])),
         modules=frozenset(modules),
     )
+
+
+def user_lines(error: BaseException) -> list[str]:
+    """Say where an error passed the user's own code: the cell, and the last line."""
+    frames = [
+        frame
+        for frame in _of_user(list(extract_tb(error.__traceback__)))
+        if not _is_library(frame.filename)
+    ]
+    ends = frames if len(frames) <= _N_ENDS else [frames[0], frames[-1]]
+    return [
+        f"{_place_of(frame.filename)}, line {frame.lineno}: {frame.line}"
+        for frame in ends
+    ]
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """List the errors that an error names as its causes, the nearest first."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and len(chain) <= _N_CAUSES:
+        chain.append(following)
+        hidden = following.__suppress_context__
+        context = None if hidden else following.__context__
+        following = following.__cause__ or context
+    return chain[1:]
 
 
 def _cell_number(file: str) -> int:
@@ -99,6 +127,10 @@ def _place(match: re.Match[str]) -> str:
     mark, path = match.groups()
     if mark:
         return str(mark)
+    return _place_of(path)
+
+
+def _place_of(path: str) -> str:
     number = _cell_number(path)
     return f"Cell In[{number}]" if number else f'File "{_short_path(path)}"'
 

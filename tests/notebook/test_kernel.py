@@ -124,6 +124,21 @@ def test_a_failure_is_one_short_box(kernel: Kernel) -> None:
     assert len("\n".join(error["traceback"]).splitlines()) <= 6
 
 
+@pytest.mark.parametrize("call", ["svc.", "await svc.AsyncClient()."])
+def test_a_failed_call_is_short_and_has_its_line(kernel: Kernel, call: str) -> None:
+    """A call in Python is shown as a cell of the magic is; `%tb` has the rest."""
+    code = f"{call}complete('Hi', temperature=3)"
+
+    [error] = kernel.run(f"# a line before\n{code}").all("error")
+    [whole] = kernel.run("%tb").all("error") or kernel.run("%tb").all("stream")
+
+    text = "\n".join(error["traceback"])
+    assert f"Cell In[2], line 2: {code}" in " ".join(text.split())
+    assert "Traceback" not in text
+    assert len(text.splitlines()) <= 6
+    assert "Traceback" in str(whole)
+
+
 def test_a_loop_over_the_magic_clears_nothing(kernel: Kernel) -> None:
     """A cell that asks several times keeps its other output and every reply."""
     code = "get_ipython().run_cell_magic('svc', '-m svc-instruct', f'ask {n}')"
