@@ -1,7 +1,8 @@
 """The subcommands of `%svc`: their table with its help, and their parser.
 
 A line that begins with a command's name but does not fit the command is refused, not
-sent as a question by guess.
+sent as a question by guess. So is one bare word: it is more often a command of another
+tool than a question.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from svc_notebook.credentials import refuse_key_form
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAM_NAMES, near_names
@@ -82,18 +84,46 @@ _OTHER_COMMANDS = {
             "To forget turns, write `%svc reset NAME`; `%svc hide NAME TURN` skips one",
         ),
     ),
-    "list": (0, "To list conversations, write `%svc conversations`"),
+    **dict.fromkeys(
+        ("list", "chats"), (0, "To list conversations, write `%svc conversations`")
+    ),
+    **dict.fromkeys(
+        ("config", "configuration", "configure", "setting", "options", "env"),
+        (0, "The command is `%svc settings`; `%config SvcMagics` sets defaults"),
+    ),
+    **dict.fromkeys(
+        ("status", "info", "whoami", "endpoint", "endpoints", "address", "url"),
+        (1, "To see what is in use, write `%svc use`; `%svc settings` lists the rest"),
+    ),
+    **dict.fromkeys(
+        ("key", "keys", "apikey", "api-key", "api_key", "auth", "signin", "logout"),
+        (1, "To type a key, write `%svc login`; nobody sees it"),
+    ),
+    "api": (1, "To type a key, write `%svc login`; nobody sees it"),
+    **dict.fromkeys(("limits", "limit"), (0, "The command is `%svc models`")),
+    **dict.fromkeys(("tool", "functions"), (0, "The command is `%svc tools`")),
+    **dict.fromkeys(("chat", "open", "ui"), (1, "The command is `%svc panel NAME`")),
+    **dict.fromkeys(("reply", "answer"), (0, "The command is `%svc last`")),
+    **dict.fromkeys(("error", "debug"), (0, "The command is `%svc explain`")),
+    **dict.fromkeys(("more", "resume"), (0, "The command is `%svc continue`")),
+    **dict.fromkeys(("commands", "man", "about"), (0, "The command is `%svc help`")),
     "save": (1, "The ledger keeps every reply; `svc.export` writes a file"),
     "load": (1, "To bring turns back, write `%svc restore NAME`"),
-    **dict.fromkeys(("cost", "costs", "tokens"), (0, "The command is `%svc usage`")),
+    **dict.fromkeys(
+        ("cost", "costs", "tokens", "price", "prices", "spending", "budget", "quota"),
+        (0, "The command is `%svc usage`"),
+    ),
     "fixes": (0, "The command is `%svc fix`"),
 }
+# What may be put before a command's name, as in `%svc list models`.
+_VERBS = {"list", "ls", "show", "see", "get", "print", "display", "set", "view"}
+_BARE = re.compile(r"[A-Za-z][\w./:@+-]*[!.]*", re.ASCII)  # a sentence in Thai is none
 _LEAST_ASKED = 3  # words between a command's name and "?" that make a question
 _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
-def parse_command(text: str) -> CommandLine:
-    """Read what follows the options of a `%svc` line."""
+def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
+    """Read what follows the options of a `%svc` line, or the line without options."""
     words = text.split()
     if not words:
         return CommandLine("help")
@@ -108,8 +138,16 @@ def parse_command(text: str) -> CommandLine:
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help", (first,))
     meant = _usage(command) if command else _meant(first, rest)
-    if meant is None:
+    is_bare = not (has_options or rest) and _BARE.fullmatch(first)
+    if meant is None and not is_bare:
         return _question(text)
+    refuse_key_form(text, param="line")
+    if meant is None:
+        raise ParameterError(
+            f"%svc {text}: one word is not sent. `%svc help` lists the commands; to "
+            f"ask, write `%svc ask {text}`.",
+            param="line",
+        )
     raise _both_spellings(text, meant)
 
 
@@ -126,20 +164,36 @@ def _meant(first: str, rest: Sequence[str]) -> str | None:
     if rest and rest[-1].endswith("?"):
         return None
     word = first.lower().strip("/?!.:")  # chats spell their commands /retry
-    name, _, value = word.partition("=")
-    is_value = _VALUE.fullmatch(" ".join([value, *rest]).strip())
-    if is_value and name.replace("-", "_") in PARAM_NAMES:
-        return _OPTIONS
+    if word in _VERBS and len(rest) == 1:
+        return _named(rest[0].lower())
     most, way = _OTHER_COMMANDS.get(word, (-1, ""))
     if len(rest) <= most:
         return way
+    if _is_param(word, rest):
+        return _OPTIONS
     if word in BY_NAME and word != first.lower():
         return _usage(BY_NAME[word])  # such as `fix: my code`
-    # `%svc hi` is a question, though `history` begins so
+    # `hi there` is a question, though `history` begins so
     near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
     command = BY_NAME[near[0]] if near else None
     is_meant = command and (not rest or _takes(command, rest))
     return _usage(command) if command and is_meant else None
+
+
+def _is_param(word: str, rest: Sequence[str]) -> bool:
+    """Whether a line is a parameter's name, alone or with a value."""
+    name, _, value = word.partition("=")
+    text = " ".join([value, *rest]).strip()
+    return name.replace("-", "_") in PARAM_NAMES and (
+        not text or _VALUE.fullmatch(text) is not None
+    )
+
+
+def _named(word: str) -> str | None:
+    """Name the command whose name follows a verb, as in `%svc list models`."""
+    near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
+    name = word if word in BY_NAME else next(iter(near), "")
+    return _usage(BY_NAME[name]) if name else _OTHER_COMMANDS.get(word, (0, None))[1]
 
 
 def _takes(command: Command, words: Sequence[str]) -> bool:

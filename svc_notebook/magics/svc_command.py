@@ -86,7 +86,8 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
                 param="line",
             )
         return _ask(context, options, cell, own_output=context.owns_output)
-    command_line = parse_command(options.text)
+    has_options = options.text != line.strip()
+    command_line = parse_command(options.text, has_options=has_options)
     if command_line.name == ASK:
         return _ask(context, options, command_line.text, own_output=False)
     command = BY_NAME[command_line.name]

@@ -27,7 +27,11 @@ from tests.magics.conftest import Shell
         *(
             (question, CommandLine("ask", text=question))
             for question in (
-                "hi",
+                "hi there",
+                "monad?",
+                "อธิบายเรื่องฝน",
+                "list rivers",
+                "show me models",
                 "stop words in Thai?",
                 "stop words in Thai",
                 "model the growth of yeast",
@@ -88,6 +92,20 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("load foo", "%svc restore NAME"),
         ("cost", "%svc usage"),
         ("fixes", "%svc fix"),
+        ("config", "%svc settings"),
+        ("status", "%svc use"),
+        ("key", "%svc login"),
+        ("api key", "%svc login"),
+        ("endpoint lab", "%svc use"),
+        ("list models", "%svc models"),
+        ("show setings", "%svc settings"),
+        ("get status", "%svc use"),
+        ("temperature", "%svc -t 0.2 QUESTION"),
+        ("limits", "%svc models"),
+        ("hi", "%svc help"),
+        ("Hello!", "%svc help"),
+        ("svc-v2-8b-instruct", "%svc help"),
+        ("notes.md", "%svc help"),
         ("fix: my code", "%svc fix [--send]"),
         ("fix my code", "%svc fix [--send]"),
         ("insert a row", "%svc insert [NUMBER]"),
@@ -100,6 +118,28 @@ def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
 
     assert f"`{usage}`" in str(refused.value)
     assert f"`%svc ask {text}`" in str(refused.value)
+
+
+def test_a_word_behind_options_is_a_question(shell: Shell, emulator: Emulator) -> None:
+    """Who sets a parameter wants to ask; alone the same word is not sent."""
+    alone = shell.run("%svc Hello")
+    asked = shell.run("%svc --max-tokens 5 Hello")
+
+    assert "`%svc ask Hello`" in alone.shown
+    assert asked.error is None
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("typed", ["sk-abcdefgh1234", "key sk-abcdefgh1234"])
+def test_a_key_that_is_typed_as_a_command_is_not_shown(
+    shell: Shell, emulator: Emulator, typed: str
+) -> None:
+    """It is neither sent nor quoted; the error says where to type it."""
+    cell = shell.run(f"%svc {typed}")
+
+    assert "`%svc login`" in cell.shown
+    assert "abcdefgh" not in cell.shown
+    assert emulator.requests == ()
 
 
 @pytest.mark.parametrize(
@@ -271,10 +311,10 @@ def test_a_login_mends_a_refused_key(
 ) -> None:
     """After a 401 a login is all it takes; the kernel's client takes the new key."""
     monkeypatch.setenv("SVC_API_KEY", "sk-revoked-long-ago")
-    refused = shell.run("%svc Hello")
+    refused = shell.run("%svc Hello there")
 
     login(current(), ask=lambda _: emulator.api_key)
-    mended = shell.run("%svc Hello")
+    mended = shell.run("%svc Hello there")
 
     assert "401" in refused.shown
     assert (mended.error, emulator.requests[-1].status) == (None, 200)
@@ -288,9 +328,9 @@ def test_a_typed_key_stays_with_its_address(
     login(current(), ask=lambda _: emulator.api_key)
     with Emulator(tokens_per_s=None, first_token_s=0) as other:
         monkeypatch.setenv("SVC_BASE_URL", other.base_url)
-        refused = shell.run("%svc Hello")
+        refused = shell.run("%svc Hello there")
         monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
-        answered = shell.run("%svc Hello")
+        answered = shell.run("%svc Hello there")
 
         assert (other.requests, answered.error) == ((), None)
         assert "SVC_API_KEY is not set" in refused.shown
@@ -304,7 +344,7 @@ def test_a_key_is_typed_for_an_address_not_yet_in_use(shell: Shell) -> None:
         refused = shell.run(f"%svc use {other.base_url}")
         said = login(current(), other.base_url, ask=lambda _: other.api_key)
         shell.run(f"%svc use {other.base_url}")
-        answered = shell.run("%svc Hello")
+        answered = shell.run("%svc Hello there")
 
         assert f"`%svc login {other.base_url}`" in " ".join(refused.shown.split())
         assert f"`%svc use {other.base_url}` sends requests there" in said
@@ -329,7 +369,7 @@ def test_a_key_typed_at_the_emulator_is_the_services(
 
     said = login(current(), ask=lambda _: emulator.api_key)
     shell.run("%svc use service")
-    answered = shell.run("%svc Hello")
+    answered = shell.run("%svc Hello there")
 
     assert emulator.base_url in said
     assert (answered.error, emulator.requests[-1].status) == (None, 200)

@@ -26,7 +26,7 @@ def test_a_cell_sends_them(shell: Shell, emulator: Emulator) -> None:
 def test_a_default_goes_with_every_cell(shell: Shell, emulator: Emulator) -> None:
     """`%config` sets it, a line replaces it, and an empty object sends none."""
     shell.run("%config SvcMagics.extra = dict(seed=1)")
-    shell.run("%svc Hello")
+    shell.run("%svc Hello there")
     shell.run("""%svc --extra '{"top_k": 4}' Hello""")
     shell.run("%svc --extra {} Hello")
     shell.run("""%config SvcMagics.extra = '{"seed": 5}'""")
