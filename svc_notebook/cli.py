@@ -255,7 +255,7 @@ def _speed(text: str) -> float:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.terminal_demo import run_demo  # noqa: PLC0415 - nbclient is heavy
+    from svc_notebook.demo.terminal_demo import run_demo  # noqa: PLC0415 - for this command only
 
     return run_demo(
         is_service=arguments.service,

@@ -11,7 +11,7 @@ from svc_notebook.emulator.server import Emulator
 
 ROOT = Path(__file__).parents[1]
 HEAVY = (
-    *("httpx", "pandas", "ipywidgets", "httptools", "nbclient"),
+    *("httpx", "pandas", "ipywidgets", "httptools", "jupyter_client"),
     *("pydantic", "jsonschema"),
 )
 

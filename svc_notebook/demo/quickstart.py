@@ -4,6 +4,7 @@ Against the emulator it runs without a change; for the service the cell tagged
 `service` is changed.
 """
 
+import json
 from copy import deepcopy
 from datetime import datetime
 from importlib.resources import files
@@ -11,10 +12,9 @@ from itertools import chain, count
 from pathlib import Path
 from shutil import copyfile
 
-import nbformat
-from nbformat import NotebookNode
-
 from svc_notebook.errors import SettingsError
+
+from .run_notebook import Notebook
 
 NAME = "quickstart.ipynb"
 ANSWERS = "answers.json"  # what it is answered, written by hand
@@ -39,27 +39,28 @@ def notebooks_folder() -> Path:
     )
 
 
-def read_quickstart() -> NotebookNode:
+def read_quickstart() -> Notebook:
     """Read the quickstart.
 
     Raises:
         SettingsError: It was not installed.
     """
-    text = (notebooks_folder() / NAME).read_text("utf-8")
-    read: NotebookNode = nbformat.reads(text, as_version=4)
+    read: Notebook = json.loads((notebooks_folder() / NAME).read_text("utf-8"))
+    for cell in read["cells"]:
+        cell["source"] = "".join(cell["source"])  # in the file it may be a list
     return read
 
 
-def for_service(notebook: NotebookNode) -> NotebookNode:
+def for_service(notebook: Notebook) -> Notebook:
     """Return the notebook asking the real service instead of the emulator."""
     changed = deepcopy(notebook)
-    for cell in changed.cells:
-        if _TAG in cell.metadata.get("tags", []):
-            cell.source = "%svc use service"
+    for cell in changed["cells"]:
+        if _TAG in cell["metadata"].get("tags", []):
+            cell["source"] = "%svc use service"
     return changed
 
 
-def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
+def with_note(notebook: Notebook, *, who: str, now: datetime) -> Notebook:
     """Return the notebook with a first cell that says who answered, and when.
 
     Args:
@@ -76,10 +77,9 @@ def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNod
         else f"The replies below come from the service at {who}."
     )
     changed = deepcopy(notebook)
-    note = nbformat.v4.new_markdown_cell(text)
-    note["id"] = "demo-note"
-    changed.cells.insert(0, note)
-    changed.metadata["svc_notebook"] = {"answered_by": who}
+    note = {"cell_type": "markdown", "id": "demo-note", "metadata": {}, "source": text}
+    changed["cells"].insert(0, note)
+    changed["metadata"]["svc_notebook"] = {"answered_by": who}
     return changed
 
 

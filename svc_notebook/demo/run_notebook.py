@@ -5,20 +5,17 @@ The kernel uses this Python, whatever kernels are installed, and has ended when
 """
 
 import asyncio
-import atexit
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from queue import Empty
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, DeadKernelError
-from nbformat import NotebookNode
-from nbformat.v4 import new_output
 
 from svc_notebook.display.escape import to_terminal
 
@@ -26,13 +23,19 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LAST = "__import__('svc_notebook').last()"
 _WARNING = "[IPKernelApp] WARNING"
 _PRINTED_MAGIC = "%%svc"
+# How long a kernel may take to start, and between two looks whether it lives.
+_START_S, _LOOK_S = 120, 0.5
+
+Cell = dict[str, Any]
+Notebook = dict[str, Any]
+"""A notebook as in its file (nbformat 4), each source in one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """What to call while the notebook runs."""
 
-    cell: Callable[[NotebookNode], None]  # when a cell begins
+    cell: Callable[[Cell], None]  # when a cell begins
     text: Callable[[str], None]  # with a piece of output, without control characters
     done: Callable[[], None]  # when the cell has ended
 
@@ -41,13 +44,13 @@ class Listener:
 class NotebookRun:
     """How the run ended."""
 
-    notebook: NotebookNode  # as far as it ran
+    notebook: Notebook  # as far as it ran
     reason: str = ""  # what stopped it, in words; empty when every cell ran
     is_stopped: bool = False  # whether the user stopped it
 
 
 def run_notebook(
-    notebook: NotebookNode,
+    notebook: Notebook,
     listener: Listener,
     *,
     env: Mapping[str, str],
@@ -63,57 +66,61 @@ def run_notebook(
         cwd: The kernel's folder.
         columns: How wide frames may be printed.
     """
-    return asyncio.run(_run(_Client(notebook, listener, columns), env, cwd))
+    return asyncio.run(_Kernel(listener).play(notebook, dict(env), cwd, columns))
 
 
-async def _run(client: "_Client", env: Mapping[str, str], cwd: str) -> NotebookRun:
-    notebook = client.nb
-    with TemporaryFile("w+", errors="replace") as noise:
-        try:
-            await client.async_execute(
-                env=dict(env), cwd=cwd, stdout=noise, stderr=noise, cleanup_kc=True
-            )
-        except CellExecutionError:
-            return NotebookRun(notebook, "The cell above failed")
-        except (DeadKernelError, asyncio.CancelledError, RuntimeError) as error:
-            if client.is_stopped:
-                return NotebookRun(notebook, "Stopped", is_stopped=True)
-            return NotebookRun(notebook, _why(error, noise))
-        finally:
-            await client.end_kernel()
-    return NotebookRun(notebook)
+class _FailedError(Exception):
+    """A cell failed."""
 
 
-def _why(error: BaseException, noise: IO[str]) -> str:
-    noise.seek(0)
-    said = [line.strip() for line in noise if line.strip() and _WARNING not in line]
-    last = f": {to_terminal(said[-1])}" if said else ""
-    return f"The kernel did not run ({type(error).__name__}{last})"
+class _DeadKernelError(RuntimeError):
+    """The kernel has ended by itself."""
 
 
-class _Client(NotebookClient):
-    """A notebook client that shows each message when it arrives."""
+class _Kernel:
+    """A kernel that shows each message when it arrives, then keeps it."""
 
-    def __init__(
-        self, notebook: NotebookNode, listener: Listener, columns: int
-    ) -> None:
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         # A kernel that the user installed under the same name may be another Python.
         native = KernelSpecManager(kernel_dirs=[])
-        widen = f"import pandas; pandas.set_option('display.width', {columns})"
-        super().__init__(
-            notebook,
-            km=AsyncKernelManager(kernel_spec_manager=native, kernel_name="python3"),
-            timeout=None,
-            store_widget_state=False,
-            coalesce_streams=True,
-            extra_arguments=[f"--IPKernelApp.exec_lines={widen}"],
+        self._manager = AsyncKernelManager(
+            kernel_spec_manager=native, kernel_name="python3"
         )
-        self.listener = listener
-        self.is_stopped = False
+        self._client: AsyncKernelClient
+        self._is_stopped = False
 
-    async def async_start_new_kernel(self, **kwargs: Any) -> None:  # noqa: ANN401 - nbclient's
-        """Start the kernel, and before that take Ctrl-C over from nbclient."""
-        # Its own handler ends the kernel while a task still waits for the kernel.
+    async def play(
+        self, notebook: Notebook, env: dict[str, str], cwd: str, columns: int
+    ) -> NotebookRun:
+        """Start the kernel, run the cells, and end it, whatever happens."""
+        self._take_signals()
+        widen = f"import pandas; pandas.set_option('display.width', {columns})"
+        reason = ""
+        with TemporaryFile("w+", errors="replace") as noise:
+            try:
+                await self._manager.start_kernel(
+                    env=env,
+                    cwd=cwd,
+                    stdout=noise,
+                    stderr=noise,
+                    extra_arguments=[f"--IPKernelApp.exec_lines={widen}"],
+                )
+                self._client = self._manager.client()
+                self._client.start_channels()
+                await self._client.wait_for_ready(timeout=_START_S)
+                for cell in notebook["cells"]:
+                    await self._run_cell(cell)
+            except _FailedError:
+                reason = "The cell above failed"
+            except (asyncio.CancelledError, RuntimeError, OSError) as error:
+                reason = "Stopped" if self._is_stopped else _why(error, noise)
+            finally:
+                await self._end()
+        return NotebookRun(notebook, reason, is_stopped=reason == "Stopped")
+
+    def _take_signals(self) -> None:
+        """Let Ctrl-C stop the run, after which the kernel is ended."""
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -124,66 +131,105 @@ class _Client(NotebookClient):
                     number,
                     lambda *_: loop.call_soon_threadsafe(self._stop, task),
                 )
-        await super().async_start_new_kernel(**kwargs)
-
-    async def end_kernel(self) -> None:
-        """End the kernel if it was stopped before nbclient had joined it."""
-        if self.km is not None and self.km.has_kernel:
-            self.shutdown_kernel = "immediate"  # it does not listen yet
-            await self._async_cleanup_kernel()
-        atexit.unregister(self._cleanup_kernel)
 
     def _stop(self, task: "asyncio.Task[Any] | None") -> None:
         # A second Ctrl-C must not break off the ending of the kernel.
-        if task and not self.is_stopped:
-            self.is_stopped = True
+        if task and not self._is_stopped:
+            self._is_stopped = True
             task.cancel()
-
-    async def async_execute_cell(
-        self,
-        cell: NotebookNode,
-        cell_index: int,
-        execution_count: int | None = None,
-        store_history: bool = True,  # noqa: FBT001, FBT002 - nbclient's signature
-    ) -> NotebookNode:
-        """Run one cell between two calls of the listener."""
-        self.listener.cell(cell)
-        done = await super().async_execute_cell(
-            cell, cell_index, execution_count, store_history
-        )
-        self.listener.done()
-        self._check_stop()
-        if cell.cell_type == "code" and cell.source.startswith(_PRINTED_MAGIC):
-            await self._draw(done)
-            self._check_stop()
-        return done
 
     def _check_stop(self) -> None:
         """Stop here if it was lost: `wait_for` does that to one at a cell's end."""
-        if self.is_stopped:
+        if self._is_stopped:
             raise asyncio.CancelledError
 
-    async def _draw(self, cell: NotebookNode) -> None:
+    async def _end(self) -> None:
+        if "_client" in vars(self):
+            self._client.stop_channels()
+        if self._manager.has_kernel:
+            await self._manager.shutdown_kernel(now=True)
+
+    async def _run_cell(self, cell: Cell) -> None:
+        """Run one cell between two calls of the listener."""
+        self._listener.cell(cell)
+        is_code = cell["cell_type"] == "code" and bool(cell["source"].strip())
+        has_failed = is_code and await self._execute(cell)
+        self._listener.done()
+        self._check_stop()
+        if has_failed:
+            raise _FailedError
+        if is_code and cell["source"].startswith(_PRINTED_MAGIC):
+            await self._draw(cell)
+            self._check_stop()
+
+    async def _execute(self, cell: Cell) -> bool:
+        """Send a cell and keep its outputs until it is idle; return if it failed."""
+        outputs: list[dict[str, Any]] = []
+        cell["outputs"] = outputs
+        request = self._client.execute(cell["source"], allow_stdin=False)
+        while True:
+            message = await self._next(self._client.get_iopub_msg, request)
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                return any(output["output_type"] == "error" for output in outputs)
+            if kind == "execute_input":
+                cell["execution_count"] = content["execution_count"]
+            for text in _texts(kind, content):
+                self._listener.text(to_terminal(text))
+            _keep(outputs, kind, content)
+
+    async def _draw(self, cell: Cell) -> None:
         """Replace the printed text of a reply by its final form."""
         # Printing shows text as it comes; a saved notebook should hold what a
         # cell in Jupyter ends with, and the kernel knows that form.
-        if self.kc is None:
-            return
-        request = self.kc.execute(
+        request = self._client.execute(
             "", silent=True, store_history=False, user_expressions={"last": _LAST}
         )
-        reply = await self.async_wait_for_reply(request)
-        last = (reply or {}).get("content", {}).get("user_expressions", {}).get("last")
-        if last and last.get("status") == "ok" and "text/html" in last["data"]:
-            cell.outputs = [new_output("display_data", last["data"])]
+        reply = await self._next(self._client.get_shell_msg, request)
+        last = reply["content"].get("user_expressions", {}).get("last", {})
+        if last.get("status") == "ok" and "text/html" in last["data"]:
+            drawn = {"data": last["data"], "metadata": {}}
+            cell["outputs"] = [{"output_type": "display_data", **drawn}]
 
-    def process_message(
-        self, msg: dict[str, Any], cell: NotebookNode, cell_index: int
-    ) -> NotebookNode | None:
-        """Show a message, then keep it as nbclient does."""
-        for text in _texts(msg["msg_type"], msg["content"]):
-            self.listener.text(to_terminal(text))
-        return super().process_message(msg, cell, cell_index)
+    async def _next(self, get: Callable[..., Any], request: str) -> dict[str, Any]:
+        """Return the next message about a request."""
+        while True:
+            try:
+                message: dict[str, Any] = await get(timeout=_LOOK_S)
+            except Empty:
+                if not await self._manager.is_alive():
+                    raise _DeadKernelError from None
+                continue
+            if message["parent_header"].get("msg_id") == request:
+                return message
+
+
+def _keep(outputs: list[dict[str, Any]], kind: str, content: Mapping[str, Any]) -> None:
+    """Put what a message shows into a cell's outputs.
+
+    In a terminal's plain mode nothing that was shown is changed later.
+    """
+    last = outputs[-1] if outputs else {}
+    shown = {name: content[name] for name in _KEPT.get(kind, ())}
+    if kind == "stream" and last.get("name") == content["name"]:
+        last["text"] += content["text"]
+    elif shown:
+        outputs.append({"output_type": kind, **shown})
+
+
+_KEPT = {
+    "stream": ("name", "text"),
+    "display_data": ("data", "metadata"),
+    "execute_result": ("data", "metadata", "execution_count"),
+    "error": ("ename", "evalue", "traceback"),
+}
+
+
+def _why(error: BaseException, noise: IO[str]) -> str:
+    noise.seek(0)
+    said = [line.strip() for line in noise if line.strip() and _WARNING not in line]
+    last = f": {to_terminal(said[-1])}" if said else ""
+    return f"The kernel did not run ({type(error).__name__.lstrip('_')}{last})"
 
 
 def _texts(kind: str, content: Mapping[str, Any]) -> Iterator[str]:

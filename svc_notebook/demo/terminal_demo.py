@@ -4,6 +4,7 @@ Without --service it never asks the service and its kernel never gets the key; e
 line from the emulator is marked with the word.
 """
 
+import json
 import os
 import shlex
 import shutil
@@ -14,9 +15,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import nbformat
-from nbformat import NotebookNode
-
 from svc_notebook.credentials import find_key
 from svc_notebook.errors import SettingsError
 from svc_notebook.settings import Settings
@@ -24,7 +22,7 @@ from svc_notebook.settings import Settings
 from . import quickstart
 from .marked_lines import MarkedLines, styled
 from .quickstart import EMULATOR
-from .run_notebook import Listener, NotebookRun, run_notebook
+from .run_notebook import Cell, Listener, Notebook, NotebookRun, run_notebook
 
 _BOLD, _DIM, _RED = 1, 2, 31  # ANSI styles
 
@@ -101,10 +99,11 @@ def _service() -> str:
     return settings.base_url
 
 
-def _write(notebook: NotebookNode, path: Path, who: str) -> None:
+def _write(notebook: Notebook, path: Path, who: str) -> None:
     noted = quickstart.with_note(notebook, who=who, now=datetime.now(UTC).astimezone())
     try:
-        path.write_text(nbformat.writes(noted), encoding="utf-8")
+        text = json.dumps(noted, indent=1, ensure_ascii=False, sort_keys=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be written ({error.strerror}); name another folder with "
@@ -151,11 +150,11 @@ class Report:
                 f"  {self._who} with your key: this spends tokens.",
             )
 
-    def _cell(self, cell: NotebookNode) -> None:
-        lines = cell.source.splitlines()
-        if cell.cell_type == "markdown":
+    def _cell(self, cell: Cell) -> None:
+        lines = cell["source"].splitlines()
+        if cell["cell_type"] == "markdown":
             self._titles = [line.lstrip("# ") for line in lines if line[:1] == "#"]
-        elif cell.cell_type == "code":
+        elif cell["cell_type"] == "code":
             _say(*(f"\n  {self._style(title, _BOLD)}" for title in self._titles))
             self._titles = []
             _say("", *(line and f"  {self._style(line, _DIM)}" for line in lines))

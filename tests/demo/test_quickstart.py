@@ -18,16 +18,16 @@ def test_finds_the_checkouts_own_quickstart() -> None:
     got = quickstart.read_quickstart()
 
     cells = json.loads(checkout.read_text("utf-8"))["cells"]
-    assert [cell.id for cell in got.cells] == [cell["id"] for cell in cells]
+    assert [cell["id"] for cell in got["cells"]] == [cell["id"] for cell in cells]
 
 
 def test_the_quickstart_asks_the_emulator() -> None:
     """As it stands, the quickstart sends to the emulator and nowhere else."""
     used = [
         line
-        for cell in quickstart.read_quickstart().cells
-        if cell.cell_type == "code"
-        for line in cell.source.splitlines()
+        for cell in quickstart.read_quickstart()["cells"]
+        if cell["cell_type"] == "code"
+        for line in cell["source"].splitlines()
         if "use" in line and "svc" in line
     ]
 
@@ -40,8 +40,8 @@ def test_for_the_service_one_cell_is_changed() -> None:
 
     changed = quickstart.for_service(notebook)
 
-    pairs = zip(notebook.cells, changed.cells, strict=True)
-    different = [(a.source, b.source) for a, b in pairs if a != b]
+    pairs = zip(notebook["cells"], changed["cells"], strict=True)
+    different = [(a["source"], b["source"]) for a, b in pairs if a != b]
     assert different == [(EMULATOR, "%svc use service")]
 
 

@@ -6,11 +6,16 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import psutil
 import pytest
-from nbformat import NotebookNode, from_dict
 
-from svc_notebook.demo.run_notebook import Listener, NotebookRun, run_notebook
+from svc_notebook.demo.run_notebook import (
+    Listener,
+    Notebook,
+    NotebookRun,
+    run_notebook,
+)
 
 
 class Seen:
@@ -20,7 +25,7 @@ class Seen:
         self.cells: list[str] = []
         self.texts: list[str] = []
         self.listener = Listener(
-            cell=lambda cell: self.cells.append(cell.source),
+            cell=lambda cell: self.cells.append(cell["source"]),
             text=self.texts.append,
             done=lambda: None,
         )
@@ -31,7 +36,7 @@ class Seen:
         return "".join(self.texts)
 
 
-def _notebook(*sources: str) -> NotebookNode:
+def _notebook(*sources: str) -> Notebook:
     cells: list[dict[str, Any]] = [
         {
             "cell_type": "code",
@@ -43,9 +48,7 @@ def _notebook(*sources: str) -> NotebookNode:
         }
         for number, source in enumerate(sources)
     ]
-    document = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    notebook: NotebookNode = from_dict(document)  # type: ignore[no-untyped-call]  # nbformat's
-    return notebook
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
 
 def _play(seen: Seen, folder: Path, *sources: str) -> NotebookRun:
@@ -70,6 +73,21 @@ def test_shows_what_the_cells_show(tmp_path: Path) -> None:
     assert len(seen.cells) == 2
 
 
+def test_what_ran_is_a_notebook_of_the_format(tmp_path: Path) -> None:
+    """Texts, results, displays and errors are kept as a front end would keep them."""
+    shown = "from IPython.display import display, HTML; display(HTML('<b>x</b>')); 42"
+
+    ended = _play(Seen(), tmp_path, "print('one')\nprint('two')", shown, "1 / 0")
+
+    nbformat.validate(nbformat.from_dict(ended.notebook))  # type: ignore[no-untyped-call]  # nbformat's
+    kinds = [
+        [output["output_type"] for output in cell["outputs"]]
+        for cell in ended.notebook["cells"]
+    ]
+    assert kinds == [["stream"], ["display_data", "execute_result"], ["error"]]
+    assert [cell["execution_count"] for cell in ended.notebook["cells"]] == [1, 2, 3]
+
+
 def test_a_failing_cell_ends_the_run(tmp_path: Path) -> None:
     """The error shows without colours, later cells do not run, what ran is kept."""
     seen = Seen()
@@ -81,7 +99,7 @@ def test_a_failing_cell_ends_the_run(tmp_path: Path) -> None:
     assert "ZeroDivisionError: division by zero" in seen.text
     assert "\x1b" not in seen.text
     assert "three" not in seen.text
-    assert ended.notebook.cells[0].outputs[0].text == "one\n"
+    assert ended.notebook["cells"][0]["outputs"][0]["text"] == "one\n"
 
 
 def test_a_kernel_that_dies_is_one_sentence(tmp_path: Path) -> None:
