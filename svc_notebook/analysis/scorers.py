@@ -14,7 +14,12 @@ from typing import Any, Literal, ParamSpec
 
 import msgspec
 
-from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.errors import (
+    ParameterError,
+    ToolCallError,
+    ToolSchemaError,
+    import_extra,
+)
 from svc_notebook.service.params import (
     check_text,
     did_you_mean,
@@ -330,10 +335,11 @@ def _refuse(name: str) -> None:
 
 
 def _check_of(schema: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - a schema or a type
-    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow
-    from referencing import Registry  # noqa: PLC0415 - slow to load
-
     if isinstance(schema, Mapping):
+        import_extra("jsonschema", "Schemas that are given as a mapping need")
+        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - extra
+        from referencing import Registry  # noqa: PLC0415 - comes with it
+
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as problem:

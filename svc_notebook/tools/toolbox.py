@@ -15,7 +15,12 @@ from inspect import isfunction
 from types import MethodType
 from typing import Any, NamedTuple, Protocol, overload
 
-from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.errors import (
+    ParameterError,
+    ToolCallError,
+    ToolSchemaError,
+    import_extra,
+)
 from svc_notebook.service.params import (
     check_definition,
     check_flag,
@@ -232,7 +237,8 @@ def _of_function(
 def _of_definition(
     definition: Mapping[str, Any], name: str | None
 ) -> tuple[str, dict[str, Any], ArgumentCheck]:
-    from .json_definition import DefinedParameters  # noqa: PLC0415 - loads jsonschema
+    import_extra("jsonschema", "Ready-made tool definitions need")
+    from .json_definition import DefinedParameters  # noqa: PLC0415 - needs jsonschema
 
     try:
         copied = _sendable(dict(check_definition(definition)))

@@ -1,6 +1,7 @@
 """Ready-made definitions and pydantic models: checked by their own schemas."""
 
 import re
+import sys
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -8,7 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, RootModel, field_validator
 
-from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.analysis.scorers import json_schema
+from svc_notebook.errors import ConfigError, ToolCallError, ToolSchemaError
 from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, ToolRun, check_call, run_call
 from svc_notebook.tools.schema import build, schema_of
@@ -132,6 +134,25 @@ def test_a_schema_that_fails_while_checking_is_no_foreign_error(
     assert isinstance(run, ToolRun)
     assert run.error is not None
     assert "cannot be checked" in run.error
+
+
+def test_without_jsonschema_only_ready_made_definitions_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error names the command that installs it; functions need no such check."""
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+
+    with pytest.raises(ConfigError, match=r"pip install jsonschema$"):
+        from_definition(FIND)
+    with pytest.raises(ConfigError, match=r"pip install jsonschema$"):
+        json_schema({"type": "object"})
+    assert tool(_greet).name == "_greet"
+    assert json_schema(dict[str, int])({"text": '{"a": 1}'}) is True
+
+
+def _greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Hello, {name}."
 
 
 class Line(BaseModel):
