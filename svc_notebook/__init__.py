@@ -26,22 +26,39 @@ Errors         SvcError is the base of all; the others are in `svc.errors`
 Each name is imported when it is first used, so importing the package is quick.
 """
 
+import ast
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import lazy_loader
 
-_load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ += ["load_ipython_extension", "unload_ipython_extension"]
-__all__.sort()
+def _homes() -> dict[str, str]:
+    """Return the module of each public name, as the stub for type checkers has it.
+
+    A name without a module is one itself.
+    """
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+    return {
+        alias.name: node.module or ""
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+_HOMES = _homes()
+__all__ = sorted([*_HOMES, "load_ipython_extension", "unload_ipython_extension"])  # noqa: PLE0605 - computed
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
-    if name in __all__:
-        return _load(name)
+    if name in _HOMES:
+        home = _HOMES[name]
+        module = import_module(f"{__name__}.{home or name}")
+        return getattr(module, name) if home else module
     from svc_notebook import errors  # noqa: PLC0415 - rarely
     from svc_notebook.service.params import did_you_mean  # noqa: PLC0415 - rarely
 

@@ -141,19 +141,15 @@ class Emulator:
         limits: True for the document's rate limits, False for none, or a mapping of
             model ids to (requests per second, requests per minute).
         models: Model ids that are served in addition to the documented ones.
-        contexts: Tokens that prompt and reply of a model share, by model id, where it
-            is not what the document says.
-        has_model_list: Whether `GET /models` lists the models (`models`, if there are
-            any), as other servers do; the document does not show it.
+        contexts: Tokens that prompt and reply share by model, if not the document's.
+        has_model_list: Whether `GET /models` lists the models, as other servers do.
         needs_key: Whether requests need a key.
         keys, revoked, forbidden: API keys that are served, answered with 401, and
             answered with 403.
         script: Answers that replace its own: entries, or the path of a JSON file of
             them; see `svc_notebook.emulator.script`.
-        text: What its own replies are. "answers": what the package's pages ask has an
-            answer written by hand, and anything else an explanation, in the language,
-            form and length that were asked for. "filler": made-up prose, to try out
-            lengths, speeds and parameters.
+        text: "answers" answers the questions of the package's pages, and says where it
+            has no answer; "filler" writes made-up prose, to try out lengths and speeds.
         seed: The same seed gives the same texts.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
