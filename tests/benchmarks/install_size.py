@@ -15,8 +15,8 @@ from venv import EnvBuilder
 
 ROOT = Path(__file__).parents[2]
 BESIDE = ("ipykernel", "ipywidgets", "pandas>=3")
-PACKAGES_AT_MOST = 29
-MEGABYTES_AT_MOST = 20.0
+PACKAGES_AT_MOST = 20
+MEGABYTES_AT_MOST = 21.0
 MEGABYTE = 1_000_000
 
 
