@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from .http_values import Piece, Reply, whole, write_json
-from .rules import Call, ChatRequest, JsonObject, count_tokens, split_tokens
+from .request_checks import Call, ChatRequest, JsonObject, count_tokens, split_tokens
 
 STOP = "stop"
 LENGTH = "length"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from .rules import Call, ChatRequest, Tool, split_tokens
+from .request_checks import Call, ChatRequest, Tool, split_tokens
 
 # What all results together take of a reply, so that some text follows them.
 _RESULTS_TOKENS = 100

@@ -26,7 +26,7 @@ from .http_values import (
     whole,
     write_json,
 )
-from .rules import ChatRequest, read_chat_request, split_tokens
+from .request_checks import ChatRequest, read_chat_request, split_tokens
 from .script import Script, play, read_script
 
 # At the root, for people who open the address in a browser.

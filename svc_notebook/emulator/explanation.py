@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from .filler import draw_sentences, is_thai, tool_sentences
-from .rules import ChatRequest, split_tokens
+from .request_checks import ChatRequest, split_tokens
 
 # Sentences of a reply whose length is not stated, of a short one, of a long one, and of
 # a paragraph.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
-from .rules import ChatRequest, split_tokens
+from .request_checks import ChatRequest, split_tokens
 
 # Scores are drawn from LOWEST to LOWEST + SPREAD: above 0, since the repetition
 # penalty divides them.

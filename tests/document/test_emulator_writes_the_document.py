@@ -10,7 +10,7 @@ import pytest
 from svc_notebook.emulator.emulated_rate_limits import LIMITS
 from svc_notebook.emulator.emulated_service import Service, Setup
 from svc_notebook.emulator.http_values import DOCUMENTED, Reply, Request
-from svc_notebook.emulator.rules import read_chat_request
+from svc_notebook.emulator.request_checks import read_chat_request
 from svc_notebook.emulator.script import Script
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.emulator.emulated_service import Service, Setup
 from svc_notebook.emulator.http_values import Reply, Request
-from svc_notebook.emulator.rules import ChatRequest, read_chat_request
+from svc_notebook.emulator.request_checks import ChatRequest, read_chat_request
 from svc_notebook.emulator.script import Script
 
 Fields = Callable[..., dict[str, Any]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
 from svc_notebook.emulator.filler import draw, offered_word, penalised, write
 from svc_notebook.emulator.http_values import DOCUMENTED
-from svc_notebook.emulator.rules import (
+from svc_notebook.emulator.request_checks import (
     ChatRequest,
     count_tokens,
     read_chat_request,

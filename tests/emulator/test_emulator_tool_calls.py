@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from svc_notebook.emulator.emulated_calls import calls_for
 from svc_notebook.emulator.emulated_service import Service
 from svc_notebook.emulator.http_values import Reply, RuleError
-from svc_notebook.emulator.rules import ChatRequest, read_chat_request
+from svc_notebook.emulator.request_checks import ChatRequest, read_chat_request
 
 Fields = Callable[..., dict[str, Any]]
 MakeChat = Callable[..., ChatRequest]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.http_values import RuleError
-from svc_notebook.emulator.rules import (
+from svc_notebook.emulator.request_checks import (
     ChatRequest,
     read_chat_request,
     read_messages,
