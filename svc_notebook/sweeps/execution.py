@@ -44,7 +44,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAUTHORIZED
 from svc_notebook.service.params import check_int
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.session import Session
+from svc_notebook.session import Context, Session
 
 from .estimate import Speed, ask_before_sending, forecast
 from .grid import Trial
@@ -60,7 +60,7 @@ from .resume import (
     settled_of,
 )
 from .row_files import check_same_files
-from .run_lock import held_here, lock_run
+from .run_lock import RunLock, held_here, lock_run
 from .run_scores import RunScores, ScoringPass
 from .scheduler import (
     Answered,
@@ -141,8 +141,8 @@ class SendOptions:
 class Execution:
     """One pass over what is missing of a run, on the background thread.
 
-    It begins at once. At its end the client is closed, and `on_over` is called once
-    or more.
+    Nothing is sent before `begin`, which is called once. At its end the client is
+    closed, and `on_over` is called once or more.
 
     Attributes:
         plan: What is sent.
@@ -174,7 +174,7 @@ class Execution:
     error: BaseException | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        """Begin to send, on the background thread."""
+        """Make the scheduler, which sends nothing yet."""
         self._ended = Event()
         self.scheduler = Scheduler(
             self.todo,
@@ -187,6 +187,9 @@ class Execution:
         )
         if self.rounds is not None:
             self.rounds.may_go = self.scheduler.until_next_round
+
+    def begin(self) -> None:
+        """Begin to send, on the background thread."""
         self._job: BackgroundTask[None] = portal().submit(self._main())
 
     @property
@@ -341,6 +344,190 @@ class Execution:
         return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
 
 
+def limiter_of(context: Context, model: str) -> RateLimiter | None:
+    """Return what paces requests to a model; None without an address or a key."""
+    settings = context.settings
+    with suppress(SvcError):
+        if settings.base_url is not None:
+            limits = shared_limits(
+                settings.base_url,
+                context.key(),
+                clock=time.monotonic,
+                endpoint=settings.endpoint,
+            )
+            return limits.of(model)
+    return None
+
+
+def speed_of(result: RunResult, context: Context) -> Speed:
+    """Return what determines how fast a run goes."""
+    plan, endpoint = result.plan, context.settings.endpoint
+
+    def held_of(model: str) -> Sequence[float]:
+        limiter = limiter_of(context, model)
+        return limiter.held_s() if limiter else ()
+
+    def in_flight_of(model: str) -> int:
+        own = plan.own_limits.get(model, OwnLimits()).in_flight or plan.in_flight
+        return most_in_flight(plan.limit(model, endpoint), own)
+
+    return Speed(
+        held_of=held_of,
+        limit_for=lambda model: plan.limit(model, endpoint),
+        limit_of=endpoint.limit_of,
+        in_flight_of=in_flight_of,
+        seen=result.status().seen,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What happens before an execution begins: it is counted, checked and confirmed.
+
+    All of it uses one context. `svc.use` may change the session meanwhile, and then
+    the address of one endpoint must not meet the key of another.
+    """
+
+    result: RunResult
+    options: SendOptions
+    context: Context
+
+    @property
+    def plan(self) -> Plan:
+        """What is sent."""
+        return self.result.plan
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a file answers, so that nothing is sent."""
+        return self.context.settings.answers is not None
+
+    def settled(self) -> Settled:
+        """Return the trials that are not sent in this pass."""
+        return settled_of(
+            self.result.status(),
+            is_retried=self.options.is_retried,
+            include_refused=self.options.include_refused,
+        )
+
+    def n_todo(self) -> int:
+        """Return how many requests are left to send."""
+        if self.options.first is None:  # counted, without making any trial
+            return len(self.plan.grid) - len(self.settled())
+        return sum(trials.n_trials for trials in self.todo().values())
+
+    def todo(self) -> dict[str, PendingTrials]:
+        """Return what is left to send to each model."""
+        plan, settled, first = self.plan, self.settled(), self.options.first
+        if first is None:
+            return pending_of(plan.grid, settled, seed=plan.seed)
+        return pilot_of(plan.grid, settled, seed=plan.seed, first=first)
+
+    def check_texts(self) -> None:
+        """Refuse a name or a label with a key in it: both are recorded."""
+        grid = self.plan.grid
+        texts = [str(label) for name in grid.labels for label in grid.values_of(name)]
+        texts.append(self.plan.run_id)
+        if any(key.redact(texts) != texts for key in known_keys()):
+            raise ParameterError(
+                "The name of the run or a label contains the API key, and both are "
+                "recorded. Give another one; nothing was sent.",
+                param="name",
+            )
+
+    def check_endpoint(self) -> None:
+        """Refuse to continue at another address than where the run began."""
+        if not self.is_answered:
+            first = self.result.status().first
+            check_endpoint(first, self.context.settings, n_todo=self.n_todo())
+
+    def check_settings(self) -> None:
+        """Refuse settings that no client can be made of."""
+        _ = self.context.client
+
+    def choose_ledger(self) -> Ledger:
+        """Return the ledger of the run's earlier requests, or else the session's."""
+        ledger = self.result.ledger or self.context.ledger
+        if self.context.settings.base_url is not None or self.is_answered:
+            ledger.check()
+            self.result.ledger = ledger
+        return ledger
+
+    def must_ask(self) -> bool:
+        """Say whether so many requests are missing that the user may have to agree."""
+        above = self.plan.confirm_above
+        return above is not None and not self.is_answered and self.n_todo() > above
+
+    def is_confirmed(self) -> bool:
+        """Ask the user, unless the ledger answers enough; say whether they agree."""
+        n_left = self._n_left()
+        n_requests, result = n_left.total(), self.result
+        if n_requests <= (self.plan.confirm_above or 0):
+            return True
+        lasts_s = forecast(n_left, speed_of(result, self.context))[0].last_sent_s
+        return ask_before_sending(result.size, n_requests, lasts_s=lasts_s)
+
+    def _n_left(self) -> Counter[str]:
+        """Count the requests to each model that the ledger does not answer."""
+        plan, todo = self.plan, self.todo()
+        n_left = Counter({model: trials.n_trials for model, trials in todo.items()})
+        if not plan.is_reusing:
+            return n_left
+        return n_left - Counter(
+            trial.model
+            for trials in todo.values()
+            for trial in trials.pull
+            if trial is not None
+            and self.context.reused(trial.request, plan.origin_of(trial))
+        )
+
+    def rounds(self, ledger: Ledger) -> TrialRounds | None:
+        """Return what sends trials in rounds, if tools are run."""
+        plan = self.plan
+        if plan.run_tools is None:
+            return None
+        if plan.tools is None:
+            raise ParameterError(
+                "This run runs tools, and only their definitions were kept. Nothing "
+                "was sent. To continue it, give the same svc.sweep again, with its "
+                "functions in tools=[...] and its name.",
+                param="tools",
+            )
+        return TrialRounds(plan.tools, ledger=ledger, hide=self.context.key_hider())
+
+    def start_cluster(self) -> "Cluster | None":
+        """Start workers on a cluster; None if this process sends the requests."""
+        if self.options.on is None or self.is_answered:
+            return None
+        from .ray_cluster import Cluster  # noqa: PLC0415 - where a cluster is used
+
+        cluster = Cluster(
+            self.options.on,
+            settings=self.context.settings,
+            key=self.context.key(),
+            models=self.plan.grid.n_by_model,
+            n_workers=self.options.workers,
+        )
+        with suppress(KeyboardInterrupt):
+            cluster.start()
+            return cluster
+        raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
+
+    def client(self, ledger: Ledger, cluster: "Cluster | None") -> RequestPath:
+        """Return what sends the requests, with the ledger as its sink."""
+        context = self.context
+        recorded, session = context.answers, context.session
+        reused = partial(context.reused, recorded=recorded)
+        return RequestPath(
+            context.settings,
+            key=context.key() if recorded is None else None,
+            sinks=(ledger,),
+            answers=reused if self.plan.is_reusing else recorded,
+            spending=lambda: session.spending,
+            send=send_once if cluster is None else cluster.send_once,
+        )
+
+
 class Executor:
     """Begins the executions of one run, one after the other.
 
@@ -377,49 +564,25 @@ class Executor:
 
     def found_limits(self) -> dict[str, Limit | None]:
         """Return the limits that were measured where none are documented, by model."""
-        limiters = {model: self._limiter(model) for model in self._plan.grid.n_by_model}
+        context = self._session.context()
+        limiters = {
+            model: limiter_of(context, model) for model in self._plan.grid.n_by_model
+        }
         return {
             model: None if limiter is None else limiter.found
             for model, limiter in limiters.items()
         }
 
-    def _held_of(self, model: str) -> Sequence[float]:
-        """Return when the requests went that a model's windows hold now."""
-        limiter = self._limiter(model)
-        return limiter.held_s() if limiter else ()
-
-    def _limiter(self, model: str) -> RateLimiter | None:
-        session = self._session
-        with suppress(SvcError):
-            if (base_url := session.settings.base_url) is not None:
-                limits = shared_limits(
-                    base_url,
-                    session.key(),
-                    clock=time.monotonic,
-                    endpoint=session.settings.endpoint,
-                )
-                return limits.of(model)
-        return None
-
     def speed(self) -> Speed:
         """Return what determines how fast the run goes."""
-        plan, endpoint = self._plan, self._session.settings.endpoint
+        return speed_of(self._result, self._session.context())
 
-        def in_flight_of(model: str) -> int:
-            own = plan.own_limits.get(model, OwnLimits()).in_flight or plan.in_flight
-            return most_in_flight(plan.limit(model, endpoint), own)
+    def bind(self, ledger: Ledger | None = None) -> None:
+        """Continue with the exchanges that a ledger has under this run's name.
 
-        return Speed(
-            held_of=self._held_of,
-            limit_for=lambda model: plan.limit(model, endpoint),
-            limit_of=endpoint.limit_of,
-            in_flight_of=in_flight_of,
-            seen=self._result.status().seen,
-        )
-
-    def bind(self) -> None:
-        """Continue with the exchanges that the ledger has under this run's name."""
-        result, ledger = self._result, self._session.ledger
+        Without a ledger it is the session's.
+        """
+        result, ledger = self._result, ledger or self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
         has_sent = bool(result.sent(ledger).trials)
         if has_sent:
@@ -451,12 +614,15 @@ class Executor:
                 self.execution.draw(bars)
 
     def run(self, options: SendOptions) -> Execution | None:
-        """Send what is missing, and wait; None if nothing is missing.
+        """Send what is missing, and wait.
 
         If another `Run` of this name is sending in this kernel, wait for that first.
+
+        Returns:
+            The execution that has ended; None if nothing was missing, or if the user
+            did not agree to send it.
         """
-        while execution := self._begun(options):
-            execution.scheduler.is_paused = False
+        while execution := self._resumed(options):
             with self._drawn(execution) as tick:
                 execution.wait(tick)
             if self._is_own:
@@ -465,7 +631,7 @@ class Executor:
 
     async def run_async(self, options: SendOptions) -> Execution | None:
         """Like `run`, without blocking the event loop."""
-        while execution := self._begun(options):
+        while execution := self._resumed(options):
             with self._drawn(execution) as tick:
                 await execution.until_over(tick)
             if self._is_own:
@@ -493,43 +659,68 @@ class Executor:
         screen = find_screen(self._session.settings.display)
         return None if screen is Screen.NONE else Bars(screen)
 
-    def _begun(self, options: SendOptions) -> Execution | None:
-        """Return the execution in progress or begin one; None if nothing is missing."""
+    def _resumed(self, options: SendOptions) -> Execution | None:
+        """Return the execution in progress, no longer paused, or begin one."""
         with self._guard:
             if not self.is_running:
                 self.execution = self._begin(options)
+            if self.execution is not None:
+                self.execution.scheduler.is_paused = False
             return self.execution
 
     def _begin(self, options: SendOptions) -> Execution | None:
-        """Begin an execution, or join that of another `Run` of this name."""
+        """Begin an execution, or join that of another `Run` of this name.
+
+        None if nothing is missing, or if the user does not agree to send it.
+        """
+        preflight = Preflight(
+            result=self._result, options=options, context=self._session.context()
+        )
         if (ledger := self._result.ledger) is not None:
             ledger.flush()
             if ledger.problem is not None:
                 raise ledger.problem
-            if self._plan.name is not None and not self._is_bound:
-                # another `Run` of this name sent some
-                self._bind_again(len(self._plan.grid))
+            self._bind_again(preflight)
         # a complete run is never sent again, so its address makes no difference
-        n_todo = self._n_todo(options)
-        if n_todo == 0:
+        if preflight.n_todo() == 0:
             self._keep_plan()
             return None
-        plan = self._plan
-        ledger = self._choose_ledger(n_todo)
-        held = held_here(ledger, plan.run_id)
+        preflight.check_texts()
+        preflight.check_endpoint()
+        preflight.check_settings()
+        ledger = preflight.choose_ledger()
+        held = held_here(ledger, self._plan.run_id)
         self._is_own = held is None or held.execution is None or held.execution.is_over
         if held is not None and not self._is_own:
             return cast("Execution", held.execution)
-        lock = lock_run(ledger, plan.run_id, is_named=plan.name is not None)
+        if preflight.must_ask():
+            # Before the question, refuse what another kernel is sending. The lock is
+            # not held while the user thinks.
+            self._lock(ledger).release()
+            self._bind_again(preflight)
+            if not preflight.is_confirmed():
+                write_line("Not sent. run() asks again.")
+                return None
+        return self._begin_locked(preflight, ledger)
+
+    def _begin_locked(self, preflight: Preflight, ledger: Ledger) -> Execution | None:
+        """Lock the run and begin; None if another kernel has sent the rest."""
+        lock = self._lock(ledger)
         try:
-            if plan.name is not None and not self._is_bound:
-                self._bind_again(n_todo)
-                self._is_bound = True
-            lock.execution = self._execution(ledger, options, release=lock.release)
+            self._bind_again(preflight)
+            self._is_bound = self._plan.name is not None
+            if preflight.n_todo() > 0:
+                execution = self._execution(preflight, ledger, release=lock.release)
+                execution.begin()
+                lock.execution = execution
         finally:
             if lock.execution is None:
                 lock.release()
         return cast("Execution | None", lock.execution)
+
+    def _lock(self, ledger: Ledger) -> RunLock:
+        plan = self._plan
+        return lock_run(ledger, plan.run_id, is_named=plan.name is not None)
 
     def _keep_plan(self) -> None:
         """Keep the plan of a complete run: labels and columns may be new."""
@@ -544,54 +735,27 @@ class Executor:
         if result.unplanned.keys() <= result.unplanned_when_bound.keys():
             keep_plan(self._plan, ledger, has_unplanned=bool(result.unplanned))
 
-    def _choose_ledger(self, n_todo: int) -> Ledger:
-        """Choose ledger and endpoint, once for all requests of the run."""
-        settings, grid = self._session.settings, self._plan.grid
-        texts = [str(label) for name in grid.labels for label in grid.values_of(name)]
-        texts.append(self._plan.run_id)
-        if any(key.redact(texts) != texts for key in known_keys()):
-            raise ParameterError(
-                "The name of the run or a label contains the API key, and both are "
-                "recorded. Give another one; nothing was sent.",
-                param="name",
-            )
-        self._check_endpoint(n_todo)
-        _ = self._session.client  # refuses settings that cannot be used
-        ledger = self._result.ledger or self._session.ledger
-        if settings.base_url is not None or self.is_answered:
-            ledger.check()
-            self._result.ledger = ledger
-        return ledger
-
-    def _bind_again(self, n_todo: int) -> None:
-        """Read what another kernel sent under this name since it was planned."""
+    def _bind_again(self, preflight: Preflight) -> None:
+        """Read what others sent under this run's name since it was planned."""
+        if self._plan.name is None or self._is_bound:
+            return
         try:
-            self.bind()
-            self._check_endpoint(n_todo)
+            self.bind(preflight.context.ledger)
+            preflight.check_endpoint()
         except SvcError:
             self._result.ledger = None  # its exchanges belong to another grid
             raise
 
-    def _check_endpoint(self, n_todo: int) -> None:
-        if not self.is_answered:
-            first = self._result.status().first
-            check_endpoint(first, self._session.settings, n_todo=n_todo)
-
     def _execution(
-        self, ledger: Ledger, options: SendOptions, *, release: Tick
-    ) -> Execution | None:
-        """Begin an execution, once the run is locked; None if nothing is to be sent."""
-        settled, failures = self._settled(options), self._result.failures
-        if self._n_todo(options) == 0 or not self._is_confirmed(options):
-            return None
+        self, preflight: Preflight, ledger: Ledger, *, release: Tick
+    ) -> Execution:
+        """Make an execution of what is missing, once the run is locked."""
+        settled, failures = preflight.settled(), self._result.failures
         for key in [key for key in failures if key not in settled]:
             del failures[key]
         self._write_plan(ledger)
-        session, context = self._session, self._session.context()
-        recorded = context.answers
-        reused = partial(context.reused, recorded=recorded)
-        rounds, todo = self._rounds(ledger), self._todo(options)
-        cluster = self._cluster(options) if recorded is None else None
+        rounds, todo = preflight.rounds(ledger), preflight.todo()
+        cluster = preflight.start_cluster()
 
         def end() -> None:
             if cluster is not None:
@@ -601,97 +765,16 @@ class Executor:
         return Execution(
             plan=self._plan,
             todo=todo,
-            options=options,
-            client=RequestPath(
-                session.settings,
-                key=session.key() if recorded is None else None,
-                sinks=(ledger,),
-                answers=reused if self._plan.is_reusing else recorded,
-                spending=lambda: session.spending,
-                send=send_once if cluster is None else cluster.send_once,
-            ),
+            options=preflight.options,
+            client=preflight.client(ledger, cluster),
             ledger=ledger,
             failures=failures,
-            limit_of=session.settings.endpoint.limit_of,
-            is_paced=recorded is None,
+            limit_of=preflight.context.settings.endpoint.limit_of,
+            is_paced=not preflight.is_answered,
             rounds=rounds,
             scores=self._scores.begin(),
             on_over=end,
         )
-
-    def _cluster(self, options: SendOptions) -> "Cluster | None":
-        """Start workers on a cluster; None if this process sends the requests."""
-        if options.on is None:
-            return None
-        from .ray_cluster import Cluster  # noqa: PLC0415 - where a cluster is used
-
-        cluster = Cluster(
-            options.on,
-            settings=self._session.settings,
-            key=self._session.key(),
-            models=self._plan.grid.n_by_model,
-            n_workers=options.workers,
-        )
-        with suppress(KeyboardInterrupt):
-            cluster.start()
-            return cluster
-        raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
-
-    def _rounds(self, ledger: Ledger) -> TrialRounds | None:
-        """Return what sends trials in rounds, if tools are run."""
-        if self._plan.run_tools is None:
-            return None
-        if self._plan.tools is None:
-            raise ParameterError(
-                "This run runs tools, and only their definitions were kept. Nothing "
-                "was sent. To continue it, give the same svc.sweep again, with its "
-                "functions in tools=[...] and its name.",
-                param="tools",
-            )
-        return TrialRounds(
-            self._plan.tools, ledger=ledger, hide=self._session.key_hider()
-        )
-
-    def _settled(self, options: SendOptions) -> Settled:
-        return settled_of(
-            self._result.status(),
-            is_retried=options.is_retried,
-            include_refused=options.include_refused,
-        )
-
-    def _n_todo(self, options: SendOptions) -> int:
-        """Return how many requests are left to send."""
-        if options.first is None:  # counted, without making any trial
-            return len(self._plan.grid) - len(self._settled(options))
-        return sum(trials.n_trials for trials in self._todo(options).values())
-
-    def _todo(self, options: SendOptions) -> dict[str, PendingTrials]:
-        """Return what is left to send to each model."""
-        plan, settled = self._plan, self._settled(options)
-        if options.first is None:
-            return pending_of(plan.grid, settled, seed=plan.seed)
-        return pilot_of(plan.grid, settled, seed=plan.seed, first=options.first)
-
-    def _is_confirmed(self, options: SendOptions) -> bool:
-        """Ask the user, if need be, and say whether they agree."""
-        session, plan = self._session, self._plan
-        above = plan.confirm_above
-        if above is None or self.is_answered or self._n_todo(options) <= above:
-            return True
-        todo = self._todo(options)
-        n_left = Counter({model: trials.n_trials for model, trials in todo.items()})
-        if plan.is_reusing:
-            n_left -= Counter(
-                trial.model
-                for trials in todo.values()
-                for trial in trials.pull
-                if trial is not None
-                and session.context().reused(trial.request, plan.origin_of(trial))
-            )
-        if (n_todo := n_left.total()) <= above:
-            return True
-        lasts_s = forecast(n_left, self.speed())[0].last_sent_s
-        return ask_before_sending(self._result.size, n_todo, lasts_s=lasts_s)
 
 
 def _announce(waiting: Waiting) -> None:

@@ -1,7 +1,7 @@
 """A run: the plan of a sweep, its execution and its result, as users have them.
 
-`Plan` says what is sent. `Executor` locks the run, asks for consent and begins an
-`Execution`, whose `Scheduler` sends the trials, from one `ModelQueue` for each model.
+`Plan` says what is sent. `Executor` checks the run and asks for consent (`Preflight`),
+locks it and begins an `Execution`, whose `Scheduler` sends the trials, from one `ModelQueue` for each model.
 `RunResult` reads what the ledger has of them.
 """
 

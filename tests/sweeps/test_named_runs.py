@@ -217,6 +217,66 @@ def test_asks_before_a_large_run(
     assert len(emulator.requests) == n_sent
 
 
+def test_a_no_is_confirmed_in_a_line(
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a yes, a line says that nothing was sent."""
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+
+    plan_run(session, ["a", "b", "c"], confirm_above=2).run()
+
+    assert capsys.readouterr().err == "Not sent. run() asks again.\n"
+
+
+def test_a_run_is_not_locked_while_the_user_is_asked(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another kernel may send a run of this name while nobody has agreed here."""
+
+    def lock_elsewhere(_: str) -> str:
+        lock_run(session.ledger, "asked").release()
+        return "y"
+
+    monkeypatch.setattr("builtins.input", lock_elsewhere)
+
+    run = plan_run(session, ["a", "b", "c"], name="asked", confirm_above=2).run()
+
+    assert run.replies_df()["status"].tolist() == ["ok", "ok", "ok"]
+
+
+def test_what_is_sent_elsewhere_is_refused_before_the_question(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user is not asked about a run that is in progress in another kernel."""
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))
+    run = plan_run(session, ["a", "b", "c"], name="busy", confirm_above=2)
+    lock = lock_run(session.ledger, "busy")
+
+    with pytest.raises(ParameterError, match="is in progress"):
+        run.run()
+
+    lock.release()
+
+
+def test_settings_that_change_during_the_question_are_for_later(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run goes to the address that was checked, with the key of that address."""
+    with Emulator(keys=(emulator.api_key,)) as other:
+
+        def switch(_: str) -> str:
+            session.change(replace(session.settings, base_url=other.base_url))
+            return "y"
+
+        monkeypatch.setattr("builtins.input", switch)
+
+        plan_run(session, ["a", "b", "c"], confirm_above=2).run()
+
+        assert (len(emulator.requests), len(other.requests)) == (3, 0)
+
+
 def test_the_question_names_what_it_may_cost(
     session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

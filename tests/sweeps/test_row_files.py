@@ -12,7 +12,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.execution import SendOptions
+from svc_notebook.sweeps.execution import Preflight, SendOptions
 from svc_notebook.sweeps.row_files import BLOCK_ROWS, N_BLOCKS, RowFiles
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
@@ -246,7 +246,12 @@ def test_rows_are_sent_block_by_block(tmp_path: Path, session: Session) -> None:
     rows = pd.DataFrame({"text": [str(n) for n in range(2 * BLOCK_ROWS)]})
     rows.to_parquet(tmp_path / "rows.parquet")
     run = _sweep(session, tmp_path / "rows.parquet")
-    (todo,) = run._executor._todo(SendOptions()).values()  # noqa: SLF001 - the order
+    preflight = Preflight(
+        result=run._result,  # noqa: SLF001 - the order
+        options=SendOptions(),
+        context=session.context(),
+    )
+    (todo,) = preflight.todo().values()
 
     sent = [trial.row or 0 for trial in todo.pull if trial is not None]
 

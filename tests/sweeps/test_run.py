@@ -215,6 +215,24 @@ def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
 
 
 @pytest.mark.slow
+def test_an_await_resumes_a_paused_run(session: Session, emulator: Emulator) -> None:
+    """`await run` of a run that is paused sends the rest, as `run()` does."""
+    prompts = [str(number) for number in range(100)]
+    run = plan_run(session, prompts, model="svc-instruct")
+    run.in_flight = 1
+    run.start()
+    _until(lambda: len(emulator.requests) > 2)
+    run.pause()
+
+    async def wait() -> None:
+        await run
+
+    asyncio.run(asyncio.wait_for(wait(), 60))
+
+    assert len(emulator.requests) == 100
+
+
+@pytest.mark.slow
 def test_can_be_awaited(session: Session) -> None:
     """`await run` sends without blocking the event loop."""
     beats = 0
