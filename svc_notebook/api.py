@@ -73,9 +73,11 @@ def complete(
     context = current().context()
     send = partial(context.ask, answers=_answers(context, reuse=reuse))
     arguments: dict[str, Any] = {"model": model, "system": system, **params}
-    run = take_tools(arguments, run_tools=run_tools, context=context)
+    tool_runner = take_tools(arguments, run_tools=run_tools, context=context)
     request = _request(context, prompt, max_tokens, arguments)
-    return send(request, Origin()) if run is None else run(request, Origin(), send)
+    if tool_runner is None:
+        return send(request, Origin())
+    return tool_runner(request, Origin(), send)
 
 
 def _request(

@@ -218,7 +218,7 @@ class AsyncClient(BaseClient):
             DocumentError: The answer is not as the document says.
         """
         arguments: dict[str, Any] = {"model": model, "system": system, **params}
-        run = self._path.tool_runner(arguments, run_tools=run_tools)
+        tool_runner = self._path.tool_runner(arguments, run_tools=run_tools)
         request = self._path.request(prompt, arguments)
 
         async def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
@@ -227,9 +227,9 @@ class AsyncClient(BaseClient):
             )
             return Completion(await task.run(lambda _: None))
 
-        if run is None:
+        if tool_runner is None:
             return await ask(request, origin)
-        return await run_on_thread(run, request, origin or Origin(), ask)
+        return await run_on_thread(tool_runner, request, origin or Origin(), ask)
 
     @with_params
     def stream(  # noqa: PLR0913 - as `complete`, and how to ask
@@ -289,7 +289,7 @@ class AsyncClient(BaseClient):
 
 
 async def run_on_thread(
-    run: RunTools,
+    tool_runner: RunTools,
     request: CompletionRequest,
     origin: Origin,
     ask: Callable[[CompletionRequest, Origin], Coroutine[Any, Any, Completion]],
@@ -310,7 +310,7 @@ async def run_on_thread(
 
     def work() -> None:
         try:
-            ended.set_result(run(request, origin, send, check_stop))
+            ended.set_result(tool_runner(request, origin, send, check_stop))
         except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
             ended.set_exception(problem)
 

@@ -490,7 +490,7 @@ _all_stacks = _AllStacks()
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
 
 
-def place_of(base_url: str, proxy: str) -> str:
+def host_port_of(base_url: str, proxy: str) -> str:
     """Return host and port, and the proxy in between, for people."""
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -499,7 +499,7 @@ def place_of(base_url: str, proxy: str) -> str:
     return f"{host}:{port}{through}"
 
 
-def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
+def explain(problem: BaseException, host_port: str, *, is_sent: bool) -> FailedTry:
     """Return the failure of a try without an answer, from what was raised."""
     if isinstance(problem, (ProxyRefusedError, httpx.ProxyError)):
         is_lasting, reason = True, "the proxy refused"
@@ -511,33 +511,33 @@ def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     elif not isinstance(problem, (OSError, NotHttpError, httpx.TransportError)):
         is_lasting, reason = True, f"the transport raised {type(problem).__name__}"
     elif is_sent and not isinstance(problem, httpx.ConnectError):
-        return _closed_or_foreign(problem, place)
+        return _closed_or_foreign(problem, host_port)
     else:
         reason, is_lasting = _why_not_connected(problem)
-    error = NoConnectionError(f"No connection to {place}: {reason}. {_CHECK}.")
+    error = NoConnectionError(f"No connection to {host_port}: {reason}. {_CHECK}.")
     return FailedTry(error=error, is_lasting=is_lasting, is_sent=False)
 
 
-def explain_break(problem: Exception, place: str) -> FailedTry:
+def explain_break(problem: Exception, host_port: str) -> FailedTry:
     """Return the failure of a reply that ended too early, from what was raised."""
     if _is_foreign(problem):
         error = DocumentError(
-            f"{place} sent a reply that is not HTTP: a chunk of it is malformed, or "
-            f"what goes with the chunks is too long. {_CHECK}."
+            f"{host_port} sent a reply that is not HTTP: a chunk of it is malformed, "
+            f"or what goes with the chunks is too long. {_CHECK}."
         )
         return FailedTry(error=error, is_lasting=True)
     return FailedTry(
         error=StreamBrokenError(
-            f"The connection to {place} was lost before the end of the reply. "
+            f"The connection to {host_port} was lost before the end of the reply. "
             "svc.last() holds the reply so far; ask again for a complete one."
         )
     )
 
 
-def explain_late(place: str, within_s: float) -> FailedTry:
+def explain_late(host_port: str, within_s: float) -> FailedTry:
     """Return the failure of a connection that was not made in time."""
     error = TimedOutError(
-        f"No connection to {place} within {within_s:g} s. "
+        f"No connection to {host_port} within {within_s:g} s. "
         "Check the base address (SVC_BASE_URL) and the network.",
         deadline="connect",
         deadline_s=within_s,
@@ -552,15 +552,15 @@ def _is_foreign(problem: BaseException) -> bool:
     return is_foreign and not has_ended
 
 
-def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
+def _closed_or_foreign(problem: BaseException, host_port: str) -> FailedTry:
     if not _is_foreign(problem):
         unanswered = NoConnectionError(
-            f"{place} closed the connection before it answered. Ask again "
+            f"{host_port} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
         )
         return FailedTry(error=unanswered)
     error = DocumentError(
-        f"{place} answered with something that is not HTTP, or with headers "
+        f"{host_port} answered with something that is not HTTP, or with headers "
         f"that are too long. {_CHECK}."
     )
     return FailedTry(error=error, is_lasting=True)
@@ -699,8 +699,8 @@ class HttpTransport:
         self._stacks = IdleStacks[Connection]()
 
     @property
-    def _place(self) -> str:
-        return place_of(self._base_url, self._proxy.shown if self._proxy else "")
+    def _host_port(self) -> str:
+        return host_port_of(self._base_url, self._proxy.shown if self._proxy else "")
 
     async def send(
         self,
@@ -743,7 +743,7 @@ class HttpTransport:
                 break
             idle = None  # the server closed it while idle and did not read the request
         if isinstance(failure, (httpx.ConnectTimeout, httpx.PoolTimeout)):
-            return explain_late(self._place, connect_s)
+            return explain_late(self._host_port, connect_s)
         if isinstance(failure, (TimeoutError, httpx.TimeoutException)):
             return None
         return self._explained(failure, is_sent=True)
@@ -751,7 +751,7 @@ class HttpTransport:
     def _explained(self, problem: BaseException, *, is_sent: bool) -> FailedTry:
         if not isinstance(problem, Exception):
             raise type(problem)  # without the frames that hold headers
-        return explain(problem, self._place, is_sent=is_sent)
+        return explain(problem, self._host_port, is_sent=is_sent)
 
     async def aclose(self) -> None:
         """Close the idle connections of the running loop."""
@@ -777,7 +777,7 @@ class HttpTransport:
             return connection
         await connection.aclose()
         if isinstance(failure, TimeoutError):
-            return explain_late(self._place, within_s)
+            return explain_late(self._host_port, within_s)
         return self._explained(failure, is_sent=False)
 
     def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> RawRequest:
@@ -825,7 +825,7 @@ class HttpTransport:
             head,
             connection.read,
             encoding=headers.get("content-encoding", ""),
-            broken=lambda problem: explain_break(problem, self._place),
+            broken=lambda problem: explain_break(problem, self._host_port),
             is_framed=is_framed(headers),
             release=release,
         )

@@ -34,11 +34,12 @@ from .deadlines import Runtime
 class ExchangeRecord:
     """What is known of an exchange that has not ended.
 
-    The fields after `prompt` are of the newest try, or of all, as in `Exchange`;
+    `at_start` has what was known when it began; its `ended_at` and status are not true
+    yet. The fields after `prompt` are of the newest try, or of all, as in `Exchange`;
     `sent_s` is when the newest try was sent, by the clock.
     """
 
-    begun: Exchange
+    at_start: Exchange
     prompt: Tokens
     is_emulated: bool = False
     emulator_note: str | None = None
@@ -74,11 +75,11 @@ class ExchangeRecord:
     ) -> Exchange:
         """Return the finished exchange."""
         choices = self.body.choices if self.body else ()
-        reply = estimate_reply_tokens(choices, max_tokens=self.begun.max_tokens)
+        reply = estimate_reply_tokens(choices, max_tokens=self.at_start.max_tokens)
         both = self.prompt + reply
         return replace(
-            self.begun,
-            is_emulated=self.begun.is_emulated or self.is_emulated,
+            self.at_start,
+            is_emulated=self.at_start.is_emulated or self.is_emulated,
             emulator_note=self.emulator_note,
             body=self.body,
             status=status,

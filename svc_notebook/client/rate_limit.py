@@ -1,9 +1,9 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
 A documented limit is kept by windows (`rate_windows`); a limit that nobody knows is
-found by AIMD (`aimd`). A 429 closes a model for a while, whichever it is. So a
-request waits until its model is open, has a place in flight, and its windows have room.
-Nothing here sleeps.
+found by AIMD (`aimd`). A 429 closes a model for a while, whichever it is. So a request
+waits until its model is open, has a place in flight, and its windows have room; if a
+429 closed the model for longer than `patience_s`, it goes out anyway. Nothing sleeps.
 """
 
 import os
@@ -39,7 +39,7 @@ from .rate_windows import (
 
 CLOSED_S = SECOND_S + MARGIN_S  # after a 429 without a Retry-After
 N_BEFORE_MINUTE = 3  # 429s in a row, until the minute of an unknown limit is full
-PLACE_S = 0.5  # nobody knows when a place becomes free; this is for people
+PLACE_S = 0.5  # nobody knows when a request in flight ends; this is for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,12 @@ class Refusals:
 class RateLimiter:
     """Decides when the next request of one model may be sent.
 
+    Two callers wait for it. `ExchangeTask` paces every request: it reserves a slot and
+    waits until the slot may pass. The `Scheduler` of a run waits before that: it looks
+    at `due`, which takes no slot, so that a trial is made only when its request can go,
+    and so that a pause holds the next one back. The scheduler alone keeps what the user
+    set for a run: its own windows, and the most requests in flight.
+
     Its `limit` is the documented one, or what 429s have shown of it. `others` is the
     count shared with other kernels.
     """
@@ -175,7 +181,7 @@ class RateLimiter:
         return self._learnt.found if self._learnt else None
 
     def reserve(self, *, is_own: bool = False) -> Slot:
-        """Take a place in the model's queue.
+        """Take a slot in the model's queue.
 
         `is_own` is for a caller that limits its requests in flight itself: the level
         that was found does not hold it up.
@@ -185,7 +191,7 @@ class RateLimiter:
         return slot
 
     def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Waiting:
-        """Let a place's request go now, or return how long it has to wait, and why.
+        """Let a slot's request go now, or return how long it has to wait, and why.
 
         Ask again after waiting: a request in front may have gone out late, which moves
         the ones behind it. If a 429 closed the model for longer than `patience_s`, the
@@ -207,7 +213,7 @@ class RateLimiter:
         return self._named(due)
 
     def due(self) -> Waiting:
-        """Return how long a request would have to wait now; no place is taken."""
+        """Return how long a request would have to wait now; no slot is taken."""
         closed = self._closed()
         return closed if closed.wait_s > 0 else self._named(self._windows.due())
 
@@ -220,18 +226,18 @@ class RateLimiter:
         return self._windows.held_s() if self._is_known else ()
 
     def sent(self, slot: Slot) -> None:
-        """Note that a place's request is being written now."""
+        """Note that a slot's request is being written now."""
         self._windows.sent(slot)
 
     def give_back(self, slot: Slot) -> None:
-        """Free a place whose request was not sent."""
+        """Free a slot whose request was not sent."""
         self._windows.give_back(slot)
         self._leave(slot, Concurrency.ended)
 
     def refused(
         self, slot: Slot, *, retry_after_s: float | None, spread: float = 0.0
     ) -> float:
-        """Note a 429: the place is free again, and the model closed for a while.
+        """Note a 429: the slot is free again, and the model is closed for a while.
 
         `spread`, from 0 to 1, lengthens our own wait. Return the seconds it is closed.
         """
@@ -426,8 +432,8 @@ def shared_limits(
     """Return the rate limits of a key at an address, shared in this process."""
     digest = key.digest(base_url)
     # limits that were changed in the file apply at once
-    place = (base_url, digest, clock, endpoint.models, endpoint.limit)
-    if (limits := _shared.limits.get(place)) is not None:
+    quota_key = (base_url, digest, clock, endpoint.models, endpoint.limit)
+    if (limits := _shared.limits.get(quota_key)) is not None:
         return limits
     path = default_ledger(os.environ).with_name("limits.sqlite")
 
@@ -438,6 +444,6 @@ def shared_limits(
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
 
     return _shared.limits.setdefault(
-        place,
+        quota_key,
         RateLimits(clock=clock, limit_of=endpoint.limit_of, others_of=others_of),
     )

@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A place in the queue of one model."""
+    """One request in the queue of its model."""
 
     at_s: float  # when its request may be sent, by the clock; then when it was
     is_out: bool = False  # whether it may go
@@ -55,7 +55,7 @@ class Slot:
     is_own: bool = False  # whether the caller limits the requests in flight
     has_place: bool = False  # whether it counts among the requests in flight
     out_s: float | None = None  # when it was let out
-    wake: Callable[[], None] | None = None  # called when a place has become free
+    wake: Callable[[], None] | None = None  # called when a place in flight is free
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class Windows:
     def _place_of(self, slot: Slot, now_s: float) -> int:
         """Bring the slots in order, and return where this one is."""
         # A request that may go but was not sent is behind all that were.
-        self._slots.sort(key=lambda place: (_gone_s(place, now_s), not place.is_out))
+        self._slots.sort(key=lambda other: (_gone_s(other, now_s), not other.is_out))
         self._keep_sent()
         return len(self._sent_s) + self._slots.index(slot)
 

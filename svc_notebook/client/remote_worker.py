@@ -171,7 +171,7 @@ async def send_by_worker(attempt: Attempt, *, send: SendRemote) -> FailedTry | N
     record.send(clock())
     # to a worker is as good as sent: if it is lost, the request may have been billed
     attempt.on_sent()
-    exchange, error = await send(record.begun.request, attempt.policy)
+    exchange, error = await send(record.at_start.request, attempt.policy)
     if exchange is not None:
         for name in ("n_attempts", "n_refused", "n_chunks", "retry_wait_s"):
             setattr(record, name, getattr(exchange, name))

@@ -150,7 +150,7 @@ async def send_once(attempt: Attempt) -> FailedTry | None:
 
 async def _send(attempt: Attempt) -> FailedTry | None:
     record, context, deadlines = attempt.record, attempt.context, attempt.deadlines
-    clock, begun = context.runtime.clock, record.begun
+    clock, at_start = context.runtime.clock, record.at_start
     sent_s = clock()
     record.send(sent_s)
     left = deadlines.for_headers(sent_s)
@@ -158,7 +158,7 @@ async def _send(attempt: Attempt) -> FailedTry | None:
     answer = await context.transport.send(
         attempt.body,
         key=context.key,
-        is_streamed=begun.is_streamed,
+        is_streamed=at_start.is_streamed,
         connect_s=max(min(context.timeouts.connect_s, total_s), 0.0),
         within_s=max(left.left_s, 0.0),
         on_sent=attempt.on_sent,
@@ -169,8 +169,8 @@ async def _send(attempt: Attempt) -> FailedTry | None:
     record.emulator_note = context.key.redact(answer.head.emulator_note) or None
     reader = AnswerReader(
         answer,
-        is_streamed=begun.is_streamed,
-        n_choices=int(begun.request.params.get("n", 1)),
+        is_streamed=at_start.is_streamed,
+        n_choices=int(at_start.request.params.get("n", 1)),
         deadlines=deadlines,
         clock=clock,
         sent_s=sent_s,
@@ -228,7 +228,7 @@ class ExchangeTask:
         stopped: type[BaseException] | None = None
         self._start()
         if self._spending:
-            self._spending.begin(self._record.begun)
+            self._spending.begin(self._record.at_start)
         try:
             with keep_awake():
                 await self._tries(show)
@@ -250,11 +250,11 @@ class ExchangeTask:
     def _start(self) -> None:
         """Begin the deadlines: a stream may have been made long before it is read."""
         record, runtime = self._record, self._runtime
-        record.begun = structs.replace(record.begun, started_at=runtime.now())
+        record.at_start = structs.replace(record.at_start, started_at=runtime.now())
         self._deadlines = Deadlines(
             self._context.timeouts,
-            record.begun.request,
-            is_streamed=record.begun.is_streamed,
+            record.at_start.request,
+            is_streamed=record.at_start.is_streamed,
             started_s=runtime.clock(),
         )
 
@@ -265,16 +265,16 @@ class ExchangeTask:
             name_refused_key(
                 error,
                 source=key.source,
-                address=self._record.begun.endpoint,
+                address=self._record.at_start.endpoint,
                 is_sent=bool(key.authorization()),
             )
         elif isinstance(error, BadRequestError):
-            begun = self._record.begun
+            at_start = self._record.at_start
             learnt = learn_context(
                 self._context.endpoint,
                 error,
-                request=begun.request,
-                asked_tokens=self._record.prompt.high + begun.max_tokens,
+                request=at_start.request,
+                asked_tokens=self._record.prompt.high + at_start.max_tokens,
             )
             error.remedy = learnt or error.remedy
 
@@ -317,7 +317,7 @@ class ExchangeTask:
         )
 
     async def _pace(self) -> Slot | None:
-        """Wait for a place among the model's requests; None if it comes too late."""
+        """Wait until a request may be sent; None if that would be too late."""
         slot = self._limiter.reserve(is_own=self._policy.limits_in_flight)
         began_s = self._runtime.clock()
         due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
@@ -599,7 +599,7 @@ class RequestPath:
             spending.check(request)
         warn_if_over(request, prompt.best)
         now = self._runtime.now()
-        begun = Exchange(
+        at_start = Exchange(
             exchange_id=self._runtime.new_id(),
             request=request,
             origin=origin,
@@ -610,7 +610,7 @@ class RequestPath:
             ended_at=now,
             est_prompt_tokens=prompt.best,
         )
-        record = ExchangeRecord(begun, prompt)
+        record = ExchangeRecord(at_start, prompt)
         return ExchangeTask(
             record,
             body,

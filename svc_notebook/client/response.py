@@ -497,5 +497,5 @@ def _shown(location: str) -> str:
     if not host:
         path = path.rpartition("@")[2]
     scheme = f"{parts.scheme}:" if parts.scheme else ""
-    place = f"{scheme}//{host}" if host else ""
-    return printable(f"{place}{path}"[:HEAD_CHARS]) or "nowhere"
+    server = f"{scheme}//{host}" if host else ""
+    return printable(f"{server}{path}"[:HEAD_CHARS]) or "nowhere"

@@ -31,9 +31,8 @@ class SpendingLimit:
     def __init__(self) -> None:
         self._most: dict[SpendingKind, float] = {}
         self._used: dict[SpendingKind, float] = {"tokens": 0.0, "cost": 0.0}
-        self._expected: dict[
-            str, dict[SpendingKind, float]
-        ] = {}  # in flight, by exchange id
+        # of requests in flight, by exchange id
+        self._expected: dict[str, dict[SpendingKind, float]] = {}
         self._cost_of: CostOf = lambda *_: None
         self._n_replies = self._n_reply_tokens = 0
         self._lock = Lock()

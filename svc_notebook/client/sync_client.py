@@ -74,7 +74,7 @@ class Client(BaseClient):
         answers: Answerer | None = None,
         **arguments: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
-        run = self._path.tool_runner(arguments, run_tools=run_tools)
+        tool_runner = self._path.tool_runner(arguments, run_tools=run_tools)
         request = self._path.request(prompt, arguments)
 
         def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
@@ -83,9 +83,9 @@ class Client(BaseClient):
             )
             return Completion(portal().run(task.run(lambda _: None)))
 
-        if run is None:
+        if tool_runner is None:
             return ask(request, origin)
-        return run(request, origin or Origin(), ask)
+        return tool_runner(request, origin or Origin(), ask)
 
     @like(AsyncClient.stream)
     def stream(  # noqa: D102 - see `like`
@@ -202,14 +202,14 @@ class CompletionStream:
 
         Args:
             callback: Called however it ends, whether or not the stream is read; not if
-                nothing was sent. Where the end is read, or after `cancel`, it was
-                called before. It may run on the client's thread, and must be short.
+                it was stopped before it began. It is called before `poll` returns the
+                end, and before `cancel` returns. It may run on the client's thread, and
+                must be short.
             notes: Notes for the completion.
         """
-        self._notes, task = (
-            notes,
-            self._exchange_task,
-        )  # not `self`, so it can be dropped
+        self._notes = notes
+        # without `self`, so that the stream can be dropped
+        task = self._exchange_task
 
         def tell(_: "Future[None]") -> None:
             if task.exchange is not None:
@@ -276,15 +276,16 @@ class CompletionStream:
             self.poll()
         completion = self._completion()
         if completion is None:
-            raise SvcError("The request was stopped before anything was sent.")
+            raise SvcError("The request was stopped before it began.")
         return completion
 
     def cancel(self) -> Completion | None:
         """Stop: close the connection and record the reply so far.
 
         Returns:
-            The completion, partial unless the reply had ended; None if nothing was
-            sent.
+            The completion, partial unless the reply had ended. A request that still
+            waited for a limit was not sent, but is recorded: `exchange.n_attempts` is
+            0. None if it was stopped before it began.
         """
         self._job.cancel()
         self._is_ended = True

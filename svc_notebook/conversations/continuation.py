@@ -21,15 +21,18 @@ GO_ON = (
     "the very next character: repeat nothing, add no remark, keep language and format."
 )
 
-WINDOW_CHARS = 4000  # of the old text, in which a repetition is looked for
+# of the old text, in which a repetition is looked for
+WINDOW_CHARS = 4000
 
 # A repetition is longer than what two texts may have in common by chance. Thai and
 # other letters from there on are written without blanks, and each letter carries more.
 _LEAST_CHARS, _LEAST_THAI_CHARS, _THAI = 8, 5, "\u0e00"
 
-_LEAST_LETTERS = 2  # of a word that is begun again: few words repeat their first two
+# of a word that is begun again: few words repeat their first two
+_LEAST_LETTERS = 2
 
-_LONG_CHARS = 80  # of one whole line: rows of a table and lines of code may be equal
+# of one whole line: rows of a table and lines of code may be equal
+_LONG_CHARS = 80
 
 _OPENER = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*([^\s`][^\n`]*)?\n")
 

@@ -69,8 +69,8 @@ class Conversation:
         'With the map.'
     """
 
-    def __init__(self, name: str, session: "Conversations") -> None:
-        self._session = session
+    def __init__(self, name: str, registry: "Conversations") -> None:
+        self._registry = registry
         self._shared = UndoableHistory(name)
         self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._has_warned_of_older = False
@@ -192,11 +192,11 @@ class Conversation:
             AskError: There is nothing to continue, or something is not allowed.
             SvcError: It failed; the history is unchanged, or has the partial text.
         """
-        step = self.next_part(
+        next_turn = self.next_part(
             turn, model=model, params=dict(params), max_tokens=max_tokens
         )
-        completion = self._answer(step, self._session.ask)
-        whole = join_exchange(completion.exchange, self._session.ledger())
+        completion = self._answer(next_turn, self._registry.ask)
+        whole = join_exchange(completion.exchange, self._registry.ledger())
         return Completion(whole, (), completion.notes, completion.request)
 
     @with_params
@@ -226,9 +226,11 @@ class Conversation:
         settings = dict(params)
         offer = to_offer(settings.pop("tools", None), run_tools=False)
         settings["tools"] = offer.definitions
-        step = self.next_turn(text, model=model, params=settings, max_tokens=max_tokens)
-        notes, record = step.notes(), partial(self.record, step)
-        reply = self._session.stream(step.request, step.origin)
+        next_turn = self.next_turn(
+            text, model=model, params=settings, max_tokens=max_tokens
+        )
+        notes, record = next_turn.notes(), partial(self.record, next_turn)
+        reply = self._registry.stream(next_turn.request, next_turn.origin)
         reply.on_end(record, notes=notes)
         return reply
 
@@ -242,18 +244,18 @@ class Conversation:
         params: Mapping[str, Any] | None = None,
         max_tokens: MaxTokens = "fit",
         origin_kind: OriginKind = "python",
-        place: str | None = None,
+        turn_key: str | None = None,
         system: str | None = None,
     ) -> NextTurn:
         """Build the request of a new turn, or of one that is asked again.
 
         The arguments are those of `ask` and `ask_again`. `attached` says where the
-        text has values of the notebook. `place` names a new turn; the same name asks
-        the same turn again. `system` replaces the conversation's system
+        text has values of the notebook. `turn_key` names a new turn; the same key
+        asks the same turn again. `system` replaces the conversation's system
         message; "" sends none.
         """
         history, series, _ = self._shared.state
-        turn_id = f"{series}/{place or uuid4().hex[:12]}"
+        turn_id = f"{series}/{turn_key or uuid4().hex[:12]}"
         if turn is not None:
             old_turn = history.turn(turn)
             turn_id = old_turn.turn_id
@@ -290,7 +292,7 @@ class Conversation:
 
     def record(
         self,
-        step: NextTurn,
+        next_turn: NextTurn,
         *completions: Completion,
         comparison: Comparison | None = None,
     ) -> None:
@@ -299,10 +301,10 @@ class Conversation:
         An answer without content changes nothing, nor does one to a turn from before
         a reset. Of several, later requests send the first.
         """
-        turn_id = step.origin.turn_id or ""
+        turn_id = next_turn.origin.turn_id or ""
         ids = (completion.exchange.exchange_id for completion in completions)
         self._exchange_ids.setdefault(turn_id, set()).update(ids)
-        add = partial(add_answers, step.origin, completions, comparison)
+        add = partial(add_answers, next_turn.origin, completions, comparison)
         change = partial(self._shared.change, add, turn_id=turn_id)
         self._marked(change) if comparison else change()
 
@@ -366,7 +368,7 @@ class Conversation:
         Each kernel that did not restore the conversation first, and each reset, began
         a series of turns, which is one item; print it for its number and prompt.
         """
-        return read_saved(self._session.ledger(), self.name).get(self.name, ())
+        return read_saved(self._registry.ledger(), self.name).get(self.name, ())
 
     def restore(self, number: int | None = None) -> Self:
         """Bring turns back from the ledger, after a restart or from another kernel.
@@ -405,7 +407,7 @@ class Conversation:
         if self.turns or self.can_undo:
             return ""
         with suppress(SvcError):
-            return older_note(self._session.ledger(), self.name)
+            return older_note(self._registry.ledger(), self.name)
         return ""
 
     def warn_of_older(self) -> None:
@@ -429,7 +431,7 @@ class Conversation:
         turns = self.turns
         if until is not None:
             turns = turns[: self.history.index_of(until) + 1]
-        return self._session.named(name).fill(replace(self.history, turns=turns))
+        return self._registry.named(name).fill(replace(self.history, turns=turns))
 
     def rename(self, name: str) -> Self:
         """Give the conversation another free name, in this kernel and in the ledger.
@@ -441,7 +443,7 @@ class Conversation:
             LedgerError: The ledger cannot be written; nothing was renamed.
         """
         if name != self.name:
-            self._session.rename(self.name, name, self._shared.state.all_series)
+            self._registry.rename(self.name, name, self._shared.state.all_series)
             self._shared.rename(name)
         return self
 
@@ -504,38 +506,40 @@ class Conversation:
         after = self.history
         if self._shared.state.series == series:
             for turn_id, marks in changed_marks(before, after, self._exchange_ids):
-                self._session.ledger().add_marks(self.name, turn_id, marks)
+                self._registry.ledger().add_marks(self.name, turn_id, marks)
             for pick in changed_picks(before, after):
-                self._session.ledger().add_pick(*pick)
+                self._registry.ledger().add_pick(*pick)
         return result
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
         settings = dict(params)
         permit = take_permit(settings)
         offer = to_offer(settings.pop("tools", None))
-        step = self.next_turn(**turn, params={**settings, "tools": offer.definitions})
-        run, toolbox = self._session.run, offer.toolbox
+        next_turn = self.next_turn(
+            **turn, params={**settings, "tools": offer.definitions}
+        )
+        run, toolbox = self._registry.run, offer.toolbox
         if toolbox is None:
-            return self._answer(step, self._session.ask)
+            return self._answer(next_turn, self._registry.ask)
         return self._answer(
-            step, lambda request, origin: run(request, origin, toolbox, permit)
+            next_turn, lambda request, origin: run(request, origin, toolbox, permit)
         )
 
-    def _answer(self, step: NextTurn, ask: SendRequest) -> Completion:
-        notes = step.notes()
+    def _answer(self, next_turn: NextTurn, ask: SendRequest) -> Completion:
+        notes = next_turn.notes()
         try:
-            completion = ask(step.request, step.origin).with_notes(*notes)
+            completion = ask(next_turn.request, next_turn.origin).with_notes(*notes)
         except (SvcError, KeyboardInterrupt) as error:
             partial = getattr(error, "partial", None)  # Interrupted has one too
             if isinstance(partial, Completion):
-                self.record(step, partial)
+                self.record(next_turn, partial)
             raise
-        self.record(step, completion)
+        self.record(next_turn, completion)
         return completion
 
     def _settings(self, model: str | None, **settings: Any) -> TurnSettings:  # noqa: ANN401 - its fields
-        model = self._session.model() if model is None else check_model(model)
-        context_tokens = self._session.context_of(model)
+        model = self._registry.model() if model is None else check_model(model)
+        context_tokens = self._registry.context_of(model)
         return TurnSettings(model=model, context_tokens=context_tokens, **settings)
 
     def __reduce_ex__(self, protocol: object) -> Never:

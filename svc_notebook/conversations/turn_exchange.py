@@ -199,14 +199,14 @@ def request_continuation(
     origin = structs.replace(origin, continues=turn.version.exchange_id)
     # Pinned, because the reply to continue must be sent.
     continued = replace(turn, is_pinned=True, is_hidden=False)
-    step = next_turn(
+    continuation = next_turn(
         history,
         (*history.before(turn.turn_id), continued),
         Message(role="user", content=GO_ON),
         origin,
         replace(settings, params=params),
     )
-    return replace(step, request=_with_room(step.request))
+    return replace(continuation, request=_with_room(continuation.request))
 
 
 def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:

@@ -340,14 +340,20 @@ class CellReply:
 
 def to_start(context: CellContext, options: SvcOptions) -> Start:
     """Return what starts a request, and note that one may have been sent."""
-    kernel = context.session.context()
-    client = kernel.client if options.is_recorded else kernel.unrecorded_client
+    session_context = context.session.context()
+    client = (
+        session_context.client
+        if options.is_recorded
+        else session_context.unrecorded_client
+    )
     context.is_sending = True
     return partial(
         client.stream,
         watch=None,  # the cell shows its waits
         is_streamed=options.is_streamed,
-        answers=kernel.reused if kernel.is_reusing(options.is_reused) else None,
+        answers=session_context.reused
+        if session_context.is_reusing(options.is_reused)
+        else None,
     )
 
 

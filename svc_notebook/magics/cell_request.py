@@ -121,8 +121,8 @@ def to_request(
     if options.conversation is None:
         return single_request(prompt)
     conversation = context.session.conversations.named(options.conversation)
-    place = context.memory.request_ids.next()
-    return conversation_request(prompt, conversation, place=place)
+    turn_key = context.memory.request_ids.next()
+    return conversation_request(prompt, conversation, turn_key=turn_key)
 
 
 def _as_typed(marks: Sequence[str]) -> str:
@@ -152,12 +152,12 @@ def single_request(prompt: CellPrompt) -> CellRequest:
 
 
 def conversation_request(
-    prompt: CellPrompt, conversation: Conversation, *, place: str | None = None
+    prompt: CellPrompt, conversation: Conversation, *, turn_key: str | None = None
 ) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
-    `place` identifies the cell, so that running it again asks its turn again. A system
-    message becomes the conversation's once it was answered.
+    `turn_key` names the turn by its cell, so that running the cell again asks the same
+    turn again. A system message becomes the conversation's once it was answered.
     """
     older = conversation.older_note()
     turn = conversation.next_turn(
@@ -167,7 +167,7 @@ def conversation_request(
         params=prompt.params,
         max_tokens=prompt.max_tokens,
         origin_kind="magic",
-        place=place,
+        turn_key=turn_key,
         system=prompt.system,
     )
 

@@ -88,14 +88,14 @@ def rest_request(
     )
     origin = Origin(kind="magic", conversation=name, turn_id=beginning.origin.turn_id)
     if owner is None:
-        step = request_rest(reply, origin, settings)
-        return CellRequest(request=step.request, origin=step.origin, rest_of=reply)
-    step = request_continuation(owner.history, origin, settings)
+        rest = request_rest(reply, origin, settings)
+        return CellRequest(request=rest.request, origin=rest.origin, rest_of=reply)
+    rest = request_continuation(owner.history, origin, settings)
     return CellRequest(
-        request=step.request,
-        origin=step.origin,
-        notes=(f"conversation {name}", step.fitted.note),
-        keep=lambda completion: owner.record(step, completion),
+        request=rest.request,
+        origin=rest.origin,
+        notes=(f"conversation {name}", rest.fitted.note),
+        keep=lambda completion: owner.record(rest, completion),
         rest_of=reply,
     )
 

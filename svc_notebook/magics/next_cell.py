@@ -75,13 +75,13 @@ def chosen_cell(completion: Completion | None, word: str, mode: Mode) -> NextCel
     return _to_next(blocks, int(word) - 1, mode)
 
 
-def _to_next(blocks: Sequence[Fence], place: int, mode: Mode) -> NextCell:
+def _to_next(blocks: Sequence[Fence], index: int, mode: Mode) -> NextCell:
     """Put a block into the next cell if a person can look at it before it runs."""
     if mode is Mode.SETTLED:
         return NextCell(note="not interactive: the code was not put into a new cell")
-    chosen = blocks[place]
+    chosen = blocks[index]
     which = (
-        f"code block {place + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
+        f"code block {index + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
     )
     words = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
     words += [] if chosen.is_closed else ["unfinished"]

@@ -114,11 +114,11 @@ class PanelReplies:
     def _ask_compared(
         self, text: str | None, live: LiveReply, message: dict[str, Any]
     ) -> None:
-        context, place = self._context, uuid4().hex[:12]
+        context, turn_key = self._context, uuid4().hex[:12]
         group, settings = to_group(context.state.comparing, context.state.settings)
         steps = [
             context.conversation.next_turn(
-                text, place=place, **message, **self._request_settings(of_column)
+                text, turn_key=turn_key, **message, **self._request_settings(of_column)
             )
             for of_column in settings
         ]

@@ -516,13 +516,13 @@ class Preflight:
     def client(self, ledger: Ledger, cluster: "Cluster | None") -> RequestPath:
         """Return what sends the requests, with the ledger as its sink."""
         context = self.context
-        recorded, session = context.answers, context.session
-        reused = partial(context.reused, recorded=recorded)
+        session, from_file = context.session, context.answers
+        from_ledger = partial(context.reused, recorded=from_file)
         return RequestPath(
             context.settings,
-            key=context.key() if recorded is None else None,
+            key=context.key() if from_file is None else None,
             sinks=(ledger,),
-            answers=reused if self.plan.is_reusing else recorded,
+            answers=from_ledger if self.plan.is_reusing else from_file,
             spending=lambda: session.spending,
             send=send_once if cluster is None else cluster.send_once,
         )

@@ -33,10 +33,10 @@ def write_parts(
 ) -> Path:
     """Write the frame of replies in parts: see `Run.write_parquet`."""
     import_extra("pyarrow", "Parquet files need")
-    place = Path(to_path("folder", folder))
-    place, before = _own_files(place)
-    _check_not_rows(result, place)
-    _check_run(result, place, before)
+    target = Path(to_path("folder", folder))
+    target, before = _own_files(target)
+    _check_not_rows(result, target)
+    _check_run(result, target, before)
     seqs = array("q") if result.ledger is None else _seqs(result, result.ledger)
     dtypes: dict[str, object] = {}
     written: list[tuple[Path, list[str]]] = []
@@ -45,7 +45,7 @@ def write_parts(
         frame = _frame(result, grid, seqs[first : first + len(grid)])
         for name, dtype in frame.dtypes.items():
             dtypes[str(name)] = _common(dtypes.get(str(name), dtype), dtype)
-        path = export(frame, place / f"replies-{len(written):05}.parquet")
+        path = export(frame, target / f"replies-{len(written):05}.parquet")
         written.append(
             (path, [f"{name} {dtype}" for name, dtype in frame.dtypes.items()])
         )
@@ -57,7 +57,7 @@ def write_parts(
     _give_same_types([path for path, _ in written])
     for path in before - {path for path, _ in written}:
         path.unlink(missing_ok=True)
-    return place
+    return target
 
 
 def _give_same_types(paths: Sequence[Path]) -> None:
@@ -86,33 +86,33 @@ def _give_same_types(paths: Sequence[Path]) -> None:
             write_whole(path, partial(parquet.write_table, table))
 
 
-def _own_files(place: Path) -> tuple[Path, set[Path]]:
+def _own_files(target: Path) -> tuple[Path, set[Path]]:
     """Make the folder if need be; return it and our files in it, and refuse others."""
     try:
-        place = place.expanduser()
-        place.mkdir(parents=True, exist_ok=True)
-        files = set(place.iterdir())
+        target = target.expanduser()
+        target.mkdir(parents=True, exist_ok=True)
+        files = set(target.iterdir())
     except (OSError, RuntimeError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         raise ParameterError(
-            f"{str(place)!r} cannot be used: {reason.rstrip('.')}. Name a folder that "
+            f"{str(target)!r} cannot be used: {reason.rstrip('.')}. Name a folder that "
             "you can write to.",
             param="folder",
         ) from None
     if others := sorted(file.name for file in files if not _OWN.fullmatch(file.name)):
-        raise _other_files(place, others[0])
-    return place, files
+        raise _other_files(target, others[0])
+    return target, files
 
 
-def _other_files(place: Path, name: str) -> ParameterError:
+def _other_files(target: Path, name: str) -> ParameterError:
     return ParameterError(
-        f"{str(place)!r} has other files, such as {name!r}. Nothing was written. Name "
+        f"{str(target)!r} has other files, such as {name!r}. Nothing was written. Name "
         "a new folder, or one that has only the parts of this run.",
         param="folder",
     )
 
 
-def _check_run(result: RunResult, place: Path, before: set[Path]) -> None:
+def _check_run(result: RunResult, target: Path, before: set[Path]) -> None:
     """Refuse parts of another run: the new ones would replace them."""
     for path in sorted(before):
         if path.suffix != SUFFIX:  # left by a write that was killed
@@ -123,23 +123,23 @@ def _check_run(result: RunResult, place: Path, before: set[Path]) -> None:
             )
             names = columns.column("run").unique().to_pylist()
         except (OSError, ValueError, KeyError):  # pyarrow's errors are kinds of these
-            raise _other_files(place, path.name) from None
+            raise _other_files(target, path.name) from None
         if others := [name for name in names if name != result.plan.run_id]:
             raise ParameterError(
-                f"{str(place)!r} has the replies of another run, {others[0]!r}. "
+                f"{str(target)!r} has the replies of another run, {others[0]!r}. "
                 "Nothing was written. Name another folder, or delete these parts if "
                 "you do not need them.",
                 param="folder",
             )
 
 
-def _check_not_rows(result: RunResult, place: Path) -> None:
+def _check_not_rows(result: RunResult, target: Path) -> None:
     """Refuse the folder of the rows: parts may have the names of its files."""
     source = result.plan.grid.rows
     files = None if source is None else source.files
-    if files is not None and place.resolve() in files.folders:
+    if files is not None and target.resolve() in files.folders:
         raise ParameterError(
-            f"{str(place)!r} has the rows of this run, which its replies would "
+            f"{str(target)!r} has the rows of this run, which its replies would "
             "replace. Nothing was written. Name another folder.",
             param="folder",
         )

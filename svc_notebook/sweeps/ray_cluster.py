@@ -135,17 +135,17 @@ def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN4
 def _try_to_connect(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
     """Connect to a cluster; return why that is not possible, "" if it is."""
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    place, is_there = _host_and_port(on), on == "ray"
+    host_port, is_there = _host_and_port(on), on == "ray"
     for n_left in reversed(range(START_TRIES)):
         try:
-            if place:
-                _on_thread(partial(_reach, *place), CONNECT_S)
+            if host_port:
+                _on_thread(partial(_reach, *host_port), CONNECT_S)
                 is_there = True
             if on == "ray":
                 _on_thread(partial(_start_here, ray, connect), stays=True)
             else:  # one that is there, and busy, needs long to let us in
                 _on_thread(
-                    partial(connect, address=on), START_S if place else CONNECT_S
+                    partial(connect, address=on), START_S if host_port else CONNECT_S
                 )
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
             said = in_words(problem)
@@ -328,7 +328,7 @@ class Cluster:
         limits = map(settings.endpoint.limit_of, models)
         self._has_limits = any(limit and limit.is_windowed for limit in limits)
         self._endpoint = settings.endpoint
-        self._place = (settings.base_url, key.digest(settings.base_url or ""))
+        self._key_at_address = (settings.base_url, key.digest(settings.base_url or ""))
         self._quota_key: object = None
         self.n_workers = n_workers or 0
         self._quota: Any = None
@@ -400,7 +400,7 @@ class Cluster:
         """Use the quota that other runs of this kernel use, or start it."""
         job = self._ray.get_runtime_context().get_job_id()
         limits = (self._endpoint.models, self._endpoint.limit)
-        self._quota_key = (job, *self._place, *limits)
+        self._quota_key = (job, *self._key_at_address, *limits)
         with _quotas_lock:
             if (shared := _quotas.get(self._quota_key)) is None:
                 kind = self._ray.remote(_QuotaActor)

@@ -200,9 +200,8 @@ class RunFrames:
         names = self._final_names()
         if frame.empty:
             for offset, (key, name) in enumerate(names.items()):
-                alike = (
-                    "repeat" if key == ROW else "model"
-                )  # an empty column of the same dtype
+                # an empty column of the same dtype
+                alike = "repeat" if key == ROW else "model"
                 frame.insert(offset, name, frame[alike])
         # in one order, whichever columns the first rows happen to have
         own = [name for name in names.values() if name in frame.columns]

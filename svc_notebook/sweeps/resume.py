@@ -58,12 +58,12 @@ _LOOP = Failure(
 
 def as_ended(exchange: Exchange) -> Exchange:
     """Return an exchange as it counts for its trial: calls of tools are not ok."""
-    place = exchange.origin.tool_round
-    if place is None or exchange.status != "ok":
+    tool_round = exchange.origin.tool_round
+    if tool_round is None or exchange.status != "ok":
         return exchange
     if not any(choice.tool_calls for choice in exchange.choices):
         return exchange
-    if place.is_last:
+    if tool_round.is_last:
         return replace(exchange, status="error", failure=_LOOP)
     try:
         check_whole(Completion(exchange))
@@ -263,8 +263,10 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             trials.put(key, TrialStatus(mark, model, remedy, is_open))
             if exchange.status == "ok":
                 seen[exchange.request.model].append(_seen(exchange, rounds.get(key)))
-        if sent.status == "ok" and (place := sent.origin.tool_round) is not None:
-            rounds[key] = _seen(sent, rounds.get(key) if place.n_rounds > 1 else None)
+        if sent.status == "ok" and (tool_round := sent.origin.tool_round) is not None:
+            rounds[key] = _seen(
+                sent, rounds.get(key) if tool_round.n_rounds > 1 else None
+            )
     return RunStatus(trials, first, seen)
 
 

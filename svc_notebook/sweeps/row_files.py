@@ -109,11 +109,6 @@ class RowFiles:
         return RowFileList(self.path, self.files)
 
     @property
-    def n_read(self) -> int:
-        """How many blocks were read; a block that was read again counts twice."""
-        return self._loaded.cache_info().misses
-
-    @property
     def folders(self) -> set[Path]:
         """The folders that the files are in."""
         return {path.resolve().parent for path in self._paths}

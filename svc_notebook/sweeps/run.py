@@ -1,8 +1,8 @@
 """A run: the plan of a sweep, its execution and its result, as users have them.
 
-`Plan` says what is sent. `Executor` checks the run and asks for consent (`Preflight`),
-locks it and begins an `Execution`, whose `Scheduler` sends the trials, from one `ModelQueue` for each model.
-`RunResult` reads what the ledger has of them.
+`Plan` says what is sent. `Executor` lets a `Preflight` check it and ask for consent,
+locks the run and begins an `Execution`. Its `Scheduler` sends the trials, from one
+`ModelQueue` for each model. `RunResult` reads what the ledger has of them.
 """
 
 import asyncio

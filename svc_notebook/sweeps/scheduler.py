@@ -124,7 +124,7 @@ def pilot_of(
     pending: defaultdict[str, list[Trial]] = defaultdict(list)
     order = [*islice(pilot_order(grid, seed=seed), first)]
     # made in the order of the plan, in which rows in files are read
-    trials = {place: grid.trial(*place) for place in sorted(order)}
+    trials = {numbers: grid.trial(*numbers) for numbers in sorted(order)}
     for trial in map(trials.__getitem__, order):
         if trial.key not in settled:
             pending[trial.model].append(trial)
@@ -485,6 +485,7 @@ class Scheduler:
         return False
 
     def _due(self, queue: ModelQueue) -> Waiting:
+        """Return how long the next trial waits; `RateLimiter` says who paces what."""
         if self.is_paused:
             return Waiting(LOOK_S, "paused")
         due = queue.limiter.due() if queue.limiter else Waiting(0.0)

@@ -144,7 +144,7 @@ class TrialRounds:
             if n_rounds and not await self.may_go(trial.model):
                 raise _StoppedError
             n_rounds += 1
-            place = ToolRound(
+            this_round = ToolRound(
                 n_rounds=n_rounds,
                 n_tool_runs=_n_results(request) - n_before,
                 is_last=n_rounds == permit.rounds.max_rounds,
@@ -152,7 +152,7 @@ class TrialRounds:
             # after a 429, a QUEUED trial is sent again from its first round; later
             # rounds are tried again here, because the rounds before them were paid for
             policy = QUEUED if n_rounds == 1 else INTERACTIVE
-            own = replace(origin, tool_round=place)
+            own = replace(origin, tool_round=this_round)
             exchange = await send(trial, request, own, policy)
             n_tokens += exchange.n_tokens
             return Completion(exchange)

@@ -169,11 +169,11 @@ def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionReque
 def with_order(form: Form[Value], history: Sequence[Message]) -> tuple[Message, ...]:
     """Ask for the tool at the end of the newest user message."""
     messages = list(history)
-    users = [place for place, message in enumerate(messages) if message.role == "user"]
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
     if users:
-        place = users[-1]
-        content = f"{messages[place].content}\n\n{form.order}"
-        messages[place] = Message(role="user", content=content)
+        index = users[-1]
+        content = f"{messages[index].content}\n\n{form.order}"
+        messages[index] = Message(role="user", content=content)
     else:
         messages.append(Message(role="user", content=form.order))
     return tuple(messages)

@@ -42,8 +42,8 @@ class DefinedParameters:
 
 
 def _sentence(error: ValidationError) -> str:
-    place = error.json_path.removeprefix("$").removeprefix(".") or "the arguments"
-    return f"{place}: {one_line(error.message, 200)}."
+    path = error.json_path.removeprefix("$").removeprefix(".") or "the arguments"
+    return f"{path}: {one_line(error.message, 200)}."
 
 
 def _check_schema(schema: object, name: str) -> None:

@@ -57,11 +57,8 @@ MAX_ROUNDS = 8
 TOTAL_S = 600.0
 INTERRUPTED = "The user interrupted this call; it gave no result."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
-_REFUSED = (
-    ParameterError,
-    OverBudgetError,
-    BadRequestError,
-)  # and would be refused again
+# these would be refused again
+_REFUSED = (ParameterError, OverBudgetError, BadRequestError)
 
 WatchCalls = Callable[[ToolCall | ToolRun], None]
 """Called with each call before it is run, and with its run afterwards."""
@@ -484,11 +481,11 @@ class ToolRecord:
         others = [run for held_by, run in newest if held_by != exchange.exchange_id]
         before: list[ToolRun] = []
         for message in takewhile(_is_of_rounds, reversed(exchange.request.messages)):
-            answers = [run.message for run in others]
-            if message in answers:
-                place = len(answers) - 1 - answers[::-1].index(message)
-                before.insert(0, others[place])
-                del others[place:]
+            results = [run.message for run in others]
+            if message in results:
+                index = len(results) - 1 - results[::-1].index(message)
+                before.insert(0, others[index])
+                del others[index:]
         return (*before, *own)
 
 

@@ -356,15 +356,15 @@ def _coerced_values(schema: JsonSchema, value: object, at: str) -> Iterator[str]
 
     Digits alone are seconds since 1970 for a date, and True is 1 for an IntEnum.
     """
-    place = at or "the value"
+    path = at or "the value"
     if isinstance(value, str):
         is_number = value.strip().lstrip("+-").replace(".", "", 1).isdigit()
         if is_number and schema.get("format") in ("date", "date-time"):
-            yield f'{place}: expected a date such as "2026-01-31"; got {_shown(value)}.'
+            yield f'{path}: expected a date such as "2026-01-31"; got {_shown(value)}.'
     elif isinstance(value, bool):
         allowed = schema.get("enum", [value])
         if not any(value is member for member in allowed):
-            yield f"{place}: expected one of {_shown(allowed)}; got {_shown(value)}."
+            yield f"{path}: expected one of {_shown(allowed)}; got {_shown(value)}."
     elif isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for step, item in items:
@@ -399,17 +399,17 @@ def _faults(
     """
     reasons: dict[str, list[str]] = {}
     for error in problem.errors(include_url=False):
-        place, reason = _place_and_reason(error, schema, value, at)
-        reasons.setdefault(place or "the value", []).append(reason)
+        path, reason = _path_and_reason(error, schema, value, at)
+        reasons.setdefault(path or "the value", []).append(reason)
     return tuple(
-        f"{place} {_IS_MISSING}."
+        f"{path} {_IS_MISSING}."
         if several == [_IS_MISSING]
-        else f"{place}: {', or '.join(dict.fromkeys(several))}."
-        for place, several in list(reasons.items())[:MAX_FAULTS]
+        else f"{path}: {', or '.join(dict.fromkeys(several))}."
+        for path, several in list(reasons.items())[:MAX_FAULTS]
     )
 
 
-def _place_and_reason(
+def _path_and_reason(
     error: Mapping[str, Any],
     schema: JsonSchema,
     value: Any,  # noqa: ANN401 - JSON

@@ -74,12 +74,6 @@ class SseDecoder:
             self._rest.append(rest)
             self._hold(len(rest))
 
-    @property
-    def is_inside_event(self) -> bool:
-        """Whether an event has begun and not ended; a comment is none."""
-        has_line = bool(self._rest) and not self._rest[0].startswith(b":")
-        return bool(self._data) or has_line
-
     def _without_bom(self, piece: bytes) -> bytes:
         start = (self._start or b"") + piece
         if len(start) < len(_BOM) and _BOM.startswith(start):

@@ -44,7 +44,7 @@ def kernel(emulator: Emulator) -> Iterator[None]:  # noqa: ARG001 - the kernel's
 def compare(text: str = "Compare", *, is_blind: bool = False) -> svc.Conversation:
     """Ask two models at once, as a panel does; the second one finishes first."""
     plan = svc.conversation("plan")
-    steps = [plan.next_turn(text, model=each, place="x") for each in (B, A)]
+    steps = [plan.next_turn(text, model=each, turn_key="x") for each in (B, A)]
     client = current().client
     said = [client.complete(each.request, origin=each.origin) for each in steps]
     replies = (
