@@ -52,7 +52,7 @@ class Concurrency:
     A round is about as many replies as there are requests in flight.
 
     Attributes:
-        level: Most requests in flight now; above `n_in_flight` or just lowered.
+        level: Most requests in flight now. Just after it was lowered, more may be.
         most: The level never rises above it.
         n_in_flight: Requests in flight now.
         good: The last level that was worth it; another one is being tried if `level`
@@ -60,9 +60,9 @@ class Concurrency:
         gain: How much more is tried.
         is_rising: Whether more is tried next, or less.
         n_refused: Tries in a row that the server refused.
-        pause_until_s: Nothing is tried before.
-        lowered_s: When a refusal lowered the level. Requests let out before
-            say no more.
+        pause_until_s: No other level is tried before.
+        lowered_s: When a refusal lowered the level. Refusals of requests that were let
+            out before then say nothing new.
         began_s, seen_s: When this round began, and when a request last began or ended.
         busy_s: Seconds in flight in this round, all requests together.
         n_answered: Replies in this round.
@@ -189,14 +189,14 @@ def _tried(state: Concurrency) -> Concurrency:
 class LearntRate:
     """The limits per second and per minute, as far as 429s have shown them.
 
-    What was accepted before a 429 is the limit from then on, which decreases more than
-    a constant factor would and is right at once; it increases while there is none.
+    At a 429, what was accepted before it becomes the limit. That is right at once,
+    while a constant factor would take several 429s. Without any, the limit rises.
 
     Attributes:
         per_second, per_minute: Most requests.
         before: `per_second` before the newest 429 that taught it.
-        is_odd: Whether the newest one came though the learnt rate was kept. If the next
-            request is accepted, it was for the number of requests in flight, and
+        is_odd: Whether the newest 429 came although the learnt rate was kept. If the
+            next request is accepted, it was for the number of requests in flight, and
             the rate was learnt by mistake: `if_odd` is the one before.
         is_settled: Whether what the newest one teaches is known.
         n_calm: Minutes without one.

@@ -128,20 +128,21 @@ class ProxyRefusedError(Exception):
     """A proxy did not connect to the service; it has the status of its answer."""
 
 
-# An idle connection that closes later has perhaps read the request and worked on it.
+# If an idle connection closes later than this after a request was written, the server
+# may have read the request and worked on it.
 _AT_ONCE_S = 0.25
 IDLE_S = 15.0  # short, so that we usually close it before a server or balancer does
 _MAX_HEAD_BYTES = 100 * 1024  # of headers, trailers and what goes with chunks
 _MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now; then TCP waits
-# Bytes of a body are handed over together that come within so many seconds, or within
-# this part of the time since the first ones: each hand-over wakes tasks and threads.
+# Bytes of a body that come within so many seconds, or within this part of the time
+# since the first ones, are handed over together: each time, tasks and threads wake.
 _GATHER_S, _GATHER_PART = 0.04, 0.1
 _FIRST_FINAL, _FIRST_REDIRECT = 200, 300  # below: an interim answer
 _NEXT_ADDRESS_S = 0.25  # until the next address is tried, too (RFC 8305)
 
 
 class Connection(asyncio.Protocol):
-    """A connection to the service, perhaps through a proxy, for a request at a time.
+    """A connection to the service or its proxy; it serves one request at a time.
 
     `status` is 0 until the headers of the answer are in; their names are in lower case.
     The parser calls the methods that begin with `on_`. TLS needs `tls`.
@@ -287,7 +288,7 @@ class Connection(asyncio.Protocol):
     async def read(self, until_s: float | None) -> bytes:
         """Return the next bytes of the body, b"" at its end.
 
-        A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
+        A TimeoutError is raised if none came until `until_s`, by the loop's clock.
         """
         while not self._body and not self._is_whole:
             try:

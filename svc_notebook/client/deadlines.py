@@ -103,7 +103,7 @@ def timed_out(left: Left) -> TimedOutError:
 
 
 def with_earlier(error: SvcError, earlier: SvcError) -> SvcError:
-    """Add to a time-out how the try before it failed, which may be the reason."""
+    """Say in a time-out how the try before it failed: that may be the reason."""
     if not isinstance(error, TimedOutError):
         return error
     status = getattr(earlier, "status", None)

@@ -221,7 +221,8 @@ class Windows:
     def held_s(self) -> list[float]:
         """Return when the requests of the last minute went, in seconds from now.
 
-        Those of all kernels count, the oldest first; what waits has its turn to come.
+        Requests of all kernels count, oldest first. A time above 0 is that of a request
+        that still waits.
         """
         others = self._others.times() if self._others else ()
         with self._lock:

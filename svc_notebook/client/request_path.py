@@ -223,7 +223,7 @@ class ExchangeTask:
     async def run(self, show: ShowDelta) -> Exchange:
         """Send the request, show each delta, and record the exchange at its end.
 
-        An error carries attempts, exchange and partial.
+        An error has `n_attempts`, `exchange_id` and `partial`.
         """
         stopped: type[BaseException] | None = None
         self._start()
@@ -279,7 +279,7 @@ class ExchangeTask:
             error.remedy = learnt or error.remedy
 
     async def _tries(self, show: ShowDelta) -> None:
-        """Try until it succeeds or is given up; `_failure` is the last try's."""
+        """Try until it succeeds or is given up; `_failure` is that of the last try."""
 
         def noted(delta: Delta) -> None:
             if delta.text or delta.calls:
@@ -554,7 +554,10 @@ class RequestPath:
     def tool_runner(
         self, arguments: dict[str, Any], *, run_tools: bool
     ) -> RunTools | None:
-        """Take the tools out of a verb's arguments to be run; None if they are not."""
+        """Take the tools out of a verb's arguments, and return what runs them.
+
+        None if nothing is run.
+        """
         check_flag("run_tools", run_tools)
         return self._take_tools(arguments, run_tools=run_tools)
 

@@ -1,7 +1,6 @@
 """Estimates the tokens, cost and duration of a plan, before and while it runs.
 
 A run that is larger than `confirm_above` asks with these figures before it sends.
-
 A duration depends on the limits, and on the requests that their windows hold now.
 """
 

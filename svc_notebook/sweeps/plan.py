@@ -113,7 +113,7 @@ def read_limits(
     limits: object, models: Iterable[str], endpoint: Endpoint = SERVICE
 ) -> LimitsByModel:
     """Read `limits` of `svc.sweep`: numbers for all models, or by model."""
-    allowed = ', such as {"per_second": 2, "in_flight": 4}, or such by model'
+    allowed = ', such as {"per_second": 2, "in_flight": 4}, or one for each model'
     if not isinstance(limits, Mapping) or not limits:
         raise must_be("limits", f"a mapping{allowed}", limits)
     models = list(models)

@@ -192,7 +192,7 @@ def unusable(said: Exception, key: Key) -> SvcError:
     """Return the error for a cluster that cannot run the workers."""
     if isinstance(said, SvcError):
         return said
-    # if only one side uses Ray's token, Ray says no more than that all actors died
+    # if only one side uses Ray's token, Ray says only that all actors died
     has_token = os.environ.get("RAY_AUTH_MODE") == "token"
     why = key.redact(in_words(said))
     return ConfigError(_UNUSABLE.format(why) + _NO_AUTH * has_token)

@@ -47,7 +47,7 @@ def key_of(exchange: Exchange) -> TrialKey:
 
 _OPEN = Failure(
     type="Cancelled",
-    message="It ended between two tool rounds; run() begins it again.",
+    message="It ended between two tool rounds; run() sends it again.",
 )
 _LOOP = Failure(
     type="ToolLoopError",
@@ -57,7 +57,7 @@ _LOOP = Failure(
 
 
 def as_ended(exchange: Exchange) -> Exchange:
-    """Return an exchange as it counts for its trial: calls of tools are not ok."""
+    """Return an exchange as its trial counts it: one that ends with calls is not ok."""
     tool_round = exchange.origin.tool_round
     if tool_round is None or exchange.status != "ok":
         return exchange
@@ -102,8 +102,8 @@ def newest_by_trial(
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
-"""`refused` is an error that the same request would get again (400), `open` one that
-`run` sends again: of a rate limit, of the key or of the model."""
+"""`refused` is an error that the same request would get again (400). After one that
+is `open`, `run` sends it again: of a rate limit, of the key or of the model."""
 
 
 class TrialStatus(NamedTuple):
@@ -201,7 +201,7 @@ class RunStatus:
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
     def counts(self, n_trials: int) -> Counter[str]:
-        """Count the trials by how they ended; those that did not are `not_run`."""
+        """Count the trials by how they ended; those not sent are `not_run`."""
         counts = Counter[str](self._n_by_mark)
         counts["error"] += counts.pop("refused", 0) + counts.pop("open", 0)
         counts["not_run"] = n_trials - counts.total()
@@ -343,7 +343,7 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
 def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -> None:
     """Raise SettingsError if the rest of a run would go to another address.
 
-    An emulator is the same wherever it serves: its address changes.
+    Emulators count as one address, although each start gives another port.
     """
     if first is None or (first.is_emulated and settings.is_emulated):
         return

@@ -178,8 +178,9 @@ class Run:
     ) -> Self:
         """Send what is missing, and wait for the end.
 
-        Failed requests are not sent again (see `retry`), but for those that a rate
-        limit, the key or an unknown model made fail.
+        Failed requests are not sent again (see `retry`), except those that failed
+        because of a rate limit, the key or an unknown model. Above `confirm_above`
+        requests you are asked first; without a yes nothing is sent.
 
         Args:
             first: Only so many of all requests, as a pilot: as many of each condition

@@ -1,7 +1,7 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A locked file beside the ledger marks a named run that is being sent; a file next to it
-says which process does. The system releases the lock when that process ends. Where
+A locked file next to the ledger marks a named run that is being sent; a second file
+says which process sends it. The system releases the lock when that process ends. Where
 files cannot be locked, there is no lock.
 """
 

@@ -32,7 +32,7 @@ from .resume import Settled, TrialKey
 class PendingTrials:
     """What is still to be sent to a model, and how many requests that is."""
 
-    # a trial is made when it is pulled; None for one that need not be sent
+    # makes a trial when it is pulled; None for one that need not be sent
     pull: Iterator[Trial | None]
     n_trials: int
 
@@ -188,7 +188,8 @@ class ModelQueue:
     Attributes:
         limiter: Decides when a request may go; None to go at once.
         own: The windows of the user's own limits for this run, if there are any.
-        n_trials, n_ok, n_failed, n_in_flight: How many trials there are, and where.
+        n_trials: How many there are in all.
+        n_ok, n_failed, n_in_flight: How many succeeded, failed, or are being sent.
         n_tokens: Of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for.
         given_up: The last error, if it was given up.
@@ -346,7 +347,7 @@ class ModelQueue:
         return max(by_limit_s, self.waits_for.wait_s)
 
     def say(self, due: Waiting, now_s: float) -> None:
-        """Say that the next request waits, again when that is over or gets longer."""
+        """Announce a wait of the next request, and again if it gets longer."""
         until_s, said_s = now_s + due.wait_s, self._said_until_s
         if due.wait_s > 0 and (now_s >= said_s or until_s > said_s + LOOK_S):
             self._said_until_s = until_s
@@ -446,7 +447,7 @@ class Scheduler:
         while await self._until_next(queue) and await self._until_free(queue):
             trial = queue.take(self._clock())
             group.create_task(self._send(queue, trial))
-            # the request takes its place in the limit's window before the next looks
+            # the request reserves its slot before the next trial looks at the limit
             await asyncio.sleep(0)
 
     async def _until_next(self, queue: ModelQueue) -> bool:

@@ -55,7 +55,7 @@ def sweep_tools(
 ) -> SweepTools | None:
     """Find the functions that are offered, and check that they can run.
 
-    None if none is offered: calls of definitions are left to the caller.
+    None if only definitions are offered: their calls are left to the caller.
     """
     functions = {_key(tool.definition): tool for tool in _with_functions(tools)}
     points = [point for dimension in dimensions for point in dimension.points]
