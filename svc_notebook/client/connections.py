@@ -14,13 +14,16 @@ import socket
 import ssl
 import time
 from base64 import b64encode
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from errno import ECONNREFUSED
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
+from ipaddress import ip_address
+from itertools import zip_longest
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -170,13 +173,10 @@ class Connection(asyncio.Protocol):
         """Connect to the host of an address; after a failure it has to be closed."""
         loop, first = asyncio.get_running_loop(), proxy.url if proxy else url
         host, port = _host_port(first)
-        is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # others lack the argument
-        options: Any = {"happy_eyeballs_delay": _NEXT_ADDRESS_S} if is_asyncio else {}
-        self._transport, _ = await loop.create_connection(
-            lambda: self, host, port, **options
-        )
+        sock = await _connect(await _addresses(host, port))
         for option in SOCKET_OPTIONS:
-            self._transport.get_extra_info("socket").setsockopt(*option)
+            sock.setsockopt(*option)
+        self._transport, _ = await loop.create_connection(lambda: self, sock=sock)
         if first.scheme == "https":
             await self._start_tls(host)
         if proxy and url.scheme == "https":
@@ -342,6 +342,75 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             await asyncio.sleep(0)  # then it is closed
+
+
+_Address = tuple[Any, ...]  # as `getaddrinfo` returns it
+
+
+async def _addresses(host: str, port: int) -> list[_Address]:
+    """Return the addresses of a host, those of IPv4 and IPv6 in turn (RFC 8305)."""
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    try:
+        ip_address(host)
+    except ValueError:
+        found = await asyncio.get_running_loop().run_in_executor(None, look_up)
+    else:
+        return look_up()  # nothing is asked, so that it needs no thread
+    families = defaultdict[int, list[_Address]](list)
+    for address in found:
+        families[address[0]].append(address)
+    turns = zip_longest(*families.values())
+    return [address for turn in turns for address in turn if address]
+
+
+async def _connect(addresses: list[_Address]) -> socket.socket:
+    """Return a socket that is connected to the first address that answers (RFC 8305).
+
+    asyncio can do so, too, but leaves sockets open when it is cancelled (Python 3.11).
+    """
+    waiting, tries, problems = list(addresses), set[_SocketTask](), []
+    try:
+        while waiting or tries:
+            if waiting:
+                tries.add(asyncio.create_task(_connect_to(waiting.pop(0))))
+            ended, _ = await asyncio.wait(
+                tries,
+                timeout=_NEXT_ADDRESS_S if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in ended:
+                tries.remove(task)
+                if (problem := task.exception()) is None:
+                    return task.result()
+                problems.append(problem)
+    finally:
+        for task in tries:
+            task.add_done_callback(_close_late)
+            task.cancel()
+    if len(problems) == 1:
+        raise problems[0]
+    raise OSError("; ".join(map(str, problems)))
+
+
+_SocketTask = asyncio.Task[socket.socket]
+
+
+async def _connect_to(address: _Address) -> socket.socket:
+    family, kind, protocol, _, place = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(0)  # it never blocks the loop
+        await asyncio.get_running_loop().sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close_late(task: _SocketTask) -> None:
+    """Close what another address was faster than, or what nobody waits for."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
 
 
 def _is_readable(descriptor: int) -> bool:

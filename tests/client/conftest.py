@@ -84,6 +84,7 @@ OURS = (  # proxies, certificates and the connections kept are a transport's own
     "used_again",
     "idle_connection",
     "not_http",
+    "first_address",  # httpx looks names up in its own way
     "looked_up",  # httpx does not say that a name may be found later
 )
 

@@ -1,5 +1,7 @@
 """What a user sees when the network is wrong, and what is asked again."""
 
+import asyncio
+import gc
 import shutil
 import socket
 import ssl
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_path import say
@@ -233,6 +236,40 @@ def test_a_name_that_cannot_be_looked_up_now(
     assert text == "Hello."
 
 
+def is_silent() -> socket.socket:
+    """Return a listener that takes no connection: its backlog is full."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    for _ in range(3):
+        with socket.socket() as full:
+            full.setblocking(False)  # noqa: FBT003 - the socket's own
+            full.connect_ex(listener.getsockname())
+    return listener
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_first_address_that_does_not_answer(
+    is_refused: bool,
+    serve: Serve,
+    client_of: ClientOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A host is reached at its second address if its first one refuses or is silent."""
+    server, listener = serve([GOOD]), is_silent()
+    good = ("127.0.0.1", int(server.base_url.split(":")[2].split("/")[0]))
+    bad = ("127.0.0.1", 1) if is_refused else listener.getsockname()
+
+    def look_up(*_: object, **__: object) -> list[Any]:
+        kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        return [(*kind, bad), (*kind, good)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    with listener:
+        assert client_of("http://localhost:1/v1").complete("Hi").text == "Hello."
+
+
 def test_no_such_host(client_of: ClientOf, lookups: list[int]) -> None:
     """A host that does not exist is named, and not tried again."""
     lookups += [socket.EAI_NONAME] * 3
@@ -444,3 +481,37 @@ def test_the_total_bounds_the_wait_for_our_own_limit(
 
     assert (caught.value.deadline, caught.value.n_attempts) == ("total", 0)
     assert (len(server.requests), virtual.slept_s) == (1, [])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts sockets there")
+def test_cancelled_while_connecting() -> None:
+    """Requests that are cancelled at any moment of connecting leave no socket open."""
+
+    def n_sockets() -> int:
+        return sum(
+            path.readlink().name.startswith("socket:")
+            for path in Path("/proc/self/fd").iterdir()
+            if path.is_symlink()
+        )
+
+    async def scene(base_url: str) -> list[int]:
+        settings = Settings(base_url=base_url, model="svc-instruct")
+        async with AsyncClient(settings, api_key="k") as client:
+            n_before = n_sockets()
+            for n_steps in [*range(40)] * 5:
+                task = asyncio.create_task(client.complete("Hi"))
+                for _ in range(n_steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            return [n_before, n_sockets()]
+
+    gc.disable()  # it would close what was left open
+    try:
+        with socket.create_server(("127.0.0.1", 0), backlog=500) as listener:
+            port = listener.getsockname()[1]
+            n_before, n_after = asyncio.run(scene(f"http://localhost:{port}/v1"))
+    finally:
+        gc.enable()
+
+    assert n_after == n_before
