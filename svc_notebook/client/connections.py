@@ -144,6 +144,35 @@ _FIRST_FINAL, _FIRST_REDIRECT = 200, 300  # below: an interim answer
 _NEXT_ADDRESS_S = 0.25  # until the next address is tried, too (RFC 8305)
 
 
+_CHUNKED = "chunked"
+_PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+_HEAD_END = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"(?im)^content-length:([^\r\n]*)\r?\n?")
+_FOLD = re.compile(rb"\r?\n[ \t]+")  # where a value goes on in the next line
+
+
+def is_sloppy(head: bytes | bytearray) -> bool:
+    """Say whether headers, or their beginning, are such as some servers send.
+
+    That is lines that end without CR, values over several lines (RFC 9112, 2.2 and
+    5.2), and the same Content-Length more than once (RFC 9110, 8.6).
+    """
+    has_odd_lines = re.search(rb"(?<!\r)\n|\n[ \t]", head) is not None
+    lengths = _LENGTH.findall(head)
+    is_odd = has_odd_lines or len(lengths) > 1 or b"," in b"".join(lengths)
+    return is_odd and head.startswith(b"HTTP/1.")
+
+
+def put_right(head: bytes) -> bytes:
+    """Return sloppy headers as HTTP wants them; different lengths stay."""
+    lines = _FOLD.sub(b" ", head.removesuffix(b"\n").removesuffix(b"\r"))
+    lengths = b",".join(_LENGTH.findall(lines)).split(b",")
+    if len({length.strip() for length in lengths}) == 1 and lengths[0]:
+        line = b"Content-Length: %b\n" % lengths[0].strip()
+        lines = _LENGTH.sub(b"", lines) + line
+    return re.sub(rb"\r?\n", b"\r\n", lines) + b"\r\n"
+
+
 class Connection(asyncio.Protocol):
     """A connection to the service or its proxy; it serves one request at a time.
 
@@ -160,14 +189,20 @@ class Connection(asyncio.Protocol):
         self._expect()
 
     def _expect(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
-        self.status, self.headers = 0, dict[str, str]()
+        self.status = 0
+        self._begin_head()
         self._n_head_bytes = 0
         self._n_bodiless_bytes = 0  # since the newest bytes of a body
         self._body = bytearray()
         self._first_s = self._due_s = 0.0  # of what is handed over, by the loop's clock
         self._is_whole = self._is_lasting = False
         self._failure: type[Exception] | None = None  # a class holds no frames
+
+    def _begin_head(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.headers = dict[str, str]()
+        self._head = bytearray()  # as it came, until it is complete
+        self._is_sloppy = False
 
     async def open(self, url: httpx.URL, proxy: Proxy | None) -> None:
         """Connect to the host of an address; after a failure it has to be closed."""
@@ -200,19 +235,39 @@ class Connection(asyncio.Protocol):
         if not self.status:
             self._n_head_bytes += len(data)
         self._n_bodiless_bytes += len(data)
-        failure = None
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            failure = NotHttpError
-        if self._n_bodiless_bytes > _MAX_HEAD_BYTES:
-            failure = NotHttpError
+        is_http = self._parse(data) and self._n_bodiless_bytes <= _MAX_HEAD_BYTES
+        failure = None if is_http else NotHttpError
         if len(self._body) > _MAX_WAITING_BYTES:
             self._transport.pause_reading()
         elif self._body and not self._is_whole and failure is None:
             self._gather()
             return
         self._tell(failure)
+
+    def _parse(self, data: bytes) -> bool:
+        """Parse bytes; return False if they are not HTTP.
+
+        What a sloppy server may send as headers is put right when they are complete.
+        """
+        if not self.status:
+            self._head += data
+        if not self._is_sloppy:
+            try:
+                self._parser.feed_data(data)
+            except _PARSER_ERRORS:
+                self._is_sloppy = not self.status and is_sloppy(self._head)
+                if not self._is_sloppy:
+                    return False
+        end = _HEAD_END.search(self._head) if self._is_sloppy else None
+        if end is None:
+            return True
+        head, rest = put_right(bytes(self._head[: end.end()])), self._head[end.end() :]
+        self._begin_head()
+        try:
+            self._parser.feed_data(head)
+        except _PARSER_ERRORS:
+            return False
+        return self._parse(bytes(rest))
 
     def _gather(self) -> None:
         """Let a part of a body be read, now or together with what comes soon."""
@@ -244,7 +299,10 @@ class Connection(asyncio.Protocol):
         """Note the status, unless it announces the answer to come (1xx)."""
         status = self._parser.get_status_code()
         if status >= _FIRST_FINAL:
+            if self.headers.get("transfer-encoding", _CHUNKED).lower() != _CHUNKED:
+                raise NotHttpError  # the body would be taken for what it is not
             self.status = status
+            self._head.clear()
             # from here on, a length is a trailer's, and changes nothing
             self._parser.set_dangerous_leniencies(lenient_chunked_length=True)
         else:
@@ -630,8 +688,8 @@ def _closed_or_foreign(problem: BaseException, host_port: str) -> FailedTry:
         )
         return FailedTry(error=unanswered)
     error = DocumentError(
-        f"{host_port} answered with something that is not HTTP, or with headers "
-        f"that are too long. {_CHECK}."
+        f"{host_port} answered with something that is not HTTP, with headers that are too "
+        f"long, or in a transfer coding that was not requested. {_CHECK}."
     )
     return FailedTry(error=error, is_lasting=True)
 

@@ -24,6 +24,7 @@ from tests.faults.case import Case, Fails
 BOTH = ("complete", "stream")
 CHUNKED_HEAD = head("application/json", Transfer_Encoding="chunked")
 CHUNKED = CHUNKED_HEAD + chunked(reply())  # without its last chunk
+LENGTH = next(line for line in GOOD.splitlines(keepends=True) if b"-Length:" in line)
 STREAM = http(chunk("Hello.") + END, kind="text/event-stream")
 
 NETWORK = [
@@ -105,6 +106,44 @@ NETWORK = [
         section="C",
         fault="two lengths that contradict each other",
         answers=[[GOOD.replace(b"\r\n", b"\r\nContent-Length: 5\r\n", 1)]],
+        verbs=BOTH,
+        ends=Fails(kind=DocumentError, says=["not HTTP"]),
+    ),
+    *(
+        Case(
+            section="C",
+            fault=fault,
+            answers=[[GOOD.replace(b"\r\n", extra, 1), "keep"]],
+            verbs=BOTH,
+        )
+        for fault, extra in {
+            "the same length twice": b"\r\n" + LENGTH + LENGTH,
+            "the same length twice in a line": b"\r\n"
+            + LENGTH[:-2]
+            + b", "
+            + LENGTH[16:],
+            "a header over two lines": b"\r\nX-Y: one\r\n\ttwo\r\n",
+            "headers whose lines end without CR": b"\nX-Y: z\n",
+        }.items()
+    ),
+    *(
+        Case(
+            section="C",
+            fault=f"a body in the transfer coding {coding}",
+            answers=[
+                [head("application/json", Transfer_Encoding=coding), chunked(reply())]
+            ],
+            verbs=BOTH,
+            ends=Fails(kind=DocumentError, says=["transfer coding"]),
+        )
+        for coding in ("gzip, chunked", "gzip", "identity", "chunked, chunked")
+    ),
+    Case(
+        section="C",
+        fault="a length in chunked coding",
+        answers=[
+            [CHUNKED.replace(b"\r\n", b"\r\nContent-Length: 9\r\n", 1) + b"0\r\n\r\n"]
+        ],
         verbs=BOTH,
         ends=Fails(kind=DocumentError, says=["not HTTP"]),
     ),

@@ -30,8 +30,8 @@ LONG = re.compile(
     r"for ever|20 MB|never|trickles|total deadline|pieces of 1|one byte|nothing else"
     r"|a byte at a time"
 )
-# Only our own connections notice these at once; httpx waits, or asks once more.
-OURS = re.compile("banner|a kept connection|without an end")
+# Only our own connections notice these (at once); httpx waits, or asks once more.
+OURS = re.compile("banner|a kept connection|without an end|a length in chunked")
 GAMES = [
     pytest.param(
         case,
