@@ -146,31 +146,26 @@ _NEXT_ADDRESS_S = 0.25  # until the next address is tried, too (RFC 8305)
 
 _CHUNKED = "chunked"
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+# What other clients read, too: old proxies and servers of hobbyists send it. It could
+# only deceive one who passes it on.
+_LENIENCIES = {
+    "lenient_headers": True,  # values over several lines, or with control characters
+    "lenient_optional_cr_before_lf": True,
+    "lenient_spaces_after_chunk_size": True,
+}
 _HEAD_END = re.compile(rb"\n\r?\n")
 _LENGTH = re.compile(rb"(?im)^content-length:([^\r\n]*)\r?\n?")
-_FOLD = re.compile(rb"\r?\n[ \t]+")  # where a value goes on in the next line
-
-
-def is_sloppy(head: bytes | bytearray) -> bool:
-    """Say whether headers, or their beginning, are such as some servers send.
-
-    That is lines that end without CR, values over several lines (RFC 9112, 2.2 and
-    5.2), and the same Content-Length more than once (RFC 9110, 8.6).
-    """
-    has_odd_lines = re.search(rb"(?<!\r)\n|\n[ \t]", head) is not None
-    lengths = _LENGTH.findall(head)
-    is_odd = has_odd_lines or len(lengths) > 1 or b"," in b"".join(lengths)
-    return is_odd and head.startswith(b"HTTP/1.")
+_NO_CONTROLS = bytes.maketrans(bytes(range(32)) + b"\x7f", b" " * 33)
 
 
 def put_right(head: bytes) -> bytes:
-    """Return sloppy headers as HTTP wants them; different lengths stay."""
-    lines = _FOLD.sub(b" ", head.removesuffix(b"\n").removesuffix(b"\r"))
-    lengths = b",".join(_LENGTH.findall(lines)).split(b",")
-    if len({length.strip() for length in lengths}) == 1 and lengths[0]:
-        line = b"Content-Length: %b\n" % lengths[0].strip()
-        lines = _LENGTH.sub(b"", lines) + line
-    return re.sub(rb"\r?\n", b"\r\n", lines) + b"\r\n"
+    """Return headers with one Content-Length if it is repeated (RFC 9110, 8.6)."""
+    values = [value.strip() for value in b",".join(_LENGTH.findall(head)).split(b",")]
+    if not values[0] or values.count(values[0]) < len(values):
+        return head
+    first, _, others = head.partition(b"\n")
+    length = b"Content-Length: %b\r\n" % values[0]
+    return first + b"\n" + length + _LENGTH.sub(b"", others)
 
 
 class Connection(asyncio.Protocol):
@@ -200,9 +195,11 @@ class Connection(asyncio.Protocol):
 
     def _begin_head(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(**_LENIENCIES)
         self.headers = dict[str, str]()
+        self._n_named_bytes = 0  # of headers and trailers
         self._head = bytearray()  # as it came, until it is complete
-        self._is_sloppy = False
+        self._has_lengths = False  # more than one
 
     async def open(self, url: httpx.URL, proxy: Proxy | None) -> None:
         """Connect to the host of an address; after a failure it has to be closed."""
@@ -247,18 +244,19 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> bool:
         """Parse bytes; return False if they are not HTTP.
 
-        What a sloppy server may send as headers is put right when they are complete.
+        A Content-Length that is repeated stops the parser, so it is taken out.
         """
         if not self.status:
             self._head += data
-        if not self._is_sloppy:
+        if not self._has_lengths:
             try:
                 self._parser.feed_data(data)
             except _PARSER_ERRORS:
-                self._is_sloppy = not self.status and is_sloppy(self._head)
-                if not self._is_sloppy:
+                values = [] if self.status else _LENGTH.findall(self._head)
+                self._has_lengths = b"," in b",".join(values)
+                if not self._has_lengths:
                     return False
-        end = _HEAD_END.search(self._head) if self._is_sloppy else None
+        end = _HEAD_END.search(self._head) if self._has_lengths else None
         if end is None:
             return True
         head, rest = put_right(bytes(self._head[: end.end()])), self._head[end.end() :]
@@ -289,9 +287,13 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header, but no trailer; values of the same name are joined."""
+        self._n_named_bytes += len(name) + len(value)
+        if self._n_named_bytes > _MAX_HEAD_BYTES:  # even if a body came with them
+            raise NotHttpError
         if self.status:
             return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        key = name.strip().decode("latin-1").lower()
+        text = value.translate(_NO_CONTROLS).decode("latin-1")
         known = self.headers.get(key)
         self.headers[key] = text if known is None else f"{known}, {text}"
 

@@ -25,6 +25,8 @@ BOTH = ("complete", "stream")
 CHUNKED_HEAD = head("application/json", Transfer_Encoding="chunked")
 CHUNKED = CHUNKED_HEAD + chunked(reply())  # without its last chunk
 LENGTH = next(line for line in GOOD.splitlines(keepends=True) if b"-Length:" in line)
+TWICE = LENGTH[:-2] + b"," + LENGTH.split(b":")[1] + LENGTH  # and once more
+INTERIM = b"HTTP/1.1 102 Wait\r\n\r\n"
 STREAM = http(chunk("Hello.") + END, kind="text/event-stream")
 
 NETWORK = [
@@ -113,18 +115,21 @@ NETWORK = [
         Case(
             section="C",
             fault=fault,
-            answers=[[GOOD.replace(b"\r\n", extra, 1), "keep"]],
+            answers=[[before + GOOD.replace(b"\r\n", extra, 1), "keep"]],
             verbs=BOTH,
         )
-        for fault, extra in {
-            "the same length twice": b"\r\n" + LENGTH + LENGTH,
-            "the same length twice in a line": b"\r\n"
-            + LENGTH[:-2]
-            + b", "
-            + LENGTH[16:],
-            "a header over two lines": b"\r\nX-Y: one\r\n\ttwo\r\n",
-            "headers whose lines end without CR": b"\nX-Y: z\n",
-        }.items()
+        for fault, before, extra in (
+            ("the same length twice", b"", b"\r\n" + LENGTH),
+            ("the same length twice in a line", b"", b"\r\n" + TWICE),
+            (
+                "the same length twice after an interim answer",
+                INTERIM,
+                b"\r\n" + LENGTH,
+            ),
+            ("a header over two lines", b"", b"\r\nX-Y: one\r\n\ttwo\r\n"),
+            ("headers whose lines end without CR", b"", b"\nX-Y: z\n"),
+            ("a control character in a header", b"", b"\r\nX-Y: a\x1b[0mb\r\n"),
+        )
     ),
     *(
         Case(

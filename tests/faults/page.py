@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.faults.dialogues import DIFFERENCES
 from tests.faults.tables import CASES
 
 PATH = Path(__file__).with_name("README.md")
@@ -58,9 +59,25 @@ socket, once to `Client` and once to `AsyncClient`. Each time it is checked that
 """
 
 
+DIALOGUES = """\
+## Where httpx's own transport ends otherwise
+
+500 random dialogues of odd heads, chunks, trailers, cuts, resets, early answers and
+kept connections are played through our connections and through httpx's transport
+(`test_dialogues.py`). They end in the same way, but for these:
+
+| what comes | ours | httpx's transport |
+|---|---|---|
+"""
+
+
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *_sections()])
+    lines = [
+        f"| {_shown(known.fault)} | {known.ours} | {known.httpx} |\n"
+        for known in DIFFERENCES
+    ]
+    return "\n".join([HEAD, *_sections(), DIALOGUES + "".join(lines)])
 
 
 def _sections() -> Iterator[str]:

@@ -58,12 +58,22 @@ class Call:
 class RawServer:
     """Answers requests, one after another, with steps; the last again and again.
 
+    With `is_early` it answers once it has read a head, and ends the connection. One
+    that is kept is closed when no request comes for `keep_s`.
+
     Attributes:
         requests: What came, head and body.
         calls: Connections that were made.
     """
 
-    def __init__(self, answers: Sequence[Sequence[Step]]) -> None:
+    def __init__(
+        self,
+        answers: Sequence[Sequence[Step]],
+        *,
+        is_early: bool = False,
+        keep_s: float = WAIT_S,
+    ) -> None:
+        self._is_early, self._keep_s = is_early, keep_s
         self.requests: list[bytes] = []
         self.calls: list[Call] = []
         self._answers = list(answers) or [[]]
@@ -124,8 +134,10 @@ class RawServer:
     def _serve(self, call: Call) -> None:
         try:
             with suppress(OSError):
-                while (request := _read(call)) and self._answer(call, request):
-                    pass
+                goes_on, within_s = True, WAIT_S
+                while goes_on and (request := self._read(call, within_s)):
+                    goes_on = self._answer(call, request) and not self._is_early
+                    within_s = self._keep_s
                 if not call.is_stranger:
                     _see_off(call)
         finally:
@@ -133,6 +145,17 @@ class RawServer:
                 call.socket.close()
                 self._open.discard(call)
                 self._changed.notify_all()
+
+    def _read(self, call: Call, within_s: float) -> bytes:
+        """Read one request; nothing if the other side has left or speaks no HTTP."""
+        request = b""
+        while b"\r\n\r\n" not in request:
+            piece = call.receive("waiting for a request", within_s=within_s)
+            request += piece
+            call.is_stranger = bool(request) and request[:1] not in _LETTERS
+            if not piece or call.is_stranger:
+                return b""
+        return request if self._is_early else _with_body(call, request)
 
     def _answer(self, call: Call, request: bytes) -> bool:
         with self._changed:
@@ -173,15 +196,8 @@ def _see_off(call: Call) -> None:
         pass
 
 
-def _read(call: Call) -> bytes:
-    """Read one request; nothing if the other side has left or speaks no HTTP."""
-    request = b""
-    while b"\r\n\r\n" not in request:
-        piece = call.receive("waiting for a request")
-        request += piece
-        call.is_stranger = bool(request) and request[:1] not in _LETTERS
-        if not piece or call.is_stranger:
-            return b""
+def _with_body(call: Call, request: bytes) -> bytes:
+    """Return a request with its whole body; nothing if the other side has left."""
     head, _, body = request.partition(b"\r\n\r\n")
     length_line = head.lower().partition(b"content-length:")[2].split()
     length = int(length_line[0]) if length_line else 0  # a CONNECT has none
