@@ -18,6 +18,9 @@ _MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
 _NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*|\n[^{}]*)\}\}")
 
 
+_UNCLOSED = re.compile(r"(?<![\\{])\{\{[ \t]*+([^{}\s]++)[ \t]*+(\}?+)(?!\})")
+
+
 def names_in(template: str) -> tuple[str, ...]:
     r"""Return the names in a template's marks, each once, in order."""
     marks = _MARK.findall(template)
@@ -30,6 +33,11 @@ def wrong_marks(template: str) -> tuple[str, ...]:
     marks = (mark for mark in _MARK.finditer(template) if not mark[1])
     wrong = (mark.group() for mark in marks if not mark[2].isidentifier())
     return tuple(dict.fromkeys(wrong))
+
+
+def unclosed_names(template: str) -> tuple[str, ...]:
+    """Return the names after `{{` that no `}}` follows, each once."""
+    return tuple(dict.fromkeys(name for name, _ in _UNCLOSED.findall(template)))
 
 
 def nested_marks(template: str) -> tuple[str, ...]:

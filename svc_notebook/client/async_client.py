@@ -18,6 +18,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from warnings import warn
 from weakref import finalize
 
 from svc_notebook.completion import Completion
@@ -371,6 +372,7 @@ class AsyncCompletionStream:
                 return text
         if rest := self._first.rest():
             return rest
+        self._first.warn_of_calls(self._exchange_task.exchange)
         raise StopAsyncIteration
 
     @property
@@ -465,10 +467,12 @@ class FirstChoice:
 
     def __init__(self) -> None:
         self._is_zero_seen = False
+        self._has_text = False
         self._others: dict[int, list[str]] = {}
 
     def take(self, delta: Delta) -> str:
         """Return what a delta adds to the text."""
+        self._has_text |= bool(delta.text)
         if delta.index == 0:
             self._is_zero_seen = True
             self._others.clear()
@@ -481,6 +485,21 @@ class FirstChoice:
         """Return what was held back, at the end."""
         others, self._others = self._others, {}
         return "".join(others[min(others)]) if others else ""
+
+    def warn_of_calls(self, exchange: Exchange | None) -> None:
+        """Say why a stream that has ended has no text, if it is for calls of tools."""
+        choices = exchange.choices if exchange else ()
+        calls = [call for choice in choices for call in choice.tool_calls]
+        if calls and not self._has_text:
+            self._has_text = True  # it is said once
+            names = dict.fromkeys(call.function.name for call in calls)
+            warn(
+                f"The model called {', '.join(names)} and wrote no text, so this "
+                "stream is empty. Read stream.completion.tool_calls, or use "
+                "svc.complete with tools=[...], which runs the functions.",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 def state_of(

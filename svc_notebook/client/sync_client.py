@@ -261,6 +261,7 @@ class CompletionStream:
                         yield text
             if text := self._first.rest():
                 yield text
+            self._first.warn_of_calls(self._exchange_task.exchange)
         except KeyboardInterrupt:
             self.cancel()
             raise

@@ -607,6 +607,14 @@ class Conversations:
         return iter(tuple(self._by_name.values()))
 
 
+_JOINERS = str.maketrans("", "", "\u200c\u200d")  # emoji and some scripts need them
+
+
+def _can_be_seen(name: str) -> bool:
+    visible = name.translate(_JOINERS)
+    return bool(visible) and visible.isprintable()
+
+
 def check_name(name: object) -> None:
     """Refuse what cannot be the name of a conversation."""
     if any(key.redact(name) != name for key in known_keys()):
@@ -615,10 +623,11 @@ def check_name(name: object) -> None:
             "recorded. Use another one.",
             param="conversation",
         )
-    if not isinstance(name, str) or name.split() != [name]:
+    if isinstance(name, str):
+        check_text(name, param="conversation", name="The name of the conversation")
+    if not isinstance(name, str) or name.split() != [name] or not _can_be_seen(name):
         raise ParameterError(
-            f"A conversation cannot be named {name!r}; use a word without spaces, "
-            "such as plan.",
+            f"A conversation cannot be named {name!r}; use a word without spaces and "
+            "invisible characters, such as plan.",
             param="conversation",
         )
-    check_text(name, param="conversation", name="The name of the conversation")

@@ -303,7 +303,8 @@ class History:
     def _index(self, owner: str, kind: str, number: object, n: int) -> int:
         """Return the index of a number from 1 to n."""
         try:
-            return range(1, n + 1).index(number)  # type: ignore[arg-type]  # else ValueError
+            wanted = None if isinstance(number, (bool, float)) else number
+            return range(1, n + 1).index(wanted)  # type: ignore[arg-type]  # else ValueError
         except ValueError:
             raise ParameterError(
                 f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {number!r}; "

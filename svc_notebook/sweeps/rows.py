@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from svc_notebook.credentials import refuse_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_text, did_you_mean
-from svc_notebook.template import fill, names_in, wrong_marks
+from svc_notebook.template import fill, names_in, unclosed_names, wrong_marks
 
 from .row_files import FileColumn, RowFiles, is_path_of_files, refuse_paths
 
@@ -75,6 +75,8 @@ def check_columns(
         for text in _texts(prompt):
             for mark in wrong_marks(text):
                 raise _not_a_mark(mark, known, called)
+            for name in set(unclosed_names(text)) & {*known}:
+                raise _not_closed(name, called)
         for name in columns_in(prompt):
             if name not in known:
                 raise _unknown_column(name, known, called)
@@ -116,6 +118,14 @@ def _not_a_mark(mark: str, known: Sequence[str], called: str) -> ParameterError:
     return ParameterError(
         f"{mark} is not a column: between the braces there may only be its name, "
         f"without spaces. {hint} {_plain_text_hint(mark, called)}",
+        param="prompt",
+    )
+
+
+def _not_closed(name: str, called: str) -> ParameterError:
+    return ParameterError(
+        f"{{{{{name} is not closed. Write {{{{{name}}}}} where the column goes. "
+        f"{_plain_text_hint(f'{{{{{name}', called)}",
         param="prompt",
     )
 

@@ -198,6 +198,16 @@ def _said(history: History, how: str, *numbers: object) -> str:
         ("with_chosen", (9, 1), "The conversation 'plan' has 2 turns and no turn 9; "),
         ("with_chosen", (1, 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
         ("with_chosen", ("a", 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
+        (
+            "with_chosen",
+            (True, 1),
+            "The conversation 'plan' has 2 turns and no turn True; ",
+        ),
+        (
+            "with_chosen",
+            (1, 1.0),
+            "Turn 1 of 'plan' has 2 versions and no version 1.0; ",
+        ),
         ("with_chosen", (2, 2), "Turn 2 of 'plan' has 1 version and no version 2; "),
         (
             "with_chosen",

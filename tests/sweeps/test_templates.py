@@ -104,6 +104,22 @@ def test_what_only_looks_like_a_mark_is_refused(mark: str, said: str) -> None:
         assert f"write \\{mark}, or use raw=True." in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "prompt", ["Say {{text", "Say {{ text} now", "{{label}} {{text"]
+)
+def test_a_mark_that_is_not_closed_is_refused(prompt: str) -> None:
+    """The message shows how the column is written."""
+    with pytest.raises(ParameterError, match=r"\{\{text is not closed. Write {{text}}"):
+        build_grid(prompt, varied=MODEL, rows=ROWS)
+
+
+def test_braces_around_what_is_no_column_are_text() -> None:
+    """Code and formulas may open braces twice."""
+    grid = build_grid("{{text}} \\frac{{a}{b}} \\{{text", varied=MODEL, rows=ROWS)
+
+    assert _prompts(grid)[0] == "one \\frac{{a}{b}} \\{{text"
+
+
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
     """Each row is sent, even if another gives the same prompt; earlier keys stay."""
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])

@@ -45,6 +45,19 @@ def test_calls_are_handed_back_where_nothing_is_to_run(serve: Serve) -> None:
     } == {'{"city": "Phuket"}'}
 
 
+def test_a_stream_without_text_says_that_tools_were_called(serve: Serve) -> None:
+    """Iterating it gives nothing, and a warning says where the calls are."""
+    serve()
+    prompt = "Use weather for Phuket."
+
+    with pytest.warns(
+        UserWarning, match=r"called weather .*stream\.completion\.tool_c"
+    ):
+        texts = list(svc.stream(prompt, tools=[weather]))
+
+    assert texts == []
+
+
 def test_a_caller_can_run_the_rounds_by_hand(serve: Serve) -> None:
     """`messages` and a tool message make the next request."""
     serve()
