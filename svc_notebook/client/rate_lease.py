@@ -53,8 +53,10 @@ class QuotaLeases:
         # not those of the one before, which workers may still give back
         self._numbers = count(randbits(62))
         self._leased: dict[int, tuple[float, int, str, Slot]] = {}
-        # what the one before has leased is not known, but it is over in a minute
-        self._closed_until_s = clock() + MINUTE_S + MARGIN_S if is_restarted else -inf
+        # What the one before has leased is not known. It may still be used for a while,
+        # and is over a minute later.
+        over_s = clock() + USE_S + MINUTE_S + MARGIN_S
+        self._closed_until_s = over_s if is_restarted else -inf
 
     def lease(
         self,

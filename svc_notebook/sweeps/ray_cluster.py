@@ -6,9 +6,14 @@ actor leases the slots of limits that are known, so that all workers keep them t
 """
 
 import asyncio
+import atexit
+import logging
 import os
 import pickle
+import select
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,12 +23,15 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from math import inf
-from threading import Event, Lock, Thread
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 from svc_notebook.client.rate_lease import QuotaLeases
 from svc_notebook.client.remote_worker import (
+    BEAT_S,
     GATHER_S,
     RemoteWorker,
     WorkerRequest,
@@ -57,9 +65,10 @@ UNSENT_LOAD = 8
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # until a cluster at a given address answers
 START_S = 180.0  # until it runs what we start: a busy node needs long to import it
+GONE_S = 120.0  # then a quota that does not answer is not being started any more
+KILL_S = 2.0  # until a cluster takes a worker back; it may have lost its head
 START_TRIES = 3  # Ray gives up a start after 30 s
 _joined: dict[str, str] = {}  # `on` of each connection that we made, by Ray's job
-_starting = Lock()  # two runs may want to start a cluster at once
 
 
 def check_address(on: object) -> str:
@@ -87,6 +96,7 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
     """Return the package Ray, connected; an existing connection is used."""
     what = f"on={on!r} needs"
     ray = _on_thread(partial(import_extra, "ray", what, install="'ray[client]'"))
+    _holders.forget_lost(ray)
     is_new = not ray.is_initialized()
     if is_new and (problem := _try_to_connect(ray, on)):
         raise ConfigError(problem)
@@ -102,51 +112,166 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
     return ray
 
 
-def _on_thread(
-    work: Callable[[], Any], wait_s: float = inf, *, stays: bool = False
-) -> Any:  # noqa: ANN401 - as `work`
-    """Work on a thread, because an interrupt half-way would leave Ray's modules broken.
-
-    The thread `stays` where it started programs: the system ends them with it.
-    """
+def _on_thread(work: Callable[[], Any], wait_s: float = inf) -> Any:  # noqa: ANN401 - as `work`
+    """Work on a thread: an interrupt half-way would leave Ray's modules broken."""
     done: Future[Any] = Future()
 
     def run() -> None:
         try:
             done.set_result(work())
-            Event().wait(None if stays else 0)
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             done.set_exception(problem)
 
-    Thread(target=run, name="svc_notebook connects to Ray", daemon=True).start()
+    Thread(target=run, name="svc_notebook talks to Ray", daemon=True).start()
     try:
         return done.result(None if wait_s == inf else wait_s)
     except TimeoutError:  # Ray tries for much longer by itself
         raise TimeoutError(f"no answer within {wait_s:.0f} s") from None
 
 
-def _start_here(ray: Any, connect: Callable[..., object]) -> None:  # noqa: ANN401 - the package
-    with _starting, without_keys():  # all that Ray starts would have them
-        if not ray.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            connect(include_dashboard=False)
+class _Holders:
+    """The child process that holds the connection of this kernel to a cluster.
+
+    Ray ends a process whose cluster has lost its head, at once or a minute later. This
+    one talks to the child as Ray's client does, and lives on.
+    """
+
+    def __init__(self) -> None:
+        self.current: subprocess.Popen[str] | None = None
+        self._starting = Lock()  # two runs may want to start a cluster at once
+
+    def connect(self, ray: Any, connect: Callable[..., object], address: str) -> None:  # noqa: ANN401 - the package
+        """Start a child that joins a cluster or starts one, and connect to it."""
+        with self._starting:
+            if ray.is_initialized():
+                return
+            if address == _NEW:
+                _make_token()
+            with without_keys():  # all that Ray starts would have them
+                child = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, "-c", _HOLDS, address],
+                    stdin=subprocess.PIPE,  # it ends with it
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,  # Ray writes of each loss there
+                    text=True,
+                    start_new_session=True,  # an interrupt is for this process
+                )
+            said = _first_word(child)
+            if said[0] != "at":
+                child.kill()
+                raise ConnectionError(" ".join(said[1:]) or "Ray ended at once")
+            _use_token(*said[2:])
+            connect(address=f"ray://127.0.0.1:{said[1]}")
+            self.current = child
+            atexit.register(self.end, ray, os.getpid())
+
+    def forget_lost(self, ray: Any) -> None:  # noqa: ANN401 - the package
+        """Disconnect from a child that has ended, unless the user has reconnected."""
+        child = self.current
+        if child is None or (child.poll() is None and ray.is_initialized()):
+            return
+        self._end(child)
+        if ray.is_initialized():
+            try:
+                _on_thread(ray.cluster_resources, CONNECT_S)
+            except Exception:  # noqa: BLE001 - whatever Ray says
+                ray.shutdown()
+
+    def end(self, ray: Any, process_id: int) -> None:  # noqa: ANN401 - the package
+        """Disconnect and end the child when this process ends, but not in a fork."""
+        child = self.current
+        if child is not None and process_id == os.getpid():
+            if child.poll() is None:
+                ray.shutdown()
+            self._end(child)
+
+    def _end(self, child: "subprocess.Popen[str]") -> None:
+        self.current = None
+        with child:  # which closes its input and waits
+            pass
+
+
+_holders = _Holders()
+_NEW = "local"  # so that Ray starts a cluster and looks for none
+_HOLDS = """
+import sys
+from svc_notebook.sweeps.ray_cluster import hold
+hold(sys.argv[1])
+"""
+
+
+def _first_word(child: "subprocess.Popen[str]") -> list[str]:
+    """Return what a child says of its start, in words; Ray may write lines before."""
+    for line in child.stdout or ():
+        if line.startswith(("at ", "no ")):
+            return line.split()
+    return [""]
+
+
+def _make_token() -> None:
+    """Give the cluster to be started a token, so that Ray leaves no file with one.
+
+    With ~/.ray/auth_token, all later clusters of the user would insist on it.
+    """
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    has_token = any(os.environ.get(name) for name in names)
+    if not has_token and not Path("~/.ray/auth_token").expanduser().exists():
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token_hex(32))
+
+
+def _use_token(mode: str = "") -> None:
+    """Show Ray's token where the child has found that there is one."""
+    if mode:
+        os.environ.setdefault("RAY_AUTH_MODE", mode)
+        with suppress(Exception):  # it has read the variables when it was imported
+            import_module("ray._raylet").Config.initialize("")
+
+
+def hold(address: str) -> None:
+    """Hold a connection for another process, until the input or the cluster ends."""
+    import ray  # noqa: PLC0415 - in the child alone
+    from ray.util.client.server.server import serve  # noqa: PLC0415 - as above
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options = {"include_dashboard": False} if address == _NEW else {}
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR", **options)
+    except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
+        sys.stdout.write(f"no {in_words(problem)}\n")
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = serve("127.0.0.1", port)
+    sys.stdout.write(f"at {port} {os.environ.get('RAY_AUTH_MODE', '')}\n")
+    sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+    n_before = 0
+    while not select.select([sys.stdin], [], [], BEAT_S)[0]:
+        n_clients = server.data_servicer.num_clients
+        if n_before and not n_clients:  # disconnected by ray.shutdown()
+            break
+        n_before = n_clients
+    ray.shutdown()
 
 
 def _try_to_connect(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
     """Connect to a cluster; return why that is not possible, "" if it is."""
+    # what is lost we say ourselves
+    logging.getLogger("ray.util.client").setLevel(logging.CRITICAL)
+    logging.getLogger("ray.util.client.logsclient").disabled = True
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
+    # the variable is Ray's own
+    address = os.environ.get("RAY_ADDRESS") or _NEW if on == "ray" else on
     host_port, is_there = _host_and_port(on), on == "ray"
     for n_left in reversed(range(START_TRIES)):
         try:
             if host_port:
                 _on_thread(partial(_reach, *host_port), CONNECT_S)
                 is_there = True
-            if on == "ray":
-                _on_thread(partial(_start_here, ray, connect), stays=True)
-            else:  # one that is there, and busy, needs long to let us in
-                _on_thread(
-                    partial(connect, address=on), START_S if host_port else CONNECT_S
-                )
+            join = partial(connect, address=address)
+            if not address.startswith("ray://"):
+                join = partial(_holders.connect, ray, connect, address)
+            _on_thread(join, START_S)  # what is busy needs long to let us in
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
             said = in_words(problem)
             # a busy machine takes more than Ray's 30 s; another version stays one
@@ -205,7 +330,8 @@ def _actor_class() -> type:
     """Return the class of the actors.
 
     Ray sends a class that is defined in a function by value, so that a node with any
-    version of this package, or without it, can answer `version`.
+    version of this package, or without it, can answer `version`. It must not name
+    anything of this package outside of a method, because that is imported with it.
     """
 
     class SvcWorker:
@@ -216,13 +342,15 @@ def _actor_class() -> type:
                 return ""
 
         async def start(self, *arguments: Any) -> None:  # noqa: ANN401 - the actor's
-            self._worker = started(*arguments)
+            module = import_module("svc_notebook.sweeps.ray_cluster")
+            self._worker = module.started(*arguments)
 
         async def put(self, batch: bytes) -> None:
             self._worker.put(batch)
 
         async def take(self) -> list[bytes]:
-            return await self._worker.take()
+            ended: list[bytes] = await self._worker.take()
+            return ended
 
     return SvcWorker
 
@@ -278,6 +406,7 @@ class _Request:
     ended: "asyncio.Future[tuple[Exchange | None, SvcError | None]]"
     n_losses: int = 0
     is_moved: bool = False
+    is_posted: bool = False  # a worker may have sent it
 
 
 @dataclass(slots=True, eq=False)
@@ -306,6 +435,9 @@ class _Link:
         with suppress(Exception):  # if the worker is gone, `_read` notices it
             if self.is_usable():
                 self.actor.put.remote(encode_requests(batch))
+                for message in batch:
+                    if message.number in self.open:
+                        self.open[message.number].is_posted = True
 
 
 class Cluster:
@@ -344,8 +476,9 @@ class Cluster:
     def start(self) -> None:
         """Start or join the cluster, and the workers; a ConfigError says why not."""
         self._ray = connected(self._on)
+        self._holder = _holders.current
         try:
-            self._start_workers()
+            _on_thread(self._start_workers)
         except BaseException as said:  # also an interrupt, since starting takes long
             self.close()
             if not isinstance(said, Exception):
@@ -359,13 +492,16 @@ class Cluster:
         n_cpus = int(self._ray.cluster_resources().get("CPU", 1))
         self.n_workers = self.n_workers or min(max(n_cpus, 1), MOST_WORKERS)
         self._actor = self._ray.remote(_actor_class())
-        if self._has_limits:
-            self._quota = self._share_quota()
         get = partial(self._ray.get, timeout=START_S)
-        # added one by one, so that `close` ends those that an interrupt leaves
-        self._links.extend(self._new_link() for _ in range(self.n_workers))
+        for _ in range(self.n_workers):
+            self._links.append(self._new_link())
+            if self._is_closed:  # by an interrupt meanwhile, which did not see it
+                self.close()
+                return
         for theirs in get([link.actor.version.remote() for link in self._links]):
             check_version(theirs)  # before the key leaves this process
+        if self._has_limits:
+            self._quota = self._share_quota()
         quota = [self._quota.end.remote(-1)] if self._has_limits else []  # does it run?
         get([*quota, *map(self._start_of, self._links)])
 
@@ -383,6 +519,8 @@ class Cluster:
             self._is_reading = True
             for link in self._links:
                 self._begin(self._read(link))
+            if self._quota is not None:
+                self._begin(self._watch(self._quota))
         message = WorkerRequest(next(self._numbers), request, policy)
         pending = _Request(message, asyncio.get_running_loop().create_future())
         self._give(pending)
@@ -424,9 +562,9 @@ class Cluster:
 
     def _kill(self, actor: Any) -> None:  # noqa: ANN401 - an actor's handle
         # without a connection Ray would make one for this call, even at the end
-        if actor is not None and self._ray.is_initialized():
-            with suppress(Exception):  # it may be gone
-                self._ray.kill(actor)
+        if actor is not None and self._is_connected():
+            with suppress(Exception):  # it may be gone, and its head may not answer
+                _on_thread(partial(self._ray.kill, actor), KILL_S)
 
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
@@ -434,7 +572,11 @@ class Cluster:
         return _Link(next(_worker_numbers), actor, self._is_usable)
 
     def _is_usable(self) -> bool:
-        return not self._is_closed and self._ray.is_initialized()
+        return not self._is_closed and self._is_connected()
+
+    def _is_connected(self) -> bool:
+        is_held = self._holder is None or self._holder.poll() is None
+        return is_held and self._ray.is_initialized()
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
         start = partial(link.actor.start.remote, self._settings)
@@ -465,6 +607,19 @@ class Cluster:
                     self._end(link, read_response(response))
         if not self._is_closed:
             self._lose(link)
+
+    async def _watch(self, quota: Any) -> None:  # noqa: ANN401 - an actor's handle
+        """End the run if its quota is gone for good: the workers wait for it."""
+        clock = asyncio.get_running_loop().time
+        answered_s = clock()
+        while not self._is_closed and self._problem is None:
+            with suppress(Exception):  # it is being started again, or is gone
+                async with asyncio.timeout(GONE_S):
+                    await self._answer_of(quota.end.remote(-1))
+                    answered_s = clock()
+            if clock() > answered_s + GONE_S and not self._is_closed:
+                self._fail(_NO_QUOTA)
+            await asyncio.sleep(BEAT_S)
 
     def _end(self, link: _Link, ended: WorkerResponse) -> None:
         """End a request; let another worker try if this one cannot connect."""
@@ -528,12 +683,16 @@ class Cluster:
                 self._give(self._unassigned.pop(0))
 
     def _fail(self, why: str) -> None:
-        """End everything that is open, because no worker can run."""
+        """End everything that is open, because no worker can run.
+
+        What no worker got ends with what stops the run, and `run` sends it again.
+        """
         self._problem = ConfigError(why)
         requests = [request for link in self._links for request in link.open.values()]
         for request in (*requests, *self._unassigned):
             if not request.ended.done():
-                request.ended.set_result((None, ConfigError(why)))
+                kind = NoConnectionError if request.is_posted else ConfigError
+                request.ended.set_result((None, kind(why)))
 
 
 _NOWHERE = (
@@ -549,7 +708,11 @@ _UNUSABLE = (
     "The Ray cluster cannot run the workers: {}. Nothing more was sent. Look at `ray "
     "status` and at Ray's logs."
 )
-_NO_AUTH = " If Ray has no token there, start this kernel with RAY_AUTH_MODE=disabled."
+_NO_AUTH = (
+    " Ray's token is in use here (RAY_AUTH_MODE=token; it is that of RAY_AUTH_TOKEN or "
+    "~/.ray/auth_token). If the cluster has none, start this kernel with "
+    "RAY_AUTH_MODE=disabled; if it has another one, set RAY_AUTH_TOKEN."
+)
 _LOST = (
     f"{MOST_LOSSES} workers of the Ray cluster ended while they had this request. It "
     "may have been billed. Look at Ray's logs; run.retry(on=...) sends it again."
@@ -559,4 +722,8 @@ _GO_ON = (
     "also what was in flight, which may have been billed."
 )
 _DISCONNECTED = f"This kernel was disconnected from the Ray cluster. {_GO_ON}"
+_NO_QUOTA = (
+    "The actor that keeps the rate limits for all workers of the Ray cluster is gone. "
+    f"Look at `ray status` and at Ray's logs. {_GO_ON}"
+)
 _LOST_ALL = "{} workers ended in a row, without a reply. Look at Ray's logs. " + _GO_ON

@@ -1,8 +1,8 @@
 """Resume and retry: how each trial ended, and which trials are sent again.
 
 A trial that failed counts as settled, because sending it again is the user's choice.
-A trial that was interrupted does not, nor one that the service refused because of a
-rate limit, its key or its model.
+A trial that was interrupted does not, nor one that was never sent, or that the service
+refused because of a rate limit, its key or its model.
 """
 
 from array import array
@@ -102,8 +102,8 @@ def newest_by_trial(
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
-"""`refused` is an error that the same request would get again (400). After one that
-is `open`, `run` sends it again: of a rate limit, of the key or of the model."""
+"""`refused` is an error that the same request would get again (400), `open` one that
+`run` sends again: of a rate limit, of the key or of the model, or never sent."""
 
 
 class TrialStatus(NamedTuple):
@@ -287,7 +287,8 @@ def _seen(exchange: Exchange, before: Seen | None = None) -> Seen:
 def _mark_of(failure: Failure) -> Mark:
     is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    if is_limit or is_key or failure.type == "UnknownModelError":
+    # a ConfigError stops a run before the request is sent
+    if is_limit or is_key or failure.type in {"UnknownModelError", "ConfigError"}:
         return "open"
     return "refused" if failure.type == "BadRequestError" else "error"
 

@@ -10,7 +10,9 @@ workers. It needs the extra `cluster`. It is no test: nothing fails.
 
 import os
 import sys
+import time
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -23,8 +25,15 @@ N_ROUNDS = 60
 GOAL = 1.6  # times the requests of one, for two workers
 
 
-def per_second(stub: Stub, n_workers: int) -> float:
-    """Return how many requests a second so many workers complete."""
+class Measured(NamedTuple):
+    """What so many workers complete: requests a second, and CPU seconds for each."""
+
+    per_second: float
+    cpu_s: float  # of this process, which bounds how many there can be
+
+
+def measure(stub: Stub, n_workers: int) -> Measured:
+    """Send a run from so many workers."""
     n_trials = IN_FLIGHT * n_workers * N_ROUNDS
     with TemporaryDirectory() as folder:
         base_url = f"http://127.0.0.1:{stub.port}/v1"
@@ -34,12 +43,15 @@ def per_second(stub: Stub, n_workers: int) -> float:
         rows = [str(number) for number in range(n_trials)]
         run = plan_run(session, "Say {{text}}", rows=rows, model=MODEL)
         run.in_flight = IN_FLIGHT * n_workers
-        run.start(on="ray", workers=n_workers, is_drawn=False).wait()
+        run.start(on="ray", workers=n_workers, is_drawn=False)
+        began_s = time.process_time()
+        run.wait()
+        cpu_s = (time.process_time() - began_s) / n_trials
         found = [*session.ledger.read(texts=False)]
         session.close()
     began_at = min(each.started_at for each in found)
     ended_at = max(each.ended_at for each in found)
-    return len(found) / (ended_at - began_at).total_seconds()
+    return Measured(len(found) / (ended_at - began_at).total_seconds(), cpu_s)
 
 
 def main() -> None:
@@ -50,12 +62,13 @@ def main() -> None:
     with Stub.running() as stub:
         first = 0.0
         for n_workers in counts:
-            found = per_second(stub, n_workers)
+            found, cpu_s = measure(stub, n_workers)
             first = first or found
             sys.stdout.write(
                 f"{n_workers} workers: {found:.0f} requests/s of at most "
                 f"{most * n_workers:.0f}; {found / first:.2f} times the first "
-                f"(goal for 2: {GOAL})\n"
+                f"(goal for 2: {GOAL}); {cpu_s * 1000:.2f} ms of CPU a request here, "
+                f"which allows {1 / cpu_s:.0f}/s\n"
             )
             sys.stdout.flush()
 

@@ -14,7 +14,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.ray_cluster import check_version, connected, in_words
+from svc_notebook.sweeps.ray_cluster import connected, in_words
 from svc_notebook.sweeps.run import plan_run
 from tests.cluster.conftest import WHY_SKIPPED
 
@@ -102,29 +102,28 @@ def place() -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    yield f"127.0.0.1:{port}"
+    yield f"ray://127.0.0.1:{port}"
     server.stop(None).wait()
 
 
-@pytest.mark.parametrize("is_here", [True, False], ids=["ray", "address"])
 def test_a_start_that_took_too_long_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, place: str, *, is_here: bool
+    monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Ray gives itself 30 s, which a busy machine exceeds; three tries are made."""
-    on, slow = "ray" if is_here else place, "The node timed out during startup."
+    slow = "The node timed out during startup."
     once, never = _Ray(slow, slow), _Ray(slow, slow, slow)
 
     monkeypatch.setitem(sys.modules, "ray", once)
-    assert connected(on) is once
+    assert connected(place) is once
     monkeypatch.setitem(sys.modules, "ray", never)
     with pytest.raises(ConfigError, match=r": The node timed out during startup\. No"):
-        connected(on)
+        connected(place)
 
     assert (once.n_tries, never.n_tries) == (3, 3)
 
 
 def test_other_versions_of_ray_and_python_are_named(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Ray lists them over several lines, and would say so again."""
     found = _Ray(
@@ -135,7 +134,7 @@ def test_other_versions_of_ray_and_python_are_named(
     monkeypatch.setitem(sys.modules, "ray", found)
 
     with pytest.raises(ConfigError) as caught:
-        connected("auto")
+        connected(place)
 
     said = str(caught.value)
     assert "started with: Ray: 2.9.0 Python: 3.12.1 This process" in said
@@ -191,7 +190,57 @@ def test_an_address_without_a_cluster_is_named(*, is_silent: bool) -> None:
     assert "so does on='ray' on this machine" in said.stdout
 
 
-def test_nodes_without_the_package_are_refused() -> None:
+_LACKS = """
+import importlib.metadata, sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "svc_notebook":
+            raise ModuleNotFoundError(name)
+
+def version(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+if "ray" in " ".join(sys.orig_argv):
+    sys.meta_path.insert(0, Without())
+    importlib.metadata.version = version
+"""
+_ON_NODES_WITHOUT = """
+import sys
+import ray
+from svc_notebook.errors import SvcError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.run import plan_run
+
+address, folder = sys.argv[1:]
+env = {"PYTHONPATH": folder}
+ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": env})
+for model in ("svc-instruct", "svc-v2-8b-instruct"):  # the second has a quota
+    try:
+        plan_run(Session(), "Hi", model=model).run(on="auto", workers=1)
+    except SvcError as problem:
+        print(problem)
+"""
+
+
+def test_nodes_without_the_package_are_refused(
+    address: str, emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message says what to install there."""
-    with pytest.raises(ConfigError, match=r"have no svc-notebook.*pip install"):
-        check_version("")
+    (tmp_path / "sitecustomize.py").write_text(_LACKS)
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+
+    said = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", _ON_NODES_WITHOUT, address, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=300,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert said.stdout.count("The workers of the Ray cluster have no svc-notebook") == 2
+    assert "python -m pip install 'svc-notebook[cluster]==" in said.stdout
+    assert emulator.requests == ()

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
+from svc_notebook.sweeps import ray_cluster
+from svc_notebook.sweeps.ray_cluster import Cluster
 from svc_notebook.sweeps.run import plan_run
 from tests.cluster.conftest import Nodes, OpenSession
 
@@ -60,6 +64,39 @@ try:
 except KeyboardInterrupt as stop:
     print(stop)
 print(run.run(on="ray", workers=1).n_todo)
+"""
+
+
+_LOSES_ITS_HEAD = """
+import os, signal, threading
+from pathlib import Path
+from svc_notebook.errors import ConfigError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.run import plan_run
+
+rows = [str(number) for number in range(int(os.environ["N_TRIALS"]))]
+run = plan_run(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
+run.in_flight = 4
+run.start(on="ray", workers=2)
+pause = threading.Event()
+while run.n_todo > len(rows) - 20:
+    pause.wait(0.01)
+for path in Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        command = path.read_bytes()
+    except OSError:
+        continue
+    if b"gcs_server" in command and os.environ["RAY_TMPDIR"].encode() in command:
+        os.kill(int(path.parent.name), signal.SIGKILL)
+try:
+    run.wait()
+except ConfigError as problem:
+    print(str(problem).partition(".")[0])
+left = run.n_todo
+print(0 < left < len(rows))
+run.run()
+print(run.n_todo, run.retry().replies_df()["status"].eq("ok").all())
+print(Path("~/.ray").expanduser().exists())
 """
 
 
@@ -286,4 +323,79 @@ def test_a_run_goes_on_after_an_interrupt_of_the_start(
     said = "(interrupted while the workers were starting - nothing more was sent)"
     assert ended.stdout.splitlines() == [said, "0"]
     assert len(emulator.requests) == 2
+    assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_kernel_outlives_the_head_of_its_cluster(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    """Its run ends with an error, and the next `run` sends what was never sent."""
+    folder = mkdtemp(prefix="ray")  # short: Ray makes sockets below it
+    env = {
+        name: value for name, value in os.environ.items() if "RAY_AUTH" not in name
+    } | {
+        "HOME": str(tmp_path),
+        "N_TRIALS": "4000",
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": str(tmp_path / "ledger.sqlite"),
+        "RAY_TMPDIR": folder,
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # for the minute of Ray's own
+    }
+
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", _LOSES_ITS_HEAD],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+
+    said = "This kernel was disconnected from the Ray cluster"
+    assert ended.stdout.splitlines() == [said, "True", "0 True", "False"]
+    assert ended.returncode == 0
+    assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("ray")
+def test_an_interrupt_right_after_a_worker_began_leaves_none(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker ends, although nobody had noted it yet."""
+    begin = Cluster._new_link  # noqa: SLF001 - the moment after it is meant
+
+    def interrupted(cluster: Cluster) -> Any:  # noqa: ANN401 - a link
+        link = begin(cluster)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return link
+
+    monkeypatch.setattr(Cluster, "_new_link", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        plan_run(session, "Hi", model=MODEL).run(on="auto", workers=1)
+
+    assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_run_whose_quota_is_gone_says_so(
+    ray: Any,  # noqa: ANN401 - the package
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends instead of waiting in silence."""
+    monkeypatch.setattr(ray_cluster, "GONE_S", 1.0)
+    rows = [str(number) for number in range(60)]
+    run = plan_run(session, "Say {{text}}", rows=rows, model="svc-v2-8b-instruct")
+
+    run.start(on="auto", workers=1)
+    (quota,) = ray_cluster._quotas.values()  # noqa: SLF001 - Ray knows no name of it
+    ray.kill(quota.actor)
+
+    with pytest.raises(ConfigError, match=r"keeps the rate limits .* is gone"):
+        run.wait()
     assert _wait_until_gone() == []

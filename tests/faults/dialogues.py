@@ -123,6 +123,8 @@ ENDS: list[list[Step]] = [
     [http(reply("stale")), "keep"],
     [b"junk", "keep"],
 ]
+CUTS: list[list[Step]] = [[], [LATER, "reset"]]
+KEPT: list[Step] = ["keep"]
 FAULTS = [
     http(b"", status=500),
     http(refusal("busy"), status=503),
@@ -160,8 +162,7 @@ def _chunks(draw: st.DrawFn, body: bytes) -> bytes:
 def _answers(draw: st.DrawFn, *, is_streamed: bool) -> list[Step]:
     """Return the steps of an answer of odd parts, in packets of any size."""
     if draw(st.integers(0, 5)) == 0:
-        end = draw(st.sampled_from([[], ["keep"], [LATER, "reset"]]))
-        return [draw(st.sampled_from(FAULTS)), *end]
+        return [draw(st.sampled_from(FAULTS)), *draw(st.sampled_from([*CUTS, KEPT]))]
     body = STREAM if is_streamed else reply()
     kind = draw(st.sampled_from("lllccccn"))
     lines = [draw(st.sampled_from(STATUSES))]
@@ -183,13 +184,12 @@ def _packets(draw: st.DrawFn, whole: bytes) -> list[Step]:
     end = draw(st.sampled_from(ENDS))
     cut = draw(st.integers(0, len(whole) - 1))
     if draw(st.integers(0, 7)) == 0:
-        return [whole[:cut], *draw(st.sampled_from([[], [LATER, "reset"]]))]
-    packets: list[Step] = [whole]
+        return [whole[:cut], *draw(st.sampled_from(CUTS))]
     if end and isinstance(end[0], bytes):  # in one packet, so that chance has no say
-        packets, end = [whole + end[0]], end[1:]
+        whole, end = whole + end[0], end[1:]
     if draw(st.booleans()):
-        packets = [whole[:cut], LATER, packets[0][cut:]]
-    return [*packets, *end]
+        return [whole[:cut], LATER, whole[cut:], *end]
+    return [whole, *end]
 
 
 @st.composite
