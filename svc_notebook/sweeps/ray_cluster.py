@@ -10,7 +10,6 @@ import atexit
 import logging
 import os
 import pickle
-import select
 import socket
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from itertools import count
 from math import inf
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -156,12 +155,15 @@ class _Holders:
                     text=True,
                     start_new_session=True,  # an interrupt is for this process
                 )
-            said = _first_word(child)
-            if said[0] != "at":
-                child.kill()
-                raise ConnectionError(" ".join(said[1:]) or "Ray ended at once")
-            _use_token(*said[2:])
-            connect(address=f"ray://127.0.0.1:{said[1]}")
+            try:
+                how, *said = _first_words(child)
+                if how != "at":
+                    raise ConnectionError(" ".join(said) or "Ray ended at once")  # noqa: TRY301 - to end the child
+                _use_token(*said[1:])
+                connect(address=f"ray://127.0.0.1:{said[0]}")
+            except BaseException:
+                self._end(child)
+                raise
             self.current = child
             atexit.register(self.end, ray, os.getpid())
 
@@ -200,7 +202,7 @@ hold(sys.argv[1])
 """
 
 
-def _first_word(child: "subprocess.Popen[str]") -> list[str]:
+def _first_words(child: "subprocess.Popen[str]") -> list[str]:
     """Return what a child says of its start, in words; Ray may write lines before."""
     for line in child.stdout or ():
         if line.startswith(("at ", "no ")):
@@ -245,8 +247,10 @@ def hold(address: str) -> None:
     sys.stdout.write(f"at {port} {os.environ.get('RAY_AUTH_MODE', '')}\n")
     sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+    is_over = Event()
+    Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     n_before = 0
-    while not select.select([sys.stdin], [], [], BEAT_S)[0]:
+    while not is_over.wait(BEAT_S):
         n_clients = server.data_servicer.num_clients
         if n_before and not n_clients:  # disconnected by ray.shutdown()
             break

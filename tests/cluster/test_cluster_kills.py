@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -330,7 +331,10 @@ def test_a_run_goes_on_after_an_interrupt_of_the_start(
 def test_a_kernel_outlives_the_head_of_its_cluster(
     emulator: Emulator, tmp_path: Path
 ) -> None:
-    """Its run ends with an error, and the next `run` sends what was never sent."""
+    """Its run ends with an error, and the next `run` sends what was never sent.
+
+    Nothing that Ray says of it gets into the cell, and no token stays in the home.
+    """
     folder = mkdtemp(prefix="ray")  # short: Ray makes sockets below it
     env = {
         name: value for name, value in os.environ.items() if "RAY_AUTH" not in name
@@ -358,6 +362,7 @@ def test_a_kernel_outlives_the_head_of_its_cluster(
     said = "This kernel was disconnected from the Ray cluster"
     assert ended.stdout.splitlines() == [said, "True", "0 True", "False"]
     assert ended.returncode == 0
+    assert re.findall("(?i)gcs|raylet|log channel", ended.stderr) == []
     assert _wait_until_gone() == []
 
 
