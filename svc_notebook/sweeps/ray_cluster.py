@@ -248,7 +248,12 @@ def hold(address: str) -> None:
     sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
     is_over = Event()
-    Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        is_over.set()
+
+    Thread(target=wait, daemon=True).start()
     n_before = 0
     while not is_over.wait(BEAT_S):
         n_clients = server.data_servicer.num_clients
