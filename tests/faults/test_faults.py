@@ -65,6 +65,7 @@ def served(case: Case) -> Iterator[RawServer]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model called .* and wrote no text")
 @pytest.mark.parametrize(("case", "verb", "kind"), GAMES)
 def test_fault_ends_well(
     case: Case,
