@@ -690,8 +690,8 @@ def _closed_or_foreign(problem: BaseException, host_port: str) -> FailedTry:
         )
         return FailedTry(error=unanswered)
     error = DocumentError(
-        f"{host_port} answered with something that is not HTTP, with headers that are too "
-        f"long, or in a transfer coding that was not requested. {_CHECK}."
+        f"{host_port} answered with something that is not HTTP, with headers that are "
+        f"too long, or in a transfer coding that was not requested. {_CHECK}."
     )
     return FailedTry(error=error, is_lasting=True)
 
