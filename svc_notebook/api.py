@@ -97,7 +97,7 @@ def _request(
         prompt,
         default_model=settings.model,
         arguments=arguments,
-        context_of=settings.endpoint.context_of,
+        info_of=settings.endpoint.info_of,
     )
     return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 

@@ -321,6 +321,8 @@ def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
     usage, limit = body.usage, exchange.max_tokens
+    if limit is None:  # nobody knows one, so a `stop` is the model's own
+        return False
     if usage is not None and usage.completion_tokens is not None:
         return usage.completion_tokens >= limit
     return exchange.n_chunks - limit in _OTHER_CHUNKS

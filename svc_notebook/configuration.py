@@ -1,13 +1,21 @@
 """`svc.use`: choose the endpoint, the model, the files and what may be spent."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
+from svc_notebook.connection_settings import (
+    SETTINGS,
+    ConnectionSettings,
+    check_settings,
+)
 from svc_notebook.credentials import (
     Key,
+    check_variables,
     find_key,
     hold,
     note_keyless,
@@ -16,21 +24,26 @@ from svc_notebook.credentials import (
 )
 from svc_notebook.endpoints import (
     FILE,
+    OF_SERVICE,
     Endpoint,
-    forget_contexts,
+    facts_of,
+    forget_learnt,
+    own_endpoint,
     read_endpoints,
-    to_base_url,
+    to_server_url,
 )
 from svc_notebook.endpoints import SERVICE as SERVICE_ENDPOINT
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.params import (
     as_number,
     did_you_mean,
     has_address_form,
     must_be,
+    with_params,
 )
 from svc_notebook.service.request import check_model
 from svc_notebook.session import Session, current
@@ -49,6 +62,10 @@ if TYPE_CHECKING:
 EMULATOR, SERVICE = "emulator", "service"
 
 
+LIST_S = 1.0  # to wait for a server's list of models, when it is chosen
+
+
+@with_params
 def use(  # noqa: PLR0913 - one for each thing that can be chosen
     *positional: Never,
     endpoint: "str | Emulator | None" = None,
@@ -59,6 +76,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     prices: str | PathLike[str] | None = None,
     max_tokens_total: float | None = None,
     max_cost: float | None = None,
+    **connection: Unpack[ConnectionSettings],
 ) -> None:
     """Choose where requests go, their model, where they are kept, what may be spent.
 
@@ -81,6 +99,12 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             kernel may use from now on; then requests raise a SpendingLimitError.
             Answers from the ledger do not count. `float("inf")` removes the limit.
         max_cost: The same for the cost, in the currency of the price table.
+        **connection: How the endpoint is asked, for all its models; without an
+            endpoint or an address, the one in use. `headers` (a value such as
+            `$LAB_TOKEN` names the variable of a secret), `query`, `key_header`, `path`
+            (the address's, exactly), `extra` (fields for every request), `context`
+            (most tokens of prompt and reply), `max_reply` (of a reply),
+            `max_tokens_field`, `stream_usage`.
 
     Raises:
         ConfigError: The key or the address is missing or cannot be used, or a file
@@ -105,20 +129,23 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             param="key",
         )
     session = current()
+    settings = _connection(connection)
     model = None if model is None else check_model(model)
     # What may be refused comes before any change.
     files = _files(ledger=ledger, prices=prices)
     limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
     if "max_cost" in limits and "prices" not in files:
         cost_of(session.context().prices)
-    if endpoint is base_url is model is None and not {**files, **limits}:
+    if endpoint is base_url is model is None and not {**files, **limits, **settings}:
         raise ParameterError(
             "Say what to use: endpoint='emulator', 'service' or a name of "
             f"{FILE}, base_url=ADDRESS, model=ID, ledger=FILE, prices=FILE, "
-            "max_tokens_total= or max_cost=.",
+            f"max_tokens_total=, max_cost=, or {', '.join(SETTINGS)}.",
             param="endpoint",
         )
-    _go(session, endpoint, base_url, key=given_key, is_keyless=is_keyless)
+    secret = False if is_keyless else given_key
+    has_model = model is not None
+    _go(session, endpoint, base_url, settings, key=secret, has_model=has_model)
     for name, path in files.items():
         use_path(session, name, path, source="use")
     if model is not None:
@@ -127,56 +154,133 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         limit_spending(session, **limits)
 
 
+def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the settings of a connection, as an endpoint has them."""
+    for name in settings.keys() - SETTINGS.keys():
+        raise ParameterError(
+            f"use() has no argument {name!r}.{did_you_mean(name, SETTINGS, n=1)} Those "
+            f"that say how an endpoint is asked are {', '.join(SETTINGS)}.",
+            param=name,
+        )
+    try:
+        checked = check_settings(settings)
+    except SettingsError as problem:
+        said = str(problem)
+        refused = ParameterError(said, param=said.partition(":")[0])
+    else:
+        for _, text in (*checked.get("headers", ()), *checked.get("query", ())):
+            refuse_key_form(text, param="headers")
+        return checked
+    raise refused
+
+
+def _with_connection(endpoint: Endpoint, settings: Mapping[str, Any]) -> Endpoint:
+    """Return an endpoint that is asked in another way; the service's is documented."""
+    if endpoint.is_documented and (names := settings.keys() & OF_SERVICE.keys()):
+        raise ParameterError(
+            f"{min(names)}= is for other servers: the service is asked as its document "
+            "says. Nothing was changed.",
+            param=min(names),
+        )
+    whole = {"context_tokens", "max_reply_tokens", "max_tokens_field"}
+    of_models = dict.fromkeys(whole & settings.keys())
+    models = tuple(replace(model, **of_models) for model in endpoint.models)
+    return replace(endpoint, models=models, **settings)
+
+
 def _go(
     session: Session,
     endpoint: "str | Emulator | None",
     base_url: str | None,
+    connection: Mapping[str, Any],
     *,
-    key: Key | None,
-    is_keyless: bool,
+    key: Key | Literal[False] | None = None,
+    has_model: bool = False,
 ) -> None:
+    """Use an address, a named endpoint or an emulator; without one, change its own."""
+    if "path" in connection and base_url is None:
+        raise ParameterError(
+            "path= belongs to base_url=, or into the file of endpoints.", param="path"
+        )
     if base_url is not None:
-        use_address(session, base_url, key=key, is_keyless=is_keyless)
+        use_address(
+            session, base_url, key=key, connection=connection, has_model=has_model
+        )
     elif isinstance(endpoint, str):
-        use_named(session, endpoint)
+        use_named(session, endpoint, connection=connection, has_model=has_model)
     elif endpoint is not None:
         use_emulator(session, endpoint)
     else:
+        _reconnect(session, connection)
         return
     if note := session.context().answers_note:
         warn(note)
 
 
-def use_named(session: Session, name: str) -> None:
+def _reconnect(session: Session, connection: Mapping[str, Any]) -> None:
+    """Ask the endpoint in use in another way from now on."""
+    if connection:
+        changed = _with_connection(session.settings.endpoint, connection)
+        check_variables(changed)
+        with session.lock:
+            session.change(session.settings.setting("use", endpoint=changed))
+
+
+def use_named(
+    session: Session,
+    name: str,
+    *,
+    connection: Mapping[str, Any] | None = None,
+    has_model: bool = False,
+) -> None:
     """Use the emulator, the service or an endpoint of the file."""
     if name == EMULATOR:
         use_emulator(session)
     elif name == SERVICE:
         use_service(session)
     elif (endpoint := read_endpoints().get(name)) is not None:
-        _use_endpoint(session, endpoint, source=f"{OF_ENDPOINT}{name}")
+        source = "use" if connection else f"{OF_ENDPOINT}{name}"
+        endpoint = _with_connection(endpoint, connection or {})
+        _use_endpoint(session, endpoint, source=source, has_model=has_model)
+        return
     else:
         raise unknown_endpoint(name)
+    _reconnect(session, connection or {})
 
 
 def use_address(
     session: Session,
     address: str,
     *,
-    key: Key | None = None,
-    is_keyless: bool = False,
+    key: Key | Literal[False] | None = None,
+    connection: Mapping[str, Any] | None = None,
+    has_model: bool = False,
 ) -> None:
-    """Use the server at an address: as the file describes it, else as it is."""
-    base_url = to_base_url(address, allow_http=True)
-    endpoint = endpoint_at(base_url)
-    endpoint = replace(
-        endpoint,
-        base_url=base_url,
-        needs_key=key is not None or (endpoint.needs_key and not is_keyless),
-    )
+    """Use the server at an address: as the file describes it, else as it is.
+
+    `key` is False for a server that needs none.
+    """
+    connection = dict(connection or {})
+    endpoint = address_endpoint(address, path=connection.get("path"))
+    connection["query"] = (*endpoint.query, *connection.get("query", ()))
+    if endpoint.is_documented:
+        connection = {name: connection[name] for name in connection if connection[name]}
+    endpoint = _with_connection(endpoint, connection)
+    needs_key = isinstance(key, Key) or (endpoint.needs_key and key is not False)
+    endpoint = replace(endpoint, needs_key=needs_key)
     is_allowed = session.settings.allow_http or endpoint.allow_http
-    to_base_url(address, allow_http=is_allowed or not endpoint.needs_key)
-    _use_endpoint(session, endpoint, source="use", key=key)
+    endpoint.url_of(address, allow_http=is_allowed or not endpoint.needs_key)
+    _use_endpoint(session, endpoint, source="use", key=key or None, has_model=has_model)
+
+
+def address_endpoint(address: str, *, path: str | None = None) -> Endpoint:
+    """Return what is at an address, with its base address; `path` replaces its own."""
+    if path is None:
+        endpoint = endpoint_at(address)
+        return replace(endpoint, base_url=endpoint.url_of(address, allow_http=True))
+    base_url, query = to_server_url(address, allow_http=True, path=path)
+    described = (one for one in read_endpoints().values() if one.base_url == base_url)
+    return replace(next(described, own_endpoint(base_url, query)), path=path)
 
 
 def use_emulator(session: Session, emulator: "Emulator | None" = None) -> "Emulator":
@@ -197,26 +301,55 @@ def use_service(session: Session) -> None:
 
 
 def _use_endpoint(
-    session: Session, endpoint: Endpoint, *, source: str, key: Key | None = None
+    session: Session,
+    endpoint: Endpoint,
+    *,
+    source: str,
+    key: Key | None = None,
+    has_model: bool = False,
 ) -> None:
     """Send requests to another endpoint from now on, if it has a key.
 
-    `key` is for its address; this process alone keeps it.
+    `key` is for its address; this process alone keeps it. `has_model` says whether a
+    model is named with it.
     """
     base_url = endpoint.base_url or ""
+    check_variables(endpoint)
     if key is not None:
         hold(key, base_url)
     else:
         find_key(base_url=base_url, endpoint=endpoint)
     note_keyless(base_url, is_keyless=not endpoint.needs_key)
     _go_to(session, endpoint, source=source)
+    if endpoint.lists_models:
+        facts_of(base_url).asked_s = -inf  # it may want the key that is known now
+        session.models(wait_s=LIST_S)
+        if not has_model and endpoint.default_model is None:
+            _choose_model(session)
+
+
+def _choose_model(session: Session) -> None:
+    """Use the only model that a server lists; none where it lists several.
+
+    A model that was named stays, unless it is one of the service's.
+    """
+    settings, of_service = session.settings, {model.id for model in MODELS}
+    listed = [model.id for model in facts_of(settings.base_url or "").listed]
+    if not listed or settings.model in listed:
+        return
+    if settings.model and settings.model not in of_service:
+        return
+    source = f"{OF_ENDPOINT}{settings.endpoint.name}"
+    model = listed[0] if len(listed) == 1 else ""
+    with session.lock:
+        session.change(session.settings.setting(source, model=model))
 
 
 def _go_to(
     session: Session, endpoint: Endpoint, *, source: str, is_emulated: bool = False
 ) -> None:
     """Use an endpoint, with its model if it names one; nothing learnt is kept."""
-    forget_contexts(endpoint.base_url)
+    forget_learnt(endpoint.base_url)
     with session.lock:
         settings = session.settings
         if settings.sources.get("model", "").startswith(OF_ENDPOINT):
@@ -231,7 +364,6 @@ def _go_to(
                 is_emulated=is_emulated,
             )
         )
-    session.models()
 
 
 def use_model(session: Session, model: str, *, source: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import msgspec
 
+from svc_notebook.connection_settings import variable_of
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
     FILE,
@@ -349,6 +350,7 @@ def find_key(
         MissingKeyError: This address has no key, or the key cannot be sent; the
             message says how to set one.
     """
+    check_variables(endpoint, environ)
     if not endpoint.needs_key:
         return Key.none()
     if (typed := _typed.get(base_url or "")) is not None:
@@ -364,6 +366,43 @@ def find_key(
     if isinstance(key, Key):
         return key
     raise key or _no_key(base_url, endpoint, variable, is_set=is_set)
+
+
+_used_variables: set[str] = set()
+"""The variables of headers that were named with `svc.use`."""
+
+
+def check_variables(endpoint: Endpoint, environ: Mapping[str, str] = _environ) -> None:
+    """Refuse headers whose variables are not set, and hide what the others hold."""
+    for name, value in endpoint.headers:
+        if not (variable := variable_of(value)):
+            continue
+        _used_variables.add(variable)
+        secret = to_key(environ.get(variable), source=variable)
+        if not isinstance(secret, Key):
+            raise secret or MissingKeyError(
+                f"The header {name} of {endpoint.base_url} needs {variable}, which is "
+                "not set. Set this environment variable and ask again."
+            )
+
+
+def request_headers(
+    key: Key, endpoint: Endpoint, environ: Mapping[str, str] = _environ
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers that a request to an endpoint carries: its own, and the key's.
+
+    A value may be a secret: no frame that raises may have it.
+    """
+    bearer = key.authorization()
+    name, value = "Authorization", bearer
+    if endpoint.key_header:
+        name, value = endpoint.key_header, bearer.partition(" ")[2]
+    headers = [(name.encode(), value.encode())] if bearer else []
+    for own, text in endpoint.headers:
+        variable = variable_of(text)
+        sent = environ.get(variable, "").strip() if variable else text
+        headers.append((own.encode(), sent.encode()))
+    return headers
 
 
 def _no_key(
@@ -421,6 +460,7 @@ def forget() -> None:
     """Forget the keys that were typed; a keyring keeps its entries."""
     _typed.clear()
     _keyless.clear()
+    _used_variables.clear()
 
 
 def _from_keyring(base_url: str) -> str | None:
@@ -457,10 +497,11 @@ def variable_at(base_url: str) -> str:
 
 def _key_variables() -> tuple[str, ...]:
     """Return the variables that have keys: the service's, and those of endpoints."""
+    named = {KEY_VARIABLE: None, **dict.fromkeys(sorted(_used_variables))}
     with suppress(SettingsError):
-        named = (endpoint.key_env for endpoint in read_endpoints().values())
-        return tuple(dict.fromkeys((KEY_VARIABLE, *filter(None, named))))
-    return (KEY_VARIABLE,)
+        for endpoint in read_endpoints().values():
+            named |= dict.fromkeys(endpoint.variables)
+    return tuple(named)
 
 
 def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:

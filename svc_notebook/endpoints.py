@@ -9,8 +9,11 @@ folder is read.
     base_url = "http://127.0.0.1:8000/v1"
     key = false                             # or key_env = "LAB_API_KEY"
 
+    headers = { X-Team = "tides" }          # and more: connection_settings.py
+
     [lab.models."qwen-32b"]
     context = 32768                         # tokens of prompt and reply
+    max_reply = 8192                        # tokens of a reply
     per_second = 50
     per_minute = false                      # no such limit
     in_flight = 200
@@ -31,17 +34,27 @@ from math import inf
 from pathlib import Path
 from threading import Event
 from typing import Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
-from svc_notebook.errors import ServiceError, SettingsError
-from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS, Limit, Model
-from svc_notebook.service.params import (
-    PARAM_NAMES,
-    did_you_mean,
-    has_address_form,
-    shown,
+from svc_notebook.connection_settings import (
+    SETTINGS,
+    Pairs,
+    check_settings,
+    is_secret_name,
+    variable_of,
 )
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.errors import SettingsError
+from svc_notebook.service.catalogue import (
+    BUDGET_TOKENS,
+    DEFAULT_MAX_TOKENS,
+    DOCUMENTED,
+    MAX_TOKENS,
+    MODELS,
+    Limit,
+    Model,
+    ModelInfo,
+)
+from svc_notebook.service.params import did_you_mean, has_address_form, shown
 
 ADDRESS_VARIABLE = "SVC_BASE_URL"
 KEY_VARIABLE = "SVC_API_KEY"
@@ -53,7 +66,7 @@ _RIGHT_FORM = "the right form is https://HOST/v1"
 
 
 def to_base_url(text: str, *, allow_http: bool = False) -> str:
-    """Return the base address in its one form, such as https://host/v1.
+    """Return the service's base address in its one form, such as https://host/v1.
 
     The text may have a trailing slash, lack /v1, or have the path of the endpoint.
 
@@ -61,12 +74,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
         SettingsError: It is not a plain address, or the key would be sent unencrypted
             to another machine, unless `allow_http` says that it may.
     """
-    if not isinstance(text, str):
-        raise SettingsError(
-            f"The base address is {type(text).__name__}; give a text: {_RIGHT_FORM}."
-        )
-    cleaned = text.strip().strip("\"'")
-    parts = _split(cleaned)
+    parts = _split(_cleaned(text))
     path = parts.path.rstrip("/").removesuffix("/" + OPERATION).rstrip("/")
     last = path.rsplit("/", 1)[-1]
     if _OTHER_VERSION.fullmatch(last) and last != VERSION:
@@ -76,6 +84,41 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
         )
     if last != VERSION:
         path = f"{path}/{VERSION}"
+    return _address(parts, path, allow_http=allow_http)
+
+
+_VERSION_PART = re.compile(r"v\d+((alpha|beta)\d*)?")
+
+
+def to_server_url(
+    text: str, *, allow_http: bool = False, path: str | None = None
+) -> tuple[str, Pairs]:
+    """Return the base address of any other server, and its query.
+
+    An address that names a version or the operation is taken as it is, such as
+    https://host/v1beta/openai; /v1 is added to any other. `path` replaces what the
+    address has behind its host.
+
+    Raises:
+        SettingsError: As for `to_base_url`; or its query has a secret.
+    """
+    text, mark, asked = _cleaned(text).partition("?")
+    parts = _split(text)
+    query = tuple(parse_qsl(asked, keep_blank_values=True))
+    if any(is_secret_name(name) for name, _ in query) or (mark and not query):
+        raise SettingsError(
+            "The query of the address is not name=value, or has a key in it. Give a "
+            "key with key=, or by a variable; api-version and the like may be there."
+        )
+    own = parts.path.rstrip("/")
+    short = own.removesuffix("/" + OPERATION).rstrip("/")
+    is_whole = short != own or any(map(_VERSION_PART.fullmatch, short.split("/")))
+    if path is None:
+        path = short if is_whole else f"{short}/{VERSION}"
+    return _address(parts, path, allow_http=allow_http), query
+
+
+def _address(parts: SplitResult, path: str, *, allow_http: bool) -> str:
     is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
     if is_clear and not allow_http:
         raise SettingsError(
@@ -85,6 +128,14 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
             "of the endpoint in your ~/.config/svc_notebook/svc_notebook.toml."
         )
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _cleaned(text: object) -> str:
+    if not isinstance(text, str):
+        raise SettingsError(
+            f"The base address is {type(text).__name__}; give a text: {_RIGHT_FORM}."
+        )
+    return text.strip().strip("\"'")
 
 
 def _split(text: str) -> SplitResult:
@@ -170,8 +221,17 @@ class Endpoint:
         lists_models: Whether it is asked for its models; the service's document does
             not show how.
         stream_usage: Whether a stream is asked to report its tokens.
+            None where it is tried.
         ca_file: A file with the certificates to trust; None for the usual ones.
         proxy: The proxy's address; None for the one that the environment names.
+        is_documented: Whether it is the service, asked as the document says. Of any
+            other endpoint nothing is assumed.
+        headers: More headers; a value with $ names the variable that has it.
+        query: What follows ? in the address.
+        key_header: The header of the key; None for Authorization.
+        path: The path of the address, if it is to be taken exactly.
+        extra: Fields for every request.
+        context_tokens, max_reply_tokens, max_tokens_field: Of all its models.
     """
 
     name: str = "service"
@@ -184,9 +244,30 @@ class Endpoint:
     prices: str | None = None
     allow_http: bool = False
     lists_models: bool = False
-    stream_usage: bool = False
+    stream_usage: bool | None = None
     ca_file: str | None = None
     proxy: str | None = None
+    is_documented: bool = True
+    headers: Pairs = ()
+    query: Pairs = ()
+    key_header: str | None = None
+    path: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    context_tokens: int | None = None
+    max_reply_tokens: int | None = None
+    max_tokens_field: str | None = None
+
+    def url_of(self, text: str, *, allow_http: bool = False) -> str:
+        """Return an address in the one form that it has for this endpoint."""
+        if self.is_documented:
+            return to_base_url(text, allow_http=allow_http)
+        return to_server_url(text, allow_http=allow_http, path=self.path)[0]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that have its secrets."""
+        named = (variable_of(value) for _, value in self.headers)
+        return tuple(dict.fromkeys(filter(None, (self.key_env, *named))))
 
     def known_models(self) -> tuple[Model, ...]:
         """Return the models that are described, then others that it has spoken of."""
@@ -199,47 +280,92 @@ class Endpoint:
         known = (*self.models, *_facts_of(self.base_url).listed)
         named = (model for model in known if model.id == model_id)
         model = next(named, Model(model_id))
-        return replace(model, context_tokens=self._known_context(model_id))
+        context_tokens, source = self._known_context(model_id)
+        return replace(model, context_tokens=context_tokens if source else None)
 
-    def _known_context(self, model_id: str) -> int | None:
-        """Return the context that the file states, or that the server spoke of."""
-        facts = _facts_of(self.base_url)
-        stated = self.stated_context(model_id) or facts.contexts.get(model_id)
-        if stated or not facts.listed:
-            return stated
-        listed = (
-            model.context_tokens for model in facts.listed if model.id == model_id
+    def info_of(self, model_id: str) -> ModelInfo:
+        """Return what requests have to know of a model."""
+        facts, stated = _facts_of(self.base_url), _named(self.models, model_id)
+        listed, extra = _named(facts.listed, model_id), dict(self.extra)
+        context_tokens, source = self._known_context(model_id)
+        most = (
+            stated.max_reply_tokens
+            or self.max_reply_tokens
+            or facts.max_replies.get(model_id)
+            or listed.max_reply_tokens
         )
-        return next(filter(None, listed), None)
+        if most is None and source != _LISTED:  # a list names it apart, if it is known
+            most = context_tokens
+        if most is not None and context_tokens is not None:
+            most = min(most, context_tokens)
+        sent_by = stated.max_tokens_field or self.max_tokens_field
+        info = ModelInfo(
+            context_tokens=context_tokens,
+            max_reply_tokens=most,
+            default_max_tokens=DEFAULT_MAX_TOKENS if self.is_documented else None,
+            max_tokens_field=sent_by or facts.fields.get(model_id, MAX_TOKENS),
+            is_documented=self.is_documented,
+            source=source,
+            extra=extra,
+        )
+        return DOCUMENTED if info == DOCUMENTED else info
+
+    def _known_context(self, model_id: str) -> tuple[int | None, str]:
+        """Return a model's context and who has stated it; "" is the document."""
+        facts = _facts_of(self.base_url)
+        if stated := self.stated_context(model_id):
+            return stated, _STATED
+        if learnt := facts.contexts.get(model_id):
+            return learnt, _LEARNT
+        if listed := _named(facts.listed, model_id).context_tokens:
+            return listed, _LISTED
+        return (BUDGET_TOKENS if self.is_documented else None), ""
 
     def stated_context(self, model_id: str) -> int | None:
-        """Return the context that the file states of a model; None for none."""
-        for model in self.models:
-            if model.id == model_id:
-                return model.context_tokens
-        return None
+        """Return the context that settings state of a model; None for none."""
+        return _named(self.models, model_id).context_tokens or self.context_tokens
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the next stream is asked for its tokens."""
+        if self.stream_usage is not None or self.is_documented:
+            return bool(self.stream_usage)
+        return _facts_of(self.base_url).takes_stream_usage
 
     def limit_of(self, model_id: str) -> Limit | None:
         """Return the limit of a model; None if it is not known and has to be found."""
         limit = self.model(model_id).limit
         return self.limit if limit is None else limit
 
-    def context_of(self, model_id: str) -> int:
-        """Return the tokens that prompt and reply share; the document's if unknown."""
-        return self._known_context(model_id) or BUDGET_TOKENS
+
+_STATED = "your settings"
+_LEARNT = "an earlier refusal of the server"
+_LISTED = "the server's list of models"
+
+
+def _named(models: Iterable[Model], model_id: str) -> Model:
+    """Return the model of this id, or one of which nothing is known."""
+    named = (model for model in models if model.id == model_id)
+    return next(named, Model(model_id))
 
 
 SERVICE = Endpoint()
 """The service, with what its document says."""
 
 
-def own_endpoint(base_url: str) -> Endpoint:
+def own_endpoint(base_url: str, query: Pairs = ()) -> Endpoint:
     """Return the endpoint of an address that no file describes.
 
     Nothing is assumed of it: the limits of the document are the service's only.
     """
-    host = urlsplit(base_url).hostname or ""
-    return Endpoint(name=host, base_url=base_url, models=(), lists_models=True)
+    return Endpoint(
+        name=urlsplit(base_url).hostname or "",
+        base_url=base_url,
+        query=query,
+        models=(),
+        lists_models=True,
+        is_documented=False,
+    )
 
 
 @dataclass(slots=True)
@@ -251,14 +377,22 @@ class Facts:
         asked_s: When it was asked for them, by the monotonic clock.
         pending: Is set when the newest asking has ended.
         problem: Why the list could not be read; "" if it could, or is not known yet.
+        status: Of the newest answer to it; 0 without one.
         contexts: Tokens that prompt and reply share, by model, from its refusals.
+        max_replies: Most tokens of a reply, by model, from its refusals.
+        fields: The name that it takes max_tokens by, by model, from its refusals.
+        takes_stream_usage: Whether it may be asked for the tokens of a stream.
     """
 
     listed: tuple[Model, ...] = ()
     asked_s: float = -inf
     pending: Event | None = None
     problem: str = ""
+    status: int = 0
     contexts: dict[str, int] = field(default_factory=dict)
+    max_replies: dict[str, int] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+    takes_stream_usage: bool = True
 
 
 _facts: dict[str, Facts] = {}
@@ -276,9 +410,17 @@ def facts_of(base_url: str) -> Facts:
     return _facts.setdefault(base_url, Facts())
 
 
+# by server: a reply may take the whole of it
+_WHOLE_FIELDS = ("max_model_len", "n_ctx", "loaded_context_length")
+# of a model: a reply may be limited further, or the context that is in use
 _CONTEXT_FIELDS = (
-    *("max_model_len", "context_length", "context_window", "max_context_length"),
-    *("max_context_tokens", "n_ctx", "n_ctx_train", "max_input_tokens"),
+    *_WHOLE_FIELDS,
+    *("context_length", "context_window", "max_context_length"),
+    *("max_context_tokens", "n_ctx_train", "max_input_tokens"),
+)
+_REPLY_FIELDS = (
+    *("max_completion_tokens", "max_output_tokens", "max_output_length"),
+    *("output_token_limit", "outputTokenLimit"),
 )
 _LEAST_CONTEXT, _MOST_CONTEXT = 16, 100_000_000
 _MOST_MODELS = 1000
@@ -300,7 +442,13 @@ def read_models(answer: object) -> tuple[Model, ...]:
         fields = {"id": item} if isinstance(item, str) else item
         model_id = fields.get("id") if isinstance(fields, Mapping) else None
         if isinstance(model_id, str) and _is_model_id(model_id):
-            models.append(Model(model_id, context_tokens=_context_in(fields)))
+            context_tokens = _count_in(fields, _CONTEXT_FIELDS)
+            is_whole = _count_in(fields, _WHOLE_FIELDS) == context_tokens
+            most = _count_in(fields, _REPLY_FIELDS)
+            most = most or (context_tokens if is_whole else None)
+            models.append(
+                Model(model_id, context_tokens=context_tokens, max_reply_tokens=most)
+            )
     return _without_repeats(models)
 
 
@@ -319,11 +467,11 @@ def _is_model_id(text: str) -> bool:
     return is_word and not has_address_form(text)
 
 
-def _context_in(fields: Mapping[str, object]) -> int | None:
-    """Return the context that a server states of a model, perhaps among its `meta`."""
+def _count_in(fields: Mapping[str, object], names: Iterable[str]) -> int | None:
+    """Return the tokens that a server states of a model, perhaps among its `meta`."""
     inner = [value for value in fields.values() if isinstance(value, Mapping)]
     for mapping in (fields, *inner):
-        for name in _CONTEXT_FIELDS:
+        for name in names:
             value: Any = mapping.get(name)
             is_count = isinstance(value, int) and not isinstance(value, bool)
             if is_count and _LEAST_CONTEXT <= value <= _MOST_CONTEXT:
@@ -331,79 +479,11 @@ def _context_in(fields: Mapping[str, object]) -> int | None:
     return None
 
 
-_SUBJECT = (
-    r"(?:context[ _](?:length|size|window|limit)|model[ _]length|max_model_len|n_ctx)"
-    r"(?:\s+limit)?"
-)
-_IS_ABOUT_CONTEXT = re.compile(_SUBJECT, re.IGNORECASE)
-_NAMED_CONTEXT = re.compile(
-    rf"(?:{_SUBJECT}(?:[\"']?\s*[:=(]|\s+(?:is|of|with))"
-    rf"|\bmax(?:imum)?(?:\s+{_SUBJECT})?(?:\s+(?:is|of))?)"
-    r"\s*(\d{1,3}(?:[,_ ]\d{3})+|\d+)"
-    r"(?!\w|\s?[km]\b|[^\w)]\d|\\)",  # 32k, a decimal, a date: not surely a count
-    re.IGNORECASE,
-)
-_OTHER_PARAMS = frozenset(PARAM_NAMES) - {"max_tokens"}
-_TOO_LONG = frozenset({400, 413})
-_MOST_SAID = 2000
-_LEAST_LEARNT = 256
-
-
-def _context_in_refusal(error: ServiceError, asked_tokens: int, sent: str) -> int:
-    """Return the context that a refusal names, as in "context length is 1024", else 0.
-
-    What it quotes of the request says nothing, nor do several numbers, nor one that
-    does not explain the refusal.
-    """
-    said = f"{str(error)[:_MOST_SAID]} {error.code or ''}"
-    is_other = error.status not in _TOO_LONG or error.param in _OTHER_PARAMS
-    if is_other or not _IS_ABOUT_CONTEXT.search(said):
-        return 0
-    counts = {
-        int(re.sub(r"\D", "", match[1]))
-        for match in _NAMED_CONTEXT.finditer(said)
-        if match[0] not in sent
-    }
-    likely = [count for count in counts if _LEAST_LEARNT <= count < asked_tokens]
-    return likely[0] if len(likely) == 1 else 0
-
-
-def learn_context(
-    endpoint: Endpoint,
-    error: ServiceError,
-    *,
-    request: CompletionRequest,
-    asked_tokens: int,
-) -> str:
-    """Remember the context that a refusal names; return what to say, "" for nothing.
-
-    Args:
-        endpoint: It refused.
-        error: Its refusal.
-        request: What was refused.
-        asked_tokens: Most tokens that its prompt and its reply may have.
-    """
-    model = request.model
-    sent = "\n".join(message.content or "" for message in request.messages)
-    n_tokens = _context_in_refusal(error, asked_tokens, sent)
-    if not n_tokens or n_tokens == request.context_tokens:
-        return ""
-    if stated := endpoint.stated_context(model):
-        return (
-            f"The server takes {n_tokens} tokens of prompt and reply for {model}, but "
-            f"svc_notebook.toml says context = {stated}: correct it there."
-        )
-    facts_of(endpoint.base_url or "").contexts[model] = n_tokens
-    less = "" if request.is_fitted else ", with max_tokens='fit' or a smaller number"
-    return (
-        f"{model} takes {n_tokens} tokens of prompt and reply. This is known now: ask "
-        f"again{less}."
-    )
-
-
-def forget_contexts(base_url: str | None) -> None:
+def forget_learnt(base_url: str | None) -> None:
     """Forget what was learnt from the refusals of a server."""
-    _facts_of(base_url).contexts.clear()
+    facts = _facts_of(base_url)
+    for learnt in (facts.contexts, facts.max_replies, facts.fields):
+        learnt.clear()
 
 
 FILE = "svc_notebook.toml"
@@ -477,14 +557,13 @@ def _unreadable(path: Path, why: str | None) -> SettingsError:
 def _check_variables(path: Path, endpoints: Iterable[Endpoint]) -> None:
     """Refuse a variable whose key would be sent to several servers."""
     first_with: dict[str, Endpoint] = {}
-    for endpoint in endpoints:
-        if endpoint.key_env is None:
-            continue
-        first = first_with.setdefault(endpoint.key_env, endpoint)
+    used = [(variable, one) for one in endpoints for variable in one.variables]
+    for variable, endpoint in used:
+        first = first_with.setdefault(variable, endpoint)
         if _server(first) != _server(endpoint):
             raise SettingsError(
                 f"{path}: [{first.name}] and [{endpoint.name}] have the key of "
-                f"{endpoint.key_env}, but are on different hosts or ports, or one has "
+                f"{variable}, but are on different hosts or ports, or one has "
                 "http. A key is for one server only; give each endpoint its own "
                 "variable."
             )
@@ -521,28 +600,47 @@ class _Reader:
         if "model" in fields:
             fields["default_model"] = fields.pop("model")
         fields |= self._key(table)
+        fields |= self._connection(table)
         limit = self._limit(table, SERVICE.limit)
         models = self._models(table.get("models", {}), limit)
         if self.name == SERVICE.name:
-            for name in table.keys() & _OF_SERVICE.keys():
-                raise self._wrong(name, f"the service's is set by {_OF_SERVICE[name]}")
+            for name in table.keys() & OF_SERVICE.keys():
+                raise self._wrong(name, f"the service's is set by {OF_SERVICE[name]}")
             return replace(SERVICE, **fields, limit=limit, models=_merged(models))
         only = models[0].id if len(models) == 1 else None
+        base_url, query = self._address(table, fields)
+        fields["query"] = (*query, *fields.get("query", ()))
         return Endpoint(
             **{"default_model": only, "lists_models": True, **fields},
             name=self.name,
-            base_url=self._address(table, fields),
+            base_url=base_url,
             models=models,
             limit=limit,
+            is_documented=False,
         )
 
-    def _address(self, table: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    def _connection(
+        self, table: Mapping[str, Any], model_id: str = ""
+    ) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for name in (name for name in SETTINGS if name in table):
+            try:
+                fields |= check_settings({name: table[name]})
+            except SettingsError as problem:
+                why = str(problem).removesuffix(".").removeprefix(f"{name}: ")
+                raise self._wrong(name, why, model_id) from None
+        return fields
+
+    def _address(
+        self, table: Mapping[str, Any], fields: Mapping[str, Any]
+    ) -> tuple[str, Pairs]:
         if not isinstance(table.get("base_url"), str):
             raise self._wrong("base_url", 'write base_url = "https://HOST/v1"')
         is_keyless = not fields.get("needs_key", True)
         allow_http = fields.get("allow_http", False) or is_keyless
         try:
-            return to_base_url(table["base_url"], allow_http=allow_http)
+            path = fields.get("path")
+            return to_server_url(table["base_url"], allow_http=allow_http, path=path)
         except SettingsError as problem:
             why = str(problem).removesuffix(".")
         raise self._wrong("base_url", why)
@@ -599,9 +697,10 @@ class _Reader:
         self._check_names(table, MODEL_KEYS, model_id)
         is_service = self.name == SERVICE.name
         known = SERVICE.model(model_id) if is_service else Model(model_id)
+        own = {name: table[name] for name in _OF_MODEL if name in table}
         return replace(
             known,
-            context_tokens=self._count(table, "context", model_id),
+            **{"context_tokens": None, **self._connection(own, model_id)},
             limit=self._limit(table, known.limit or limit, model_id),
         )
 
@@ -635,7 +734,7 @@ class _Reader:
         self, table: Mapping[str, Any], known: Collection[str], model_id: str = ""
     ) -> None:
         for name in table:
-            if name not in known and _SECRET.search(name):
+            if name not in known and is_secret_name(name):
                 raise self._key_refused(name)
             if name not in known:
                 near = did_you_mean(name, known, n=1)
@@ -670,14 +769,20 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "model": (str, "the id of a model"),
     "prices": (str, "the path of a price table"),
     "allow_http": (bool, "true or false"),
-    "stream_usage": (bool, "true or false"),
     "ca_file": (str, "the path of a file with certificates"),
     "proxy": (str, "the address of a proxy"),
 }
 """The settings that are taken as they are, with what they may be."""
 _PATHS = ("prices", "ca_file")
-_OF_SERVICE = {"base_url": ADDRESS_VARIABLE, "key_env": KEY_VARIABLE}
-"""The settings that `[service]` does not have, and the variables that set them."""
+OF_SERVICE = {
+    "base_url": ADDRESS_VARIABLE,
+    "key_env": KEY_VARIABLE,
+    **dict.fromkeys(
+        ("headers", "query", "key_header", "path", "max_tokens_field"), "its document"
+    ),
+}
+"""The settings that `[service]` does not have, and what sets them."""
+_OF_MODEL = ("context", "max_reply", "max_tokens_field")
 _LIMITS = {
     "per_second": "most requests to a model within a second; false for no such limit",
     "per_minute": "most requests to a model within a minute; false for no such limit",
@@ -690,16 +795,20 @@ ENDPOINT_KEYS = {
     "model": "the model of requests that name none; if left out, its only model",
     "prices": "a price table for this endpoint, as a path seen from the file",
     "allow_http": "true lets a key be sent unencrypted",
-    "stream_usage": "true asks for usage at the end of each stream",
     "ca_file": "certificates (PEM), as a path seen from the file",
     "proxy": "http://HOST:PORT, instead of the environment's",
+    **SETTINGS,
     **_LIMITS,
     "models": "a table for each model, such as [lab.models.qwen-32b]",
 }
 """What the table of an endpoint may have, and what it means."""
-MODEL_KEYS = {"context": "most tokens of prompt and reply together", **_LIMITS}
+MODEL_KEYS = {
+    "context": "most tokens of prompt and reply together",
+    "max_reply": "most tokens of a reply",
+    "max_tokens_field": SETTINGS["max_tokens_field"],
+    **_LIMITS,
+}
 """What the table of a model may have."""
-_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
@@ -187,9 +186,12 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return "reported" if self.body.usage is not None else "estimated"
 
     @property
-    def max_tokens(self) -> int:
-        """The max_tokens in force: as sent, or the service's default (doc: Limits)."""
-        return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
+    def max_tokens(self) -> int | None:
+        """The max_tokens in force: as sent, or the service's default (doc: Limits).
+
+        None where none was sent to another server: its default is unknown.
+        """
+        return self.request.max_tokens
 
 
 class Sink(Protocol):

@@ -35,7 +35,7 @@ from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.catalogue import Model
+from svc_notebook.service.catalogue import Model, ModelInfo
 from svc_notebook.service.params import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Environment, Settings, read_env
@@ -266,7 +266,7 @@ class Session:
                 request, origin=origin, watch=say
             ),
             model=lambda: self.settings.model,
-            context_of=self.context_of,
+            info_of=self.info_of,
             ledger=lambda: self.ledger,
         )
         self.tool_record = ToolRecord(lambda: self.ledger)
@@ -394,9 +394,9 @@ class Session:
         """The client of the endpoint in use; an error if its settings are wrong."""
         return self.context().client
 
-    def context_of(self, model: str) -> int:
-        """Return the tokens that prompt and reply of a model share."""
-        return self.settings.endpoint.context_of(model)
+    def info_of(self, model: str) -> ModelInfo:
+        """Return what is known of a model of the endpoint in use."""
+        return self.settings.endpoint.info_of(model)
 
     def key(self) -> Key:
         """Return the key of the endpoint in use, or refuse."""

@@ -22,6 +22,7 @@ from svc_notebook.endpoints import (
     own_endpoint,
     read_endpoints,
     to_base_url,
+    to_server_url,
 )
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
@@ -192,7 +193,7 @@ class Settings:
         if self.base_url is not None:
             is_allowed = self.allow_http or not self.endpoint.needs_key
             is_allowed |= self.endpoint.allow_http
-            base_url = to_base_url(self.base_url, allow_http=is_allowed)
+            base_url = self.endpoint.url_of(self.base_url, allow_http=is_allowed)
             object.__setattr__(self, "base_url", base_url)
             endpoint = replace(self.endpoint, base_url=base_url)
             if self.endpoint.base_url not in {None, base_url}:
@@ -263,13 +264,13 @@ def endpoint_at(
 
     The service is at SVC_BASE_URL.
     """
-    base_url = to_base_url(text, allow_http=True)
+    base_url, query = to_server_url(text, allow_http=True)
     described = read_endpoints() if endpoints is None else endpoints
     for endpoint in described.values():
         if endpoint.base_url == base_url:
-            return endpoint
-    if base_url != service_address(environ):
-        return own_endpoint(base_url)
+            return replace(endpoint, query=query or endpoint.query)
+    if service_address({ADDRESS_VARIABLE: text}) != service_address(environ):
+        return own_endpoint(base_url, query)
     return described.get(SERVICE.name, SERVICE)
 
 
@@ -348,8 +349,8 @@ class Environment:
         """Watch the variables and the file that settings and keys are read from now."""
         key_variables = [KEY_VARIABLE]
         with suppress(SettingsError):
-            named = (endpoint.key_env for endpoint in read_endpoints().values())
-            key_variables += filter(None, named)
+            for endpoint in read_endpoints().values():
+                key_variables += endpoint.variables
         self._watched = (*ENV_NAMES.values(), *_PLACES, *key_variables)
         self._file = config_file(self._environ)
         self._seen = self._mark()

@@ -16,9 +16,14 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from svc_notebook.errors import OverBudgetError, ParameterError, warn
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.catalogue import (
+    BUDGET_TOKENS,
+    DEFAULT_MAX_TOKENS,
+    DOCUMENTED,
+    ModelInfo,
+)
 from svc_notebook.service.chunk import Choice
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS, check, must_be
+from svc_notebook.service.params import check, must_be
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 
 Z_90 = 1.645
@@ -307,9 +312,13 @@ def estimate_prompt_tokens(
     return FIXED.tokens(count_prompt(messages, tools))
 
 
-def estimate_reply_tokens(choices: Sequence[Choice], *, max_tokens: int) -> Tokens:
+def estimate_reply_tokens(
+    choices: Sequence[Choice], *, max_tokens: int | None
+) -> Tokens:
     """Estimate the tokens of a reply whose choices have `max_tokens` at most."""
     estimate = FIXED.tokens(count_choices(choices))
+    if max_tokens is None:
+        return estimate
     return estimate.capped(max_tokens * max(len(choices), 1))
 
 
@@ -347,33 +356,41 @@ REPLY_TOKENS = 512
 """Room kept for the reply when turns are left out and max_tokens is `fit`."""
 
 MaxTokens = int | Literal["fit", "service"] | None
-"""A number; `fit` for what is left of the budget; `service` or None to send none."""
+"""A number; `fit` for the most that a reply can have; `service` or None for none."""
 
 
 def fit_max_tokens(
     prompt_tokens: int,
     best_tokens: int | None = None,
     *,
-    context_tokens: int = BUDGET_TOKENS,
-) -> int:
+    info: ModelInfo = DOCUMENTED,
+) -> int | None:
     """Return the most tokens that a reply can have (doc: Limits).
 
     Args:
         prompt_tokens: The most tokens that the whole prompt can have.
         best_tokens: Its best estimate. What this leaves is used up to `REPLY_TOKENS`,
             because the most can be far above the true number.
-        context_tokens: Those that prompt and reply share.
+        info: What is known of the model.
+
+    Returns:
+        What the prompt leaves of the context, and at most what a reply may have; None
+        if nobody knows how long a reply may be.
     """
+    most, context_tokens = info.max_reply_tokens, info.context_tokens
+    if most is None or context_tokens is None:
+        return most
     room = context_tokens - MARGIN_TOKENS
     best = prompt_tokens if best_tokens is None else best_tokens
     floor_tokens = min(FLOOR_TOKENS, context_tokens // 4)  # of a very small context
-    return max(room - prompt_tokens, min(room - best, REPLY_TOKENS), floor_tokens)
+    left = max(room - prompt_tokens, min(room - best, REPLY_TOKENS), floor_tokens)
+    return min(left, most)
 
 
 def room_for_reply(max_tokens: MaxTokens) -> int:
     """Return the tokens to keep free for a reply when turns are left out."""
     if isinstance(max_tokens, int):
-        return max_tokens
+        return max(max_tokens, 0)
     return REPLY_TOKENS if max_tokens == "fit" else DEFAULT_MAX_TOKENS
 
 
@@ -410,7 +427,7 @@ def check_budget(request: CompletionRequest) -> Tokens:
     prompt, least = FIXED.tokens(counts), floor(_weigh(_LEAST, counts))
     max_tokens = int(request.params.get("max_tokens", 0))
     budget = request.context_tokens
-    if least + max_tokens <= budget:
+    if budget is None or least + max_tokens <= budget:
         return prompt
     parts = _parts(request)
     sizes = ", ".join(f"{name} {size}" for name, size in parts.items() if size)
@@ -423,15 +440,38 @@ def check_budget(request: CompletionRequest) -> Tokens:
     raise OverBudgetError(
         f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
         f"{least}{reply}; prompt and reply together may have {budget}. It was "
-        f"not sent. {remedy}.",
+        f"not sent. {remedy}.{on_context(request.info)}",
         prompt_tokens=prompt.best,
         budget_tokens=budget,
     )
 
 
+def on_context(info: ModelInfo) -> str:
+    """Say who has stated a context, and how to correct it; "" for the document's."""
+    if not info.source:
+        return ""
+    return (
+        f" That number is from {info.source}. If it is wrong, set the right one: "
+        "svc.use(context=N), or context = N in svc_notebook.toml."
+    )
+
+
+LARGE_TOKENS = 32_768
+"""A prompt above this is large where nobody knows the context."""
+
+
 def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
     """Warn about a request that probably does not fit; the service decides."""
     budget = request.context_tokens
+    if budget is None:
+        if prompt_tokens > LARGE_TOKENS:
+            warn(
+                f"The prompt has about {prompt_tokens} tokens (estimated), and the "
+                f"context of {request.model} is unknown. It is sent, and the server "
+                "decides. svc.use(context=N) says how many tokens prompt and reply "
+                "may have."
+            )
+        return
     if prompt_tokens + int(request.params.get("max_tokens", 0)) > budget:
         warn(
             "A request may not fit: its prompt (estimated) and max_tokens together "
@@ -449,8 +489,9 @@ def room_for_results(
     left for later rounds; each gets at least `FLOOR_TOKENS`. The request ends with the
     message of the calls.
     """
+    context_tokens = request.context_tokens or BUDGET_TOKENS  # a result may be any size
     prompt_tokens = most_prompt_tokens(request.messages, request.tools)
-    room = request.context_tokens - MARGIN_TOKENS - prompt_tokens - reply_tokens
+    room = context_tokens - MARGIN_TOKENS - prompt_tokens - reply_tokens
     return max(room // (n_calls + 1), FLOOR_TOKENS)
 
 
@@ -459,22 +500,25 @@ FIT: Final = "fit"
 WORDS = (FIT, "service")
 
 
-def allowed_max_tokens(most_tokens: int = BUDGET_TOKENS) -> str:
+def allowed_max_tokens(info: ModelInfo = DOCUMENTED) -> str:
     """Say in words what max_tokens may be."""
-    return (
-        f"an integer from 1 to {most_tokens}, fit (what the prompt leaves of "
-        f"{most_tokens}) or service (send none, so that 150 applies)"
-    )
+    default = "150" if info.is_documented else "the server's own limit"
+    none = f"or service (send none, so that {default} applies)"
+    if (most := info.context_tokens) is None:
+        return f"an integer, fit (the most that is known) {none}"
+    return f"an integer from 1 to {most}, fit (what the prompt leaves of {most}) {none}"
 
 
-def check_max_tokens(value: object, *, most_tokens: int = BUDGET_TOKENS) -> MaxTokens:
+def check_max_tokens(value: object, info: ModelInfo = DOCUMENTED) -> MaxTokens:
     """Return a max_tokens, or refuse it if it is not allowed; None is `service`."""
     if value is None or (isinstance(value, str) and value in WORDS):
         return value  # type: ignore[return-value]  # one of the words
     try:
-        return check("max_tokens", value, most_tokens=most_tokens)  # type: ignore[return-value]  # an integer
+        return check("max_tokens", value, info)  # type: ignore[return-value]  # an integer
     except ParameterError:
-        refused = must_be("max_tokens", allowed_max_tokens(most_tokens), value)
+        refused = must_be(
+            "max_tokens", allowed_max_tokens(info), value, hint=on_context(info).strip()
+        )
     raise refused
 
 
@@ -482,15 +526,13 @@ def with_max_tokens(
     request: CompletionRequest, max_tokens: object
 ) -> CompletionRequest:
     """Return the request with the max_tokens that is asked for, if it is allowed."""
-    limit = check_max_tokens(max_tokens, most_tokens=request.context_tokens)
+    limit = check_max_tokens(max_tokens, request.info)
     params = {**request.params, "max_tokens": limit}
-    if limit == FIT:
+    if limit == FIT and not request.other_max_tokens:
         most = most_prompt_tokens(request.messages, request.tools)
         best = estimate_prompt_tokens(request.messages, request.tools).best
-        params["max_tokens"] = fit_max_tokens(
-            most, best, context_tokens=request.context_tokens
-        )
-    elif not isinstance(limit, int):  # the service's default applies
+        params["max_tokens"] = fit_max_tokens(most, best, info=request.info)
+    if not isinstance(params["max_tokens"], int):  # the server's default applies
         del params["max_tokens"]
     return msgspec.structs.replace(request, params=params, is_fitted=limit == FIT)
 
@@ -502,6 +544,11 @@ def refitted(request: CompletionRequest) -> CompletionRequest:
 
 def more_room(request: CompletionRequest) -> str:
     """Say how a reply to this request that was cut could be longer."""
+    if request.is_fitted and "max_tokens" not in request.params:
+        return (
+            "It reached the server's own limit; pass a number as max_tokens, or say "
+            "how long a reply may be with svc.use(max_reply=N)"
+        )
     if request.is_fitted:
         return (
             "It had all the room that the prompt left; shorten the prompt, or ask for "

@@ -15,9 +15,9 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 from warnings import warn
 from weakref import finalize
 
@@ -67,14 +67,15 @@ class BaseClient:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        key: Key | str | None = None,
+        key: Key | str | Literal[False] | None = None,
         sinks: Sequence[Sink] | None = None,
         limits: RateLimits | None = None,
         answers: "Answerer | None" = None,
         runtime: Runtime = REAL,
         transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
-        given_key = to_key(api_key if key is None else key)
+        is_keyless = key is False
+        given_key = None if key is False else to_key(api_key if key is None else key)
         api_key = key = None  # nothing below may show them in a traceback
         if not isinstance(settings, Settings | None):
             raise SettingsError(
@@ -92,8 +93,15 @@ class BaseClient:
         if isinstance(given_key, MissingKeyError):
             raise given_key
         if base_url is not None:
-            values = {"base_url": base_url, "endpoint": endpoint_at(base_url)}
+            endpoint = endpoint_at(base_url)
+            endpoint = replace(
+                endpoint, needs_key=endpoint.needs_key and not is_keyless
+            )
+            values = {"base_url": base_url, "endpoint": endpoint}
             settings = settings.setting("argument", is_emulated=False, **values)
+        if is_keyless:
+            endpoint = replace(settings.endpoint, needs_key=False)
+            settings = settings.setting("argument", endpoint=endpoint)
         answers = answers or defaults.answers(settings)
         if given_key is None and answers is None and settings.is_emulated:
             given_key = defaults.key(settings)
@@ -155,7 +163,7 @@ class AsyncClient(BaseClient):
         base_url: The service's base address, instead of the settings' one.
         api_key: The API key of this address; found at the first request if None. A
             key that belongs to another address is not sent.
-        key: The same, as a `Key`.
+        key: The same, as a `Key`; False for a server that needs none.
         sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
             the session's ledger if None.
         limits: The rate limits to keep; those of this process if None.

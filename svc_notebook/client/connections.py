@@ -26,14 +26,14 @@ from ipaddress import ip_address
 from itertools import zip_longest
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
 import httptools
 import httpx
 
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, request_headers
 from svc_notebook.endpoints import (
     OPERATION,
     SERVICE,
@@ -815,10 +815,12 @@ class HttpTransport:
         through: httpx.AsyncBaseTransport | None = None,
         endpoint: Endpoint = SERVICE,
     ) -> None:
-        url = parse_url(f"{base_url}/{operation}")
+        query = f"?{urlencode(endpoint.query)}" if endpoint.query else ""
+        url = parse_url(f"{base_url}/{operation}{query}")
         if url is None:
             raise unusable_address()
         self._base_url, self._url = base_url, url
+        self._endpoint = endpoint
         self._through = through
         self._proxy = None if through else proxy_for(base_url, endpoint.proxy)
         self._ca_file = endpoint.ca_file
@@ -912,11 +914,10 @@ class HttpTransport:
 
     def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> RawRequest:
         is_forwarded = self._proxy and self._url.scheme == "http"
-        bearer = key.authorization()
         headers = [
             *(self._proxy.headers() if self._proxy and is_forwarded else ()),
             (b"Host", self._url.netloc),
-            *([(b"Authorization", bearer.encode())] if bearer else ()),
+            *request_headers(key, self._endpoint),
             (b"Content-Type", b"application/json"),
             (b"Accept", _ACCEPT_STREAM if is_streamed else b"application/json"),
             # Compressors hold text back, which a stream must not.

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from svc_notebook.errors import SvcError, TimedOutError
 from svc_notebook.exchange import new_id
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Timeouts
 
@@ -44,7 +44,7 @@ class Deadlines:
         started_s: float,
     ) -> None:
         # more tokens take longer, and the service does not say that it is at work
-        n_tokens = int(request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        n_tokens = request.max_tokens or request.info.max_reply_tokens or BUDGET_TOKENS
         self._whole_s = timeouts.whole_s + timeouts.whole_token_s * n_tokens
         self._timeouts = timeouts
         self._is_streamed = is_streamed

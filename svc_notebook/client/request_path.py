@@ -19,11 +19,12 @@ from svc_notebook.completion import Completion, on_params
 from svc_notebook.credentials import (
     DeltaRedactor,
     Key,
+    check_variables,
     find_key,
     hide_others,
     known_keys,
 )
-from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
+from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,
@@ -36,6 +37,8 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
+from svc_notebook.refusals import learn
+from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAVAILABLE, name_refused_key
 from svc_notebook.service.params import check_flag
@@ -270,11 +273,11 @@ class ExchangeTask:
             )
         elif isinstance(error, BadRequestError):
             at_start = self._record.at_start
-            learnt = learn_context(
+            learnt = learn(
                 self._context.endpoint,
                 error,
                 request=at_start.request,
-                asked_tokens=self._record.prompt.high + at_start.max_tokens,
+                prompt_tokens=self._record.prompt.high,
             )
             error.remedy = learnt or error.remedy
 
@@ -436,7 +439,7 @@ def to_request(
     *,
     default_model: str,
     arguments: Mapping[str, Any],
-    context_of: Callable[[str], int] = SERVICE.context_of,
+    info_of: Callable[[str], ModelInfo] = SERVICE.info_of,
 ) -> CompletionRequest:
     """Check the arguments of a verb and return the request.
 
@@ -444,7 +447,7 @@ def to_request(
         prompt: As the verb takes it.
         default_model: Model id if `arguments` names none.
         arguments: The other arguments by name: `model`, `system`, and parameters.
-        context_of: Returns the tokens that prompt and reply of a model share.
+        info_of: Returns what is known of a model.
     """
     if isinstance(prompt, CompletionRequest):
         for name in (name for name, value in arguments.items() if value is not None):
@@ -464,7 +467,7 @@ def to_request(
         model=default_model if model is None else model,
         system=system,
         params=params,
-        context_of=context_of,
+        info_of=info_of,
     )
 
 
@@ -546,9 +549,9 @@ class RequestPath:
     ) -> CompletionRequest:
         """Check the arguments of a client's verb and return the request."""
         model = self.settings.model
-        context_of = self.settings.endpoint.context_of
+        info_of = self.settings.endpoint.info_of
         return to_request(
-            prompt, default_model=model, arguments=arguments, context_of=context_of
+            prompt, default_model=model, arguments=arguments, info_of=info_of
         )
 
     def tool_runner(
@@ -576,9 +579,9 @@ class RequestPath:
         For arguments and errors see `AsyncClient.stream`; `policy` says when to try
         again.
         """
-        context_tokens = self.settings.endpoint.context_of(request.model)
-        if request.context_tokens != context_tokens:  # it was built for another one
-            request = structs.replace(request, context_tokens=context_tokens)
+        info = structs.replace(self.settings.endpoint.info_of(request.model), extra={})
+        if request.info != info:  # it was built for another one
+            request = structs.replace(request, info=info)
         body = encode(
             request,
             is_streamed=is_streamed,
@@ -675,6 +678,7 @@ class RequestPath:
             return self._made
         base_url, runtime = self._base_url, self._runtime
         key = self._key or find_key(base_url=base_url, endpoint=self.settings.endpoint)
+        check_variables(self.settings.endpoint)
         hide_others(key)  # a request or a reply may have the key of another address
         from .connections import HttpTransport, keep_out_of_logs  # noqa: PLC0415 - httpx at first use
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from svc_notebook.errors import SpendingLimitError
 from svc_notebook.exchange import Exchange
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 
 SpendingKind = Literal["tokens", "cost"]
@@ -75,7 +75,7 @@ class SpendingLimit:
         n_choices = int(exchange.request.params.get("n", 1))
         with self._lock:
             reply = self._n_reply_tokens / max(self._n_replies, 1) or DEFAULT_MAX_TOKENS
-            reply = min(round(reply), exchange.max_tokens) * n_choices
+            reply = min(round(reply), exchange.max_tokens or round(reply)) * n_choices
             taken = self._taken(exchange, prompt, reply)
             self._expected[exchange.exchange_id] = taken
 

@@ -21,6 +21,7 @@ from svc_notebook.errors import ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
+from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.params import OtherParams, check_text, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
@@ -539,8 +540,8 @@ class Conversation:
 
     def _settings(self, model: str | None, **settings: Any) -> TurnSettings:  # noqa: ANN401 - its fields
         model = self._registry.model() if model is None else check_model(model)
-        context_tokens = self._registry.context_of(model)
-        return TurnSettings(model=model, context_tokens=context_tokens, **settings)
+        info = self._registry.info_of(model)
+        return TurnSettings(model=model, info=info, **settings)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise ParameterError(
@@ -562,15 +563,15 @@ class Conversations:
     """The conversations of a session, by name.
 
     `ask`, `run` and `stream` send a request; `run` also runs the tools that are called.
-    `model` returns the model to use if a request names none, `context_of` the tokens
-    that its prompt and reply share.
+    `model` returns the model to use if a request names none, `info_of` what is known
+    of one.
     """
 
     ask: SendRequest
     run: AskWithTools
     stream: StartStream
     model: Callable[[], str]
-    context_of: Callable[[str], int]
+    info_of: Callable[[str], ModelInfo]
     ledger: Callable[[], Ledger]
     _lock: RLock = field(default_factory=RLock, init=False)
     _by_name: dict[str, Conversation] = field(default_factory=dict, init=False)

@@ -5,6 +5,7 @@ is trimmed to its budget: the newest turns that fit are sent; the oldest ones ar
 out first. An answer that was cut or interrupted is added too.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import OverBudgetError, ParameterError, warn
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.records import Comparison
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
@@ -27,6 +28,7 @@ from svc_notebook.tokens import (
     MaxTokens,
     check_max_tokens,
     estimate_prompt_tokens,
+    on_context,
     room_for_reply,
     with_max_tokens,
 )
@@ -63,19 +65,21 @@ def fit(
     prompt: Message,
     *,
     reply_tokens: int = REPLY_TOKENS,
-    budget_tokens: int = BUDGET_TOKENS,
+    budget_tokens: int | None = BUDGET_TOKENS,
 ) -> Fitted:
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
     Hidden and empty turns are never sent, the system message and the new prompt always.
     Sizes are best estimates: bounds for any tokenizer would leave out far too much.
-    `reply_tokens` are kept free for the reply.
+    `reply_tokens` are kept free for the reply. All are sent where `budget_tokens` is
+    None.
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
     sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages).best for turn in shown}
     sent_ids = {turn.turn_id for turn in shown if turn.is_pinned}
-    room = budget_tokens - MARGIN_TOKENS - reply_tokens
+    budget = sys.maxsize if budget_tokens is None else budget_tokens
+    room = budget - MARGIN_TOKENS - reply_tokens
     room -= estimate_prompt_tokens((*front, prompt)).best
     room -= sum(sizes[turn_id] for turn_id in sent_ids)
     for turn in reversed([turn for turn in shown if not turn.is_pinned]):
@@ -100,7 +104,7 @@ class TurnSettings:
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)  # with `tools` and `extra`
     max_tokens: MaxTokens = "fit"
-    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
+    info: ModelInfo = DOCUMENTED  # what is known of the model
     system: str | None = None  # replaces the history's system message; "" sends none
 
 
@@ -151,8 +155,8 @@ def next_turn(
 ) -> NextTurn:
     """Build a request that sends what fits of these turns, and then the prompt."""
     params = dict(settings.params)
-    budget = settings.context_tokens
-    max_tokens = check_max_tokens(settings.max_tokens, most_tokens=budget)
+    budget = settings.info.context_tokens
+    max_tokens = check_max_tokens(settings.max_tokens, settings.info)
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
     definitions = [tool for tool in tools if isinstance(tool, Mapping)]
@@ -162,13 +166,13 @@ def next_turn(
         turns,
         prompt,
         reply_tokens=room_for_reply(max_tokens),
-        budget_tokens=budget - n_tool_tokens,
+        budget_tokens=None if budget is None else budget - n_tool_tokens,
     )
     request = build_request(
         fitted.messages,
         model=settings.model,
         params=params,
-        context_of=lambda _: budget,
+        info_of=lambda _: settings.info,
     )
     index = history.find(origin.turn_id or "")
     return NextTurn(
@@ -218,7 +222,7 @@ def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> N
         messages,
         model=settings.model,
         params=params,
-        context_of=lambda _: settings.context_tokens,
+        info_of=lambda _: settings.info,
     )
     return NextTurn(
         request=_with_room(with_max_tokens(request, settings.max_tokens)),
@@ -232,12 +236,13 @@ def _with_room(request: CompletionRequest) -> CompletionRequest:
     prompt = estimate_prompt_tokens(request.messages).best
     least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
     budget = request.context_tokens
-    if prompt + least <= budget:
+    if budget is None or prompt + least <= budget:
         return request
     raise OverBudgetError(
         f"The prompt and the reply so far have about {prompt} of the {budget} "
         "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
-        "the rest in a new cell, with the end of the reply only.",
+        "the rest in a new cell, with the end of the reply only."
+        f"{on_context(request.info)}",
         prompt_tokens=prompt,
         budget_tokens=budget,
     )
@@ -336,9 +341,11 @@ def _to_version(
 
 
 def _limit(exchange: Exchange) -> str:
+    if (max_tokens := exchange.max_tokens) is None:
+        return "the server's own limit"
     param = "max_tokens" if "max_tokens" in exchange.request.params else "the default"
     why = "all that was left" if exchange.request.is_fitted else param
-    return f"{exchange.max_tokens:,} tokens ({why})"
+    return f"{max_tokens:,} tokens ({why})"
 
 
 def _add_continuation(

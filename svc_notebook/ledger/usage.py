@@ -207,7 +207,9 @@ def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
         tokens = by_chunks(exchange.n_chunks)
     else:
         tokens = rule.tokens(count_choices(exchange.choices))
-    return tokens.capped(exchange.max_tokens * max(len(exchange.choices), 1))
+    if (max_tokens := exchange.max_tokens) is None:
+        return tokens
+    return tokens.capped(max_tokens * max(len(exchange.choices), 1))
 
 
 def _cost(

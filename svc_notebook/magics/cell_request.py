@@ -13,7 +13,7 @@ from svc_notebook.display.cell_output import Output
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached, Origin
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.tokens import MaxTokens, with_max_tokens
@@ -37,7 +37,7 @@ class CellPrompt:
     params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
     max_tokens: MaxTokens
     notes: tuple[str, ...] = ()  # for the footer
-    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
+    info: ModelInfo = DOCUMENTED  # what is known of the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         notes=tuple(
             filter(None, (inserted and f"put in: {inserted}", _advice(context, params)))
         ),
-        context_tokens=context.session.context_of(model),
+        info=context.session.info_of(model),
     )
 
 
@@ -142,7 +142,7 @@ def single_request(prompt: CellPrompt) -> CellRequest:
         model=prompt.model,
         system=system,
         params=prompt.params,
-        context_of=lambda _: prompt.context_tokens,
+        info_of=lambda _: prompt.info,
     )
     return CellRequest(
         request=with_max_tokens(request, prompt.max_tokens),

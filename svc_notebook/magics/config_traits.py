@@ -34,11 +34,11 @@ class ParamTrait(AnyTrait):
         """Refuse what the service document does not allow."""
         from svc_notebook.tokens import check_max_tokens  # noqa: PLC0415 - as above
 
+        info = _session().info_of(_session().settings.model)
         try:
             if self.name == "max_tokens":
-                most = _session().context_of(_session().settings.model)
-                return check_max_tokens(value, most_tokens=most)
-            return None if value is None else check(str(self.name), value)
+                return check_max_tokens(value, info)
+            return None if value is None else check(str(self.name), value, info)
         except ParameterError as error:
             raise TraitError(str(error)) from None
 

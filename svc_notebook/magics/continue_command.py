@@ -82,9 +82,7 @@ def rest_request(
         model=options.model or reply.model,
         params={**before, **options.params, "max_tokens": None},
         max_tokens=max_tokens,
-        context_tokens=session.settings.endpoint.context_of(
-            options.model or reply.model
-        ),
+        info=session.info_of(options.model or reply.model),
     )
     origin = Origin(kind="magic", conversation=name, turn_id=beginning.origin.turn_id)
     if owner is None:

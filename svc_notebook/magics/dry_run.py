@@ -50,9 +50,13 @@ class DryRun:
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
 
     @property
-    def room_tokens(self) -> int:
-        """Estimated tokens that the prompt leaves; below 0 if too long."""
-        return self.request.context_tokens - self.prompt_tokens.best
+    def room_tokens(self) -> int | None:
+        """Estimated tokens that the prompt leaves; below 0 if too long.
+
+        None where nobody knows the context.
+        """
+        context_tokens = self.request.context_tokens
+        return context_tokens and context_tokens - self.prompt_tokens.best
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -65,11 +69,17 @@ class DryRun:
             f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
         )
         size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
-        fit = "; max_tokens by fit is smaller: it counts with the upper estimate"
+        room, context = self.room_tokens, self.request.context_tokens
+        left = "its context is unknown"
+        if room is not None:
+            left = f"room left in {context}: {room}"
+            if self.request.is_fitted:
+                left += (
+                    "; max_tokens by fit is smaller: it counts with the upper estimate"
+                )
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
-            f"{size}; room left in {self.request.context_tokens}: {self.room_tokens}"
-            + fit * self.request.is_fitted,
+            f"{size}; {left}",
             self.wait or "no limit would make it wait now",
             *([f"{offered}: {names}"] if tools else []),
             *self.notes,

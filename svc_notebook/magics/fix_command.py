@@ -32,8 +32,10 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
     """Show what would be sent about the last error, or send what was shown."""
     options = _for_error(context, options, task)
     session, memory = context.session, context.memory
-    room = session.context_of(options.model or session.settings.model)
-    prompt, note = error_prompt(task, context.names(), context_tokens=room)
+    info = session.info_of(options.model or session.settings.model)
+    prompt, note = error_prompt(
+        task, context.names(), context_tokens=info.context_tokens
+    )
     if not prompt:
         return note
     toolbox = offered_tools(context, options)
@@ -72,7 +74,7 @@ def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptio
 
 
 def error_prompt(
-    task: str, names: Mapping[str, Any], *, context_tokens: int = BUDGET_TOKENS
+    task: str, names: Mapping[str, Any], *, context_tokens: int | None = BUDGET_TOKENS
 ) -> tuple[str, str]:
     """Write a question about the user's last error, and a note on it for the footer.
 
@@ -96,7 +98,7 @@ def error_prompt(
     items[bool(cells) :] = map(capped, items[bool(cells) :])
     n_tokens = sum(item.n_tokens for item in items)
     n_reply = items[0].n_tokens if cells and task == FIX else 0
-    if n_tokens + n_reply > context_tokens:
+    if context_tokens is not None and n_tokens + n_reply > context_tokens:
         again = " twice, as the correction is as long," if n_reply else ""
         raise ParameterError(
             f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "

@@ -55,7 +55,7 @@ def use(session: Session, word: str = "", option: str = "") -> str:
     if not word:
         return describe(session)
     if has_address_form(word):
-        use_address(session, word, is_keyless=bool(option))
+        use_address(session, word, key=False if option else None)
     elif word == SERVICE:
         try:
             use_service(session)

@@ -160,14 +160,14 @@ def read_items(
     shell: Shell | None,
     hide: Hide,
     *,
-    budget_tokens: int = BUDGET_TOKENS,
+    budget_tokens: int | None = BUDGET_TOKENS,
 ) -> list[Item]:
     """Read what is attached to a message; refuse what is too large for a request."""
     by_name = {item.name: item for item in kept}
     by_name |= {name: read_item(name, shell, hide) for name in names}
     items = list(by_name.values())
     n_tokens = estimate_tokens(typed).best + sum(item.n_tokens for item in items)
-    if n_tokens <= budget_tokens:
+    if budget_tokens is None or n_tokens <= budget_tokens:
         return items
     sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
     raise OverBudgetError(

@@ -337,7 +337,7 @@ class Controller:
             self.context.conversation.system = system
         else:
             settings = self.context.state.settings.setting(
-                message.name, message.value, most_tokens=self.context.budget_tokens
+                message.name, message.value, self.context.info
             )
             self._check(settings)
             self.context.change(settings=settings)

@@ -388,7 +388,8 @@ class ReplyWorker:
 
 def _why_empty(completion: Completion) -> str:
     if completion.is_cut:
-        return f" (cut at {completion.exchange.max_tokens:,} tokens, max_tokens)"
+        limit = completion.exchange.max_tokens
+        return f" (cut at {limit:,} tokens, max_tokens)" if limit else " (cut)"
     reason = completion.finish_reason
     return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
 

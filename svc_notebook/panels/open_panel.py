@@ -64,9 +64,9 @@ def panel(
     toolbox = to_toolbox(values.pop("tools", None))
     settings = PanelSettings().setting("model", model)
     values["max_tokens"] = "service" if max_tokens is None else max_tokens
-    most_tokens = session.context_of(settings.model or session.settings.model)
+    info = session.info_of(settings.model or session.settings.model)
     for param, value in values.items():
-        settings = settings.setting(param, value, most_tokens=most_tokens)
+        settings = settings.setting(param, value, info)
     conversation = session.conversations.named(NEW_NAME if name is None else name)
     opened = _PANELS.take(conversation)
     if system is not None and not (opened and opened.opened_with == system):

@@ -1,14 +1,19 @@
 """The panel's settings and their form: the model and parameters of its requests."""
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
+from svc_notebook.service.catalogue import (
+    BUDGET_TOKENS,
+    DOCUMENTED,
+    MODELS,
+    UNKNOWN,
+    ModelInfo,
+)
 from svc_notebook.service.params import (
     PARAMS,
     Param,
@@ -21,7 +26,7 @@ from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, check_max_tokens
 
-DOCUMENTED = tuple(model.id for model in MODELS)
+DOCUMENTED_IDS = tuple(model.id for model in MODELS)
 
 _LAST = ("stop", "n")
 
@@ -52,12 +57,12 @@ class PanelSettings:
     params: Mapping[str, Any] = field(default_factory=dict)  # the other parameters
 
     def setting(
-        self, name: str, value: object, *, most_tokens: int = BUDGET_TOKENS
+        self, name: str, value: object, info: ModelInfo = DOCUMENTED
     ) -> "PanelSettings":
         """Return the settings with one changed.
 
         `value` is as typed, or a number; with None or "" the parameter is not sent.
-        `most_tokens` are the tokens that prompt and reply share.
+        `info` is what is known of the model.
         """
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if name == "model":
@@ -66,7 +71,7 @@ class PanelSettings:
             size = value.strip().lower() if isinstance(value, str) else value
             if is_empty:
                 return replace(self, max_tokens="fit")
-            tokens = check_max_tokens(typed_value(name, size), most_tokens=most_tokens)
+            tokens = check_max_tokens(typed_value(name, size), info)
             return replace(self, max_tokens=tokens)
         if name not in {*OFFERED, EXTRA}:
             raise unknown_param(name)
@@ -75,7 +80,7 @@ class PanelSettings:
             extra = check_extra(None if is_empty else value)
             params |= {EXTRA: extra} if extra else {}
         elif not is_empty:
-            params[name] = check(name, typed_value(name, value))
+            params[name] = check(name, typed_value(name, value), info)
         return replace(self, params=params)
 
     def reopened(
@@ -85,7 +90,7 @@ class PanelSettings:
         settings = self
         for name in ("model", "max_tokens", *OFFERED, EXTRA):
             if (value := now.value(name)) != before.value(name):
-                settings = settings.setting(name, value, most_tokens=sys.maxsize)
+                settings = settings.setting(name, value, UNKNOWN)
         return settings
 
     def refuse(self, *, has_tools: bool) -> None:
@@ -121,8 +126,8 @@ class PanelSettings:
 def fields(
     *,
     model: str,
-    models: tuple[str, ...] = DOCUMENTED,
-    most_tokens: int = BUDGET_TOKENS,
+    models: tuple[str, ...] = DOCUMENTED_IDS,
+    most_tokens: int | None = BUDGET_TOKENS,
 ) -> list[dict[str, Any]]:
     """Describe the fields of the settings for the browser; every view has them.
 
@@ -144,7 +149,7 @@ def fields(
     ]
 
 
-def _param_field(param: Param, most_tokens: int) -> dict[str, Any]:
+def _param_field(param: Param, most_tokens: int | None) -> dict[str, Any]:
     if param.name == "max_tokens":
         param = replace(param, maximum=most_tokens)
     if param.kind == "stops":

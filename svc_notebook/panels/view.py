@@ -20,7 +20,7 @@ from svc_notebook.conversations.turn_exchange import fit
 from svc_notebook.display.footer import titled_reasonings
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.tool_runs import shortened_html
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
 from svc_notebook.tokens import Tokens, estimate_prompt_tokens, room_for_reply
@@ -30,7 +30,7 @@ from svc_notebook.tools.toolbox import Toolbox
 from .comm import Comm
 from .compare_mode import Comparing, draw_compared
 from .live_reply import LiveReply, draw_call, draw_run
-from .settings_form import DOCUMENTED, PanelSettings, fields
+from .settings_form import DOCUMENTED_IDS, PanelSettings, fields
 from .static_transcript import StaticTranscript
 
 _log = logging.getLogger(__name__)
@@ -105,9 +105,14 @@ class PanelContext:
         return self.state.settings.model or self.session.settings.model
 
     @property
-    def budget_tokens(self) -> int:
-        """The tokens that prompt and reply of the next message share."""
-        return self.session.context_of(self.model)
+    def info(self) -> ModelInfo:
+        """What is known of the model of the next message."""
+        return self.session.info_of(self.model)
+
+    @property
+    def budget_tokens(self) -> int | None:
+        """Those that prompt and reply of the next message share; None if unknown."""
+        return self.info.context_tokens
 
     def models(self) -> tuple[str, ...]:
         """Return the ids of the models that the server lists."""
@@ -115,10 +120,13 @@ class PanelContext:
 
 
 def draw_meter(
-    used: Tokens, *, budget_tokens: int = BUDGET_TOKENS, note: str
+    used: Tokens, *, budget_tokens: int | None = BUDGET_TOKENS, note: str
 ) -> dict[str, Any]:
     """Return the size of the next request, without its prompt, for the browser."""
-    text = f"about {used.best} of {budget_tokens} tokens (estimated: {used})"
+    of = "" if budget_tokens is None else f" of {budget_tokens}"
+    text = f"about {used.best}{of} tokens (estimated: {used})"
+    if not of:
+        text += "; the model's context is unknown"
     if note:
         text += f"; {note}"
     return {"used_tokens": used.best, "budget_tokens": budget_tokens, "text": text}
@@ -193,7 +201,7 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
     turns: list[dict[str, Any]],
     meter: Mapping[str, Any],
     model: str,
-    models: tuple[str, ...] = DOCUMENTED,
+    models: tuple[str, ...] = DOCUMENTED_IDS,
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
@@ -307,13 +315,14 @@ class PanelView:
     def _meter(self) -> dict[str, Any]:
         context = self._context
         history, tools = context.conversation.history, context.tool_definitions
+        budget = context.budget_tokens
+        n_tool_tokens = estimate_prompt_tokens((), tools).best
         fitted = fit(
             history.system,
             history.turns,
             Message(role="user", content=""),
             reply_tokens=room_for_reply(context.state.settings.max_tokens),
-            budget_tokens=context.budget_tokens
-            - estimate_prompt_tokens((), tools).best,
+            budget_tokens=None if budget is None else budget - n_tool_tokens,
         )
         used = estimate_prompt_tokens(fitted.messages, tools)
-        return draw_meter(used, budget_tokens=context.budget_tokens, note=fitted.note)
+        return draw_meter(used, budget_tokens=budget, note=fitted.note)

@@ -1,15 +1,58 @@
 """The models that the document names, and their limits (doc: Versioning, Limits).
 
-A value that the document does not show is None. Other model ids are allowed.
+A value that the document does not show is None. Other model ids are allowed. The
+document's numbers are the service's: of a model of another server, what nobody has
+stated is None.
 """
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
+
+import msgspec
 
 DEFAULT_MODEL = "svc-v2-8b-instruct"
 """Our choice, not the service's: the document requires `model` in every request."""
 
 BUDGET_TOKENS = 8192  # doc: Limits, prompt plus completion of one request
+DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default
+MAX_TOKENS = "max_tokens"
+
+
+class ModelInfo(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """What a request has to know of its model; the defaults are the document's.
+
+    Attributes:
+        context_tokens: Those that prompt and reply share; None if it is unknown.
+        max_reply_tokens: Most of a reply; None if it is unknown.
+        default_max_tokens: Most of a reply where no number is sent; None if unknown.
+        max_tokens_field: The name that max_tokens is sent by.
+        is_documented: Whether it is the service's: only what the document allows is
+            sent. Anything goes to other servers.
+        source: Who has stated the context, in words; "" for the document.
+        extra: Fields for every request; they are in the request's own `extra` then.
+    """
+
+    context_tokens: int | None = BUDGET_TOKENS
+    max_reply_tokens: int | None = BUDGET_TOKENS
+    default_max_tokens: int | None = DEFAULT_MAX_TOKENS
+    max_tokens_field: str = MAX_TOKENS
+    is_documented: bool = True
+    source: str = ""
+    extra: dict[str, Any] = {}
+
+
+DOCUMENTED = ModelInfo()
+"""What the document says of every model of the service (doc: Limits)."""
+UNKNOWN = ModelInfo(
+    context_tokens=None,
+    max_reply_tokens=None,
+    default_max_tokens=None,
+    is_documented=False,
+)
+"""What is known of a model of another server that nobody has described."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +93,8 @@ class Model:
     released_on: date | None = None
     limit: Limit | None = None
     context_tokens: int | None = None  # of prompt and reply together
+    max_reply_tokens: int | None = None
+    max_tokens_field: str | None = None
 
 
 _LIMIT_20 = Limit(per_second=20, per_minute=150)

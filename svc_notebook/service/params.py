@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import msgspec
 
 from svc_notebook.errors import ParameterError
 
-from .catalogue import BUDGET_TOKENS
+from .catalogue import BUDGET_TOKENS, DEFAULT_MAX_TOKENS, DOCUMENTED, ModelInfo
 
 _SHOWN_CHARS = 24  # a longer text may be a key or a prompt
 _SHOWN_BITS = 64
@@ -216,7 +217,6 @@ def head_of(body: bytes) -> str:
 
 
 MAX_STOPS = 4  # doc: Limits, stop sequences
-DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default
 
 ParamKind = Literal["integer", "float", "string", "stops"]
 
@@ -349,11 +349,11 @@ _ELSEWHERE = {
 }
 
 
-def check(name: str, value: object, *, most_tokens: int = BUDGET_TOKENS) -> object:
+def check(name: str, value: object, info: ModelInfo = DOCUMENTED) -> object:
     """Return one parameter's value if the document allows it.
 
-    `most_tokens` is the largest max_tokens: a model of another server may have more
-    tokens for prompt and reply, or fewer.
+    The document's ranges are the service's. To a model of another server goes any
+    number, and any number of stops; max_tokens up to its context, if that is known.
 
     Raises:
         ParameterError: The name is unknown (with the nearest name), or the value is
@@ -362,10 +362,12 @@ def check(name: str, value: object, *, most_tokens: int = BUDGET_TOKENS) -> obje
     param = _BY_NAME.get(name)
     if param is None:
         raise unknown_param(name)
+    if not info.is_documented:
+        param = replace(param, minimum=None, maximum=None)
     if name == "max_tokens":
-        param = replace(param, maximum=most_tokens)
+        param = replace(param, maximum=info.context_tokens)
     if param.kind == "stops":
-        return _check_stops(param, value)
+        return _check_stops(param, value, info)
     if param.kind == "string":
         if not isinstance(value, str):
             raise _refused(param, value)
@@ -377,7 +379,7 @@ def check(name: str, value: object, *, most_tokens: int = BUDGET_TOKENS) -> obje
 
 
 def check_all(
-    params: Mapping[str, object], *, most_tokens: int = BUDGET_TOKENS
+    params: Mapping[str, object], info: ModelInfo = DOCUMENTED
 ) -> dict[str, object]:
     """Check every parameter that was given and drop those that are None."""
     checked: dict[str, object] = {}
@@ -385,9 +387,7 @@ def check_all(
         if value is None and (name in _BY_NAME or name == "tools"):
             continue
         checked[name] = (
-            _check_tools(value)
-            if name == "tools"
-            else check(name, value, most_tokens=most_tokens)
+            _check_tools(value) if name == "tools" else check(name, value, info)
         )
     return checked
 
@@ -405,10 +405,11 @@ def unknown_param(name: str) -> ParameterError:
     )
 
 
-def _check_stops(param: Param, value: object) -> str | tuple[str, ...]:
+def _check_stops(param: Param, value: object, info: ModelInfo) -> str | tuple[str, ...]:
     if isinstance(value, str) and value:
         return check_text(value, param="stop")
-    if isinstance(value, Sequence) and 1 <= len(value) <= MAX_STOPS:
+    most = MAX_STOPS if info.is_documented else sys.maxsize
+    if isinstance(value, Sequence) and 1 <= len(value) <= most:
         stops: tuple[object, ...] = tuple(value)
         if all(isinstance(stop, str) and stop for stop in stops):
             return tuple(check_text(str(stop), param="stop") for stop in stops)

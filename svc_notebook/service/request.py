@@ -11,7 +11,7 @@ import msgspec
 
 from svc_notebook.errors import ParameterError
 
-from .catalogue import BUDGET_TOKENS, DEFAULT_MODEL
+from .catalogue import DEFAULT_MODEL, DOCUMENTED, MAX_TOKENS, ModelInfo
 from .params import check_all, check_extra, check_text, has_address_form, shorten, shown
 
 
@@ -193,12 +193,18 @@ def _to_message(message: object) -> Message:
     return Message(**{"role": None, **rest}, tool_calls=calls)
 
 
+_OTHER_MAX_TOKENS = (
+    *("max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"),
+)
+"""The names by which servers of other makers know max_tokens."""
+
+
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is asked of the service: the whole history, and the parameters to send.
 
     `extra` holds fields that the document does not show. `is_fitted` says whether
-    max_tokens was computed, because `fit` was asked for. `context_tokens` are those
-    that prompt and reply share; they are not sent.
+    max_tokens was computed, because `fit` was asked for. `info` is what was known of
+    the model; it is not sent.
     """
 
     model: str
@@ -207,7 +213,27 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tools: tuple[dict[str, Any], ...] = ()
     extra: dict[str, Any] = {}
     is_fitted: bool = False
-    context_tokens: int = BUDGET_TOKENS
+    info: ModelInfo = DOCUMENTED
+
+    @property
+    def context_tokens(self) -> int | None:
+        """Those that prompt and reply share; None if that is unknown."""
+        return self.info.context_tokens
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of a reply: as sent, else by default; None if unknown."""
+        sent = self.params.get(MAX_TOKENS, self.info.default_max_tokens)
+        if sent is None and (name := self.other_max_tokens):
+            sent = self.extra[name]
+        return sent if isinstance(sent, int) and sent > 0 else None
+
+    @property
+    def other_max_tokens(self) -> str:
+        """The field of `extra` that limits the reply instead of max_tokens, or ""."""
+        if self.info.is_documented:
+            return ""
+        return next((name for name in _OTHER_MAX_TOKENS if name in self.extra), "")
 
     @property
     def system(self) -> str | None:
@@ -238,30 +264,36 @@ def build_request(
     model: str,
     system: str | None = None,
     params: Mapping[str, object] | None = None,
-    context_of: Callable[[str], int] = lambda _: BUDGET_TOKENS,
+    info_of: Callable[[str], ModelInfo] = lambda _: DOCUMENTED,
 ) -> CompletionRequest:
     """Check everything and make the request; `params` may have `tools` and `extra`.
 
-    `context_of` returns the tokens that prompt and reply of a model share.
+    `info_of` returns what is known of a model.
     """
     unchecked = dict(params or {})
     extra = check_extra(unchecked.pop("extra", None))
     model = check_model(model)
-    context_tokens = context_of(model)
-    checked = check_all(unchecked, most_tokens=context_tokens)
+    info = info_of(model)
+    checked = check_all(unchecked, info)
     tools = checked.pop("tools", ())
     return CompletionRequest(
         model=model,
         messages=to_messages(prompt, system=system),
         params=checked,
         tools=tuple(dict(tool) for tool in tools),  # type: ignore[attr-defined]  # checked
-        extra=extra,
-        context_tokens=context_tokens,
+        extra={**info.extra, **extra},
+        info=msgspec.structs.replace(info, extra={}) if info.extra else info,
     )
 
 
 def check_model(model: object) -> str:
     """Return a model id; ids that are not listed are allowed (doc: Model ids)."""
+    if model == "":
+        raise ParameterError(
+            "No model is chosen, and the server has several. `%svc models` lists them; "
+            "name one with `%svc use MODEL`, svc.use(model=...) or model=.",
+            param="model",
+        )
     if not isinstance(model, str) or not model.strip():
         raise ParameterError(
             f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)}.",

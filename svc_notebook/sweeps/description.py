@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from textwrap import wrap
 from typing import Any
 
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.reply_display import Final
 from svc_notebook.exchange import Failure
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS, shorten
+from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
+from svc_notebook.service.params import shorten
 from svc_notebook.tokens import Tokens
 
 from .estimate import Estimate, Forecast, Speed, duration, forecast
@@ -144,10 +146,10 @@ def _tokens(size: Estimate) -> str:
         prompts, answers = _about(size.prompt), _about(size.completion)
         return f"{prompts} in prompts, {answers} in replies, by the {replies}"
     how = "estimated from a sample" if size.is_sampled else "estimated"
-    return (
-        f"about {size.prompt.best:,} in prompts ({how}: {size.prompt}), "
-        f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
-    )
+    replies = f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
+    if size.n_unlimited:
+        replies = "unknown in replies (max_tokens is not set)"
+    return f"about {size.prompt.best:,} in prompts ({how}: {size.prompt}), {replies}"
 
 
 def _about(tokens: Tokens) -> str:
@@ -166,6 +168,8 @@ def _cost(size: Estimate) -> str:
     table = size.prices
     ends = dict.fromkeys((f"{size.cost_low:,.4g}", f"{size.cost_high:,.4g}"))
     cost = f"{' to '.join(ends)} {table.currency}"
+    if size.cost_high == inf:
+        cost = f"at least {size.cost_low:,.4g} {table.currency}, for the prompts"
     return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
 
 

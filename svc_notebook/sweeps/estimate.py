@@ -5,9 +5,9 @@ A duration depends on the limits, and on the requests that their windows hold no
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIM
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.tokens import Z_90, Tokens
 
 from .grid import Grid
@@ -32,6 +31,8 @@ class Estimate:
         prompt: Estimated tokens of all prompts.
         completion_tokens: The most that the replies can have, by max_tokens.
         n_default: Requests without max_tokens: the service's default applies.
+        n_unlimited: Requests to another server without max_tokens: nobody knows how
+            long their replies may be.
         n_over: Requests whose prompt and max_tokens probably exceed the budget.
         budgets: The tokens that prompt and reply of those may have.
         is_sampled: Whether the figures were scaled up from a sample.
@@ -49,6 +50,7 @@ class Estimate:
     n_default: int
     n_over: int
     is_sampled: bool
+    n_unlimited: int = 0
     budgets: tuple[int, ...] = ()
     cost_low: float | None = None
     cost_high: float | None = None
@@ -61,18 +63,20 @@ class Estimate:
 def estimate_of(grid: Grid, *, prices: Prices | None = None) -> Estimate:
     """Estimate the size of a plan, from an evenly spread sample if it is very large."""
     n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
-    n_default, n_over, budgets = 0, 0, set[int]()
+    n_default, n_unlimited, n_over, budgets = 0, 0, 0, set[int]()
     prompts, replies = dict[str, Tokens](), Counter[str]()
     for number in range(n_taken):
         trial = grid.trial(number * n_all // n_taken, 0)
-        params, model, prompt = trial.request.params, trial.model, trial.prompt_tokens
-        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        request, model, prompt = trial.request, trial.model, trial.prompt_tokens
+        max_tokens, budget = request.max_tokens or 0, request.context_tokens
         prompts[model] = prompts.get(model, Tokens()) + prompt
-        replies[model] += max_tokens * int(params.get("n", 1))
-        n_default += "max_tokens" not in params
-        if prompt.best + max_tokens > trial.request.context_tokens:
+        replies[model] += max_tokens * int(request.params.get("n", 1))
+        is_default = "max_tokens" not in request.params
+        n_default += is_default and request.info.is_documented
+        n_unlimited += request.max_tokens is None
+        if budget is not None and prompt.best + max_tokens > budget:
             n_over += 1
-            budgets.add(trial.request.context_tokens)
+            budgets.add(budget)
     scale = n_all / max(n_taken, 1) * grid.repeats
     costs = {
         model: _cost_of(model, prompts[model], replies[model], prices)
@@ -85,14 +89,24 @@ def estimate_of(grid: Grid, *, prices: Prices | None = None) -> Estimate:
         prompt=sum(prompts.values(), Tokens()).times(scale),
         completion_tokens=round(replies.total() * scale),
         n_default=ceil(n_default * scale),
+        n_unlimited=ceil(n_unlimited * scale),
         n_over=ceil(n_over * scale),
         budgets=tuple(sorted(budgets)),
         is_sampled=n_taken < n_all,
         cost_low=sum(low for low, _ in known) * scale if is_priced else None,
-        cost_high=sum(high for _, high in known) * scale if is_priced else None,
+        cost_high=_highest(known, scale, is_open=n_unlimited > 0)
+        if is_priced
+        else None,
         prices=prices,
         unpriced=tuple(model for model, cost in costs.items() if cost is None),
     )
+
+
+def _highest(
+    costs: Iterable[tuple[float, float]], scale: float, *, is_open: bool
+) -> float:
+    """Return the most that requests cost; infinite where a reply has no known limit."""
+    return inf if is_open else sum(high for _, high in costs) * scale
 
 
 def _cost_of(

@@ -858,7 +858,7 @@ class Grid:
             model=params.pop("model"),
             system=system,
             params=params,
-            context_of=self.endpoint.context_of,
+            info_of=self.endpoint.info_of,
         )
         request = with_max_tokens(request, max_tokens)
         return _Condition(

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.catalogue import MAX_TOKENS
 from svc_notebook.service.params import check_text, shorten
 from svc_notebook.service.request import CompletionRequest
 
@@ -37,6 +38,8 @@ def encode(
         ],
         **request.params,
     }
+    if (name := request.info.max_tokens_field) != MAX_TOKENS:
+        body = {name if key == MAX_TOKENS else key: body[key] for key in body}
     if request.tools:
         body["tools"] = [
             _checked(dict(tool), f"tools[{at}]")

@@ -46,6 +46,7 @@ def test_a_table_describes_an_endpoint(describe: Describe) -> None:
             limit=Limit(per_second=9, per_minute=None),
             default_model="qwen/32b",
             lists_models=True,
+            is_documented=False,
         )
     }
 

@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svc_notebook as svc
-from svc_notebook.endpoints import Endpoint, facts_of, learn_context
+from svc_notebook.endpoints import facts_of, own_endpoint
 from svc_notebook.errors import BadRequestError
+from svc_notebook.refusals import learn
 from svc_notebook.service.request import build_request
 from svc_notebook.session import current
 from svc_notebook.tokens import MARGIN_TOKENS
@@ -43,11 +44,15 @@ def refuse() -> Iterator[Refuse]:
         yield start_one
 
 
-def _learnt(server: RawServer, prompt: str = "Hi", **given: Any) -> int:  # noqa: ANN401 - as complete
+def _learnt(server: RawServer, prompt: str = "Hi", **given: Any) -> int | None:  # noqa: ANN401 - as complete
     svc.use(base_url=server.base_url, key=False, model="m")
     with pytest.raises(svc.SvcError):
         svc.complete(prompt, **given)
-    return current().context_of("m")
+    return _context("m")
+
+
+def _context(model: str) -> int | None:
+    return current().info_of(model).context_tokens
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_refusals_name_a_context(
     """It is learnt only from words that mean a context, and a number that is sure."""
     describe("")
 
-    assert _learnt(refuse(refusal)) == (n_tokens or 8192)
+    assert _learnt(refuse(refusal)) == n_tokens
 
 
 @pytest.mark.slow
@@ -97,7 +102,7 @@ def test_large_numbers_are_read_whole(describe: Describe, refuse: Refuse) -> Non
         with pytest.raises(svc.errors.BadRequestError):
             svc.complete("Hi", model="m")
 
-        assert current().context_of("m") == 131072
+        assert _context("m") == 131072
 
 
 @pytest.mark.parametrize(
@@ -110,7 +115,7 @@ def test_other_refusals_teach_nothing(
     """A refusal of another parameter, or with another status, may quote anything."""
     describe("")
 
-    assert _learnt(refuse("the context size is 2000", status, **fields)) == 8192
+    assert _learnt(refuse("the context size is 2000", status, **fields)) is None
 
 
 def test_the_prompt_teaches_nothing(describe: Describe, refuse: Refuse) -> None:
@@ -119,7 +124,7 @@ def test_the_prompt_teaches_nothing(describe: Describe, refuse: Refuse) -> None:
     prompt = "Why is it that my context size is 2000?"
     server = refuse(f"temperature is wrong: {prompt}")
 
-    assert _learnt(server, prompt) == 8192
+    assert _learnt(server, prompt) is None
 
 
 def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) -> None:
@@ -129,7 +134,7 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
     svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
 
     with pytest.raises(svc.errors.BadRequestError) as caught:
-        svc.complete("Hi")
+        svc.complete("word " * 2000)
     completion = svc.complete("Hi")
 
     assert caught.value.remedy == (
@@ -155,8 +160,8 @@ def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
     with pytest.raises(svc.errors.BadRequestError) as caught:
         svc.complete("Hi")
 
-    assert current().context_of("m") == 4096
-    assert "svc_notebook.toml says context = 4096" in caught.value.remedy
+    assert _context("m") == 4096
+    assert "your settings say context = 4096" in caught.value.remedy
 
 
 def test_use_forgets_what_was_learnt(describe: Describe, refuse: Refuse) -> None:
@@ -167,7 +172,7 @@ def test_use_forgets_what_was_learnt(describe: Describe, refuse: Refuse) -> None
 
     svc.use(base_url=server.base_url, key=False)
 
-    assert (before, current().context_of("m")) == (2048, 8192)
+    assert (before, _context("m")) == (2048, None)
 
 
 @pytest.mark.slow
@@ -181,7 +186,7 @@ def test_what_was_learnt_is_among_the_models(
     describe("")
     svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
     with pytest.raises(svc.errors.BadRequestError):
-        svc.complete("Hi")
+        svc.complete("word " * 2000)
 
     frame: Any = shell.run("%svc models").value
 
@@ -212,15 +217,15 @@ def test_any_refusal_is_read_without_an_error(
     message: str, asked_tokens: int, param: str | None
 ) -> None:
     """What is learnt is in the message, and could be the reason of the refusal."""
-    endpoint = Endpoint(base_url="http://learnt.invalid/v1", models=())
+    endpoint = own_endpoint("http://learnt.invalid/v1")
     facts_of("http://learnt.invalid/v1").contexts.clear()
     error = BadRequestError(message, status=400, param=param)
-    request = build_request("Hi", model="m")
+    request = build_request("Hi", model="m", params={"max_tokens": 1})
 
-    said = learn_context(endpoint, error, request=request, asked_tokens=asked_tokens)
+    said = learn(endpoint, error, request=request, prompt_tokens=asked_tokens)
     found = facts_of("http://learnt.invalid/v1").contexts.get("m")
 
     assert bool(said) is (found is not None)
     if found is not None:
-        assert 256 <= found < asked_tokens
+        assert 256 <= found <= asked_tokens
         assert str(found) in re.sub(r"[,_ ]", "", message)

@@ -98,6 +98,11 @@ class RawServer:
         with self._changed:
             self._answers = [answer]
 
+    def answer_in_turn(self, answers: Sequence[Sequence[Step]]) -> None:
+        """Answer the next requests with these, the last one again and again."""
+        with self._changed:
+            self._answers = list(answers)
+
     def wait_until_left(self) -> list[Call]:
         """Wait until the other side has left; return the connections that remain."""
         with self._changed:

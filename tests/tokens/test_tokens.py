@@ -20,6 +20,7 @@ from svc_notebook.service.request import (
     build_request,
     user,
 )
+from svc_notebook.session import isolated
 from svc_notebook.tokens import (
     Tokens,
     check_budget,
@@ -180,14 +181,14 @@ def test_a_fitted_reply_is_no_number_that_was_asked_for() -> None:
 
 def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
     """Between the bounds the package warns, and the service decides."""
-    with svc.Emulator() as emulator:
-        client = svc.Client(base_url=emulator.base_url, api_key=emulator.api_key)
+    with isolated():
+        svc.use(endpoint=svc.Emulator())
 
         with (
             pytest.warns(RuntimeWarning, match="may not fit"),
             pytest.raises(svc.errors.BadRequestError),
         ):
-            client.complete("word " * 6000, max_tokens=2500)
+            svc.Client().complete("word " * 6000, max_tokens=2500)
 
 
 @pytest.mark.slow

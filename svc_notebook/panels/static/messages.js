@@ -83,7 +83,7 @@
  * @typedef {{by: string, values: string[], is_blind: boolean, options: string[],
  *   max_values: number, cost: string}} Compare
  * @typedef {{html: string, tail: string}} LiveChoice
- * @typedef {{used_tokens: number, budget_tokens: number, text: string}} Meter
+ * @typedef {{used_tokens: number, budget_tokens: ?number, text: string}} Meter
  * @typedef {{name: string, kind: string, default: string, label: string, help: string,
  *   minimum: ?number, maximum: ?number, step: ?number, options: ?string[]}} Field
  * @typedef {{id: string, name: string, arguments: string, about: string}} Question

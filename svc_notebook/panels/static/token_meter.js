@@ -13,13 +13,15 @@ class TokenMeter {
   draw({ meter }) {
     this.bar.hidden = this.words.hidden = !meter;
     if (!meter) return;
-    const part = Math.min(1, meter.used_tokens / Math.max(1, meter.budget_tokens));
+    const budget = meter.budget_tokens; // null where nobody knows it
+    const part = budget ? Math.min(1, meter.used_tokens / budget) : 0;
     this.level.style.width = `${100 * part}%`;
     this.bar.classList.toggle("svc-full", part > FULL);
     this.bar.setAttribute("aria-valuenow", meter.used_tokens);
-    this.bar.setAttribute("aria-valuemax", meter.budget_tokens);
+    this.bar.setAttribute("aria-valuemax", budget ?? meter.used_tokens);
     this.bar.setAttribute("aria-valuetext", meter.text);
-    setText(this.words, `~${short(meter.used_tokens)} of ${short(meter.budget_tokens)}`);
+    const of = budget ? ` of ${short(budget)}` : " tokens";
+    setText(this.words, `~${short(meter.used_tokens)}${of}`);
     this.words.title = this.bar.title = meter.text;
   }
 }

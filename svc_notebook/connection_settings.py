@@ -1,0 +1,207 @@
+"""How an endpoint is asked: the settings that its file and `svc.use` share.
+
+They are headers, a query, the header of the key, the path, fields for every request,
+and what is known of all its models. A secret is never written into one: a value that
+begins with $ names the environment variable that has it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+
+from svc_notebook.errors import SettingsError
+from svc_notebook.service.params import check_extra, shown
+
+Pairs = tuple[tuple[str, str], ...]
+"""Names with their texts, in order."""
+
+NO_KEY_HERE = "a key does not belong here"
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """The settings of an endpoint that say how it is asked, for all its models."""
+
+    headers: Mapping[str, str] | None
+    query: Mapping[str, str] | None
+    key_header: str | None
+    path: str | None
+    extra: Mapping[str, Any] | None
+    context: int | None
+    max_reply: int | None
+    max_tokens_field: str | None
+    stream_usage: bool | None
+
+
+SETTINGS: Mapping[str, str] = {
+    "headers": 'more headers, such as { X-Org = "lab", X-Token = "$LAB_TOKEN" }; '
+    "$ names the variable of a secret",
+    "query": 'what follows ? in the address, such as { api-version = "2024-10-21" }',
+    "key_header": 'the header of the key, such as "api-key"; "Authorization" if left '
+    "out",
+    "path": 'the path of the address, exactly, such as "/v1beta/openai"',
+    "extra": "fields for every request, such as { top_k = 20 }",
+    "context": "most tokens of prompt and reply together, of every model",
+    "max_reply": "most tokens of a reply, of every model",
+    "max_tokens_field": 'the name that max_tokens is sent by, "max_completion_tokens"',
+    "stream_usage": "whether streams are asked for their tokens; tried if left out",
+}
+"""The settings, and what they mean."""
+
+
+def check_settings(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings that are not None, in the form that endpoints keep.
+
+    Raises:
+        SettingsError: A value cannot be used; the message is "NAME: WHY".
+    """
+    checked = {}
+    for name, value in settings.items():
+        if value is None:
+            continue
+        try:
+            checked[_FIELDS.get(name, name)] = CHECKS[name](value)
+        except _WrongError as problem:
+            why = str(problem)
+        else:
+            continue
+        raise SettingsError(f"{name}: {why}.")
+    return checked
+
+
+_FIELDS = {"context": "context_tokens", "max_reply": "max_reply_tokens"}
+"""The names that an endpoint has for them, where they are others."""
+
+
+class _WrongError(Exception):
+    """Why a value cannot be used; stays in this file."""
+
+
+SECRET = re.compile(
+    r"(?:^|[-_ ])(?:api[-_]?)?(?:keys?|tokens?|secrets?|passwords?|passwd|auth\w*"
+    r"|cookie|credentials?|signature|sig)$",
+    re.IGNORECASE,
+)
+"""Names that are those of secrets; `max_tokens` is not one."""
+_NUMBERS_OF_TOKENS = re.compile(r"^(?:n|min|max|num|total)[-_]", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_OWN_HEADERS = frozenset(
+    {"host", "content-type", "content-length", "accept", "accept-encoding"}
+)
+_FIELD_NAME = re.compile(r"[A-Za-z_]\w*")
+_OF_SERVICE = "SVC_API_KEY"
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a setting, a header or a part of a query is named as a secret is."""
+    return bool(SECRET.search(name)) and not _NUMBERS_OF_TOKENS.match(name)
+
+
+def variable_of(value: str) -> str:
+    """Return the variable that a header's value names; "" for a plain text."""
+    named = _VARIABLE.fullmatch(value)
+    return named[1] if named else ""
+
+
+def _headers(value: object) -> Pairs:
+    pairs = _pairs(value, 'a table such as { X-Org = "lab" }')
+    for name, text in pairs:
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
+            raise _WrongError(f"{shown(name)} is not a header that can be set")
+        if not all(" " <= letter <= "~" for letter in text):
+            raise _WrongError(f"the value of {name} must be visible ASCII characters")
+        variable = variable_of(text)
+        if is_secret_name(name) and not variable:
+            raise _WrongError(
+                f"{NO_KEY_HERE}: set an environment variable to the value of {name}, "
+                f'and write {name} = "$LAB_TOKEN" with its name'
+            )
+        if variable == _OF_SERVICE:
+            raise _WrongError(
+                f"{_OF_SERVICE} is for SVC_BASE_URL only; give this endpoint its own "
+                "variable"
+            )
+    return pairs
+
+
+def _query(value: object) -> Pairs:
+    pairs = _pairs(value, 'a table such as { api-version = "2024-10-21" }')
+    for name, text in pairs:
+        if is_secret_name(name) or variable_of(text):
+            raise _WrongError(
+                f"{NO_KEY_HERE}: an address is shown and recorded. Send it as a "
+                "header, with key_header or headers"
+            )
+    return pairs
+
+
+def _pairs(value: object, allowed: str) -> Pairs:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and isinstance(text, str) for name, text in value.items()
+    ):
+        raise _WrongError(f"must be {allowed}; got {shown(value)}")
+    return tuple(value.items())
+
+
+def _key_header(value: object) -> str:
+    is_name = isinstance(value, str) and _HEADER_NAME.fullmatch(value)
+    if not is_name or str(value).lower() in _OWN_HEADERS:
+        raise _WrongError(
+            f'must be the name of a header, "api-key"; got {shown(value)}'
+        )
+    return str(value)
+
+
+def _path(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    is_plain = text.isascii() and text.isprintable() and not re.search(r"[\s?#@]", text)
+    if not text.startswith("/") or not is_plain:
+        raise _WrongError(
+            f'must be a path such as "/v1beta/openai"; got {shown(value)}'
+        )
+    return text.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+
+
+def _extra(value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _WrongError(
+            f"must be a table such as {{ top_k = 20 }}; got {shown(value)}"
+        )
+    try:
+        return check_extra(value)
+    except Exception as problem:  # noqa: BLE001 - ours, with the reason
+        why = str(problem).removesuffix(".")
+    raise _WrongError(why)
+
+
+def _count(value: object) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not is_count:
+        raise _WrongError(f"must be an integer >= 1; got {shown(value)}")
+    return int(value)  # type: ignore[call-overload]  # checked
+
+
+def _field(value: object) -> str:
+    if not isinstance(value, str) or not _FIELD_NAME.fullmatch(value):
+        allowed = '"max_completion_tokens", or another name'
+        raise _WrongError(f"must be {allowed}; got {shown(value)}")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError(f"must be true or false; got {shown(value)}")
+    return value
+
+
+CHECKS: Mapping[str, Callable[[object], Any]] = {
+    "headers": _headers,
+    "query": _query,
+    "key_header": _key_header,
+    "path": _path,
+    "extra": _extra,
+    "context": _count,
+    "max_reply": _count,
+    "max_tokens_field": _field,
+    "stream_usage": _flag,
+}
