@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
+from urllib.parse import urlsplit
 
 from svc_notebook.connection_settings import (
     SETTINGS,
@@ -28,6 +30,7 @@ from svc_notebook.endpoints import (
     Endpoint,
     facts_of,
     forget_learnt,
+    is_private,
     own_endpoint,
     read_endpoints,
     to_server_url,
@@ -46,7 +49,7 @@ from svc_notebook.service.params import (
     with_params,
 )
 from svc_notebook.service.request import check_model
-from svc_notebook.session import Session, current
+from svc_notebook.session import Client, Session, current
 from svc_notebook.settings import (
     OF_ENDPOINT,
     Settings,
@@ -255,10 +258,12 @@ def use_address(
     key: Key | Literal[False] | None = None,
     connection: Mapping[str, Any] | None = None,
     has_model: bool = False,
+    has_list: bool = False,
 ) -> None:
     """Use the server at an address: as the file describes it, else as it is.
 
-    `key` is False for a server that needs none.
+    `key` is False for a server that needs none. `has_model` says whether a model is
+    named with it, and `has_list` whether its models were listed just now.
     """
     connection = dict(connection or {})
     endpoint = address_endpoint(address, path=connection.get("path"))
@@ -270,6 +275,8 @@ def use_address(
     endpoint = replace(endpoint, needs_key=needs_key)
     is_allowed = session.settings.allow_http or endpoint.allow_http
     endpoint.url_of(address, allow_http=is_allowed or not endpoint.needs_key)
+    if not has_list:  # it may have been started again, or want the key
+        facts_of(endpoint.base_url or "").asked_s = -inf
     _use_endpoint(session, endpoint, source="use", key=key or None, has_model=has_model)
 
 
@@ -281,6 +288,22 @@ def address_endpoint(address: str, *, path: str | None = None) -> Endpoint:
     base_url, query = to_server_url(address, allow_http=True, path=path)
     described = (one for one in read_endpoints().values() if one.base_url == base_url)
     return replace(next(described, own_endpoint(base_url, query)), path=path)
+
+
+def answers_without_key(session: Session, address: str) -> bool:
+    """Say whether a server of one's own network lists its models to anybody.
+
+    A public one may do so, and yet want a key for what costs money.
+    """
+    endpoint = replace(address_endpoint(address), needs_key=False)
+    base_url = endpoint.base_url or ""
+    facts_of(base_url).asked_s = -inf
+    settings = replace(session.settings, base_url=base_url, endpoint=endpoint)
+    settings = replace(settings, is_emulated=False)
+    with Client(settings, sinks=()) as client:
+        client.list_models(wait_s=LIST_S)
+    host = urlsplit(base_url).hostname or ""
+    return facts_of(base_url).status == HTTPStatus.OK and is_private(host)
 
 
 def use_emulator(session: Session, emulator: "Emulator | None" = None) -> "Emulator":
@@ -322,7 +345,6 @@ def _use_endpoint(
     note_keyless(base_url, is_keyless=not endpoint.needs_key)
     _go_to(session, endpoint, source=source)
     if endpoint.lists_models:
-        facts_of(base_url).asked_s = -inf  # it may want the key that is known now
         session.models(wait_s=LIST_S)
         if not has_model and endpoint.default_model is None:
             _choose_model(session)

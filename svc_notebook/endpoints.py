@@ -261,7 +261,8 @@ class Endpoint:
         """Return an address in the one form that it has for this endpoint."""
         if self.is_documented:
             return to_base_url(text, allow_http=allow_http)
-        return to_server_url(text, allow_http=allow_http, path=self.path)[0]
+        path = urlsplit(text).path if text == self.base_url else self.path
+        return to_server_url(text, allow_http=allow_http, path=path)[0]
 
     @property
     def variables(self) -> tuple[str, ...]:

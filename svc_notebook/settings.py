@@ -269,9 +269,10 @@ def endpoint_at(
     for endpoint in described.values():
         if endpoint.base_url == base_url:
             return replace(endpoint, query=query or endpoint.query)
-    if service_address({ADDRESS_VARIABLE: text}) != service_address(environ):
-        return own_endpoint(base_url, query)
-    return described.get(SERVICE.name, SERVICE)
+    service = service_address(environ)
+    if service is not None and service == service_address({ADDRESS_VARIABLE: text}):
+        return described.get(SERVICE.name, SERVICE)
+    return own_endpoint(base_url, query)
 
 
 def read_env(

@@ -40,7 +40,7 @@ def may_ask(base_url: str) -> bool:
 async def ask_for_models(transport: "HttpTransport", key: Key, base_url: str) -> None:
     """Keep the models that a server lists, or why its list could not be read."""
     facts = facts_of(base_url)
-    facts.problem = f"no answer within {WITHIN_S:.0f} s"
+    facts.problem, facts.status = f"no answer within {WITHIN_S:.0f} s", 0
     with suppress(TimeoutError):
         async with asyncio.timeout(WITHIN_S):
             await _ask(transport, key, facts)
@@ -71,7 +71,7 @@ async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
             body += piece
     finally:
         await answer.close()
-    facts.problem = str(answer.head.status)
+    facts.problem, facts.status = str(answer.head.status), answer.head.status
     if answer.head.status == _OK:
         listed = _read(key.redact(body.decode("utf-8", "replace")))
         facts.listed = read_models(listed)

@@ -9,6 +9,8 @@ from getpass import getpass
 from svc_notebook.configuration import (
     EMULATOR,
     SERVICE,
+    address_endpoint,
+    answers_without_key,
     known_endpoints,
     use_address,
     use_model,
@@ -22,7 +24,7 @@ from svc_notebook.credentials import (
     refuse_key_form,
     remember,
 )
-from svc_notebook.endpoints import FILE, read_endpoints, to_base_url
+from svc_notebook.endpoints import FILE, facts_of, read_endpoints
 from svc_notebook.errors import (
     ConfigError,
     MissingKeyError,
@@ -42,8 +44,13 @@ EMULATOR_NOTE = (
 NO_KEY = "no-key"
 
 
-def use(session: Session, word: str = "", option: str = "") -> str:
-    """Choose the endpoint, by its name or address, else the model; say what is used."""
+def use(
+    session: Session, word: str = "", option: str = "", *, ask: "Ask | None" = None
+) -> str:
+    """Choose the endpoint, by its name or address, else the model; say what is used.
+
+    `ask` shows a prompt and returns the key that was typed, where one is needed.
+    """
     refuse_key_form(f"{word} {option}", param="line")
     if option and (option != NO_KEY or not has_address_form(word)):
         raise ParameterError(
@@ -55,7 +62,7 @@ def use(session: Session, word: str = "", option: str = "") -> str:
     if not word:
         return describe(session)
     if has_address_form(word):
-        use_address(session, word, key=False if option else None)
+        _use_address(session, word, is_keyless=bool(option), ask=ask or getpass)
     elif word == SERVICE:
         try:
             use_service(session)
@@ -70,6 +77,53 @@ def use(session: Session, word: str = "", option: str = "") -> str:
     return session.context().answers_note or _where(session)
 
 
+def _use_address(
+    session: Session, address: str, *, is_keyless: bool, ask: "Ask"
+) -> None:
+    """Use the server at an address; find out whether it wants a key, and ask for it."""
+    try:
+        use_address(session, address, key=False if is_keyless else None)
+    except MissingKeyError as problem:
+        missing = problem.with_traceback(None)
+    else:
+        return
+    if answers_without_key(session, address):
+        use_address(session, address, key=False, has_list=True)
+        return
+    base_url = address_endpoint(address).base_url or ""
+    key = None if facts_of(base_url).status == 0 else _typed(ask, base_url)
+    if not isinstance(key, Key):  # it does not answer, or nothing can be typed here
+        raise missing
+    remember(key, base_url)
+    use_address(session, address)
+
+
+_SHOWN_MODELS = 12
+
+
+def _models(session: Session) -> str:
+    """Say which model is asked, and what else the server in use lists."""
+    settings = session.settings
+    listed = [model.id for model in settings.endpoint.known_models()]
+    if not settings.endpoint.lists_models or settings.endpoint.default_model:
+        return ""
+    if settings.model in listed:
+        return "" if len(listed) > 1 else f" The model is {settings.model}."
+    shown = ", ".join(listed[:_SHOWN_MODELS])
+    more = len(listed) - _SHOWN_MODELS
+    shown += f" and {more} more (`%svc models`)" if more > 0 else ""
+    if not settings.model:
+        return f"\nIt lists {shown}. Choose one: `%svc use {listed[0]}`."
+    if listed:
+        return (
+            f" The model is {settings.model}, which it does not list: it lists {shown}."
+        )
+    return (
+        f" It lists no models. The model is {settings.model}; `%svc use MODEL` "
+        "names its own."
+    )
+
+
 def _where(session: Session) -> str:
     """Say where replies come from now."""
     settings = session.settings
@@ -79,8 +133,10 @@ def _where(session: Session) -> str:
     is_named = named in known_endpoints() and named != SERVICE
     name = f"{named}, " if is_named else ""
     source = settings.sources.get("model", "")
-    model = f" The model is {settings.model}." if source.endswith(named) else ""
-    return f"Replies now come from {name}{settings.base_url}.{model}"
+    is_its_own = settings.endpoint.default_model and source.endswith(named)
+    model = f" The model is {settings.model}." if is_its_own else _models(session)
+    keyless = "" if settings.endpoint.needs_key else " No key is sent (key=False)."
+    return f"Replies now come from {name}{settings.base_url}.{keyless}{model}"
 
 
 def _use_model(session: Session, model: str) -> str:
@@ -208,7 +264,7 @@ def _address_of_key(word: str) -> str:
             f"https://HOST/v1. To ask a question, write `%svc ask login {word}`.",
             param="line",
         )
-    return to_base_url(word, allow_http=True)
+    return address_endpoint(word).base_url or ""
 
 
 def _typed(ask: Ask, base_url: str) -> Key | ConfigError:

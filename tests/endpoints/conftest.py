@@ -9,6 +9,9 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import isolated
+from tests.faults.server import RawServer
+
+from .stub_server import NO_LIST, Serve, Server
 
 MODEL = "tide-8b"
 Start = Callable[..., Emulator]
@@ -46,3 +49,17 @@ def describe(
 
     with isolated():
         yield write
+
+
+@pytest.fixture
+def serve(describe: Describe) -> Iterator[Serve]:
+    """Starts servers with their answers, beginning with the list of their models."""
+    describe("")
+    with ExitStack() as stack:
+
+        def play(*answers: list[bytes], models: list[bytes] = NO_LIST) -> Server:
+            raw = RawServer([models, *answers])
+            stack.callback(raw.close)
+            return Server(raw)
+
+        yield play

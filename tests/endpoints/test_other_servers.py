@@ -1,8 +1,6 @@
 """The document's numbers are the service's; others are stated, listed or learnt."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,66 +10,14 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.session import current
 from svc_notebook.settings import Timeouts
-from tests.faults.server import RawServer
 
 from .conftest import Describe
+from .stub_server import Serve, listed, reply, written
 
 REFUSALS = json.loads(Path(__file__).with_name("refusals.json").read_text("utf-8"))
 
 
-class Server:
-    """A server of somebody's, which keeps the bodies that it is sent."""
-
-    def __init__(self, raw: RawServer) -> None:
-        self.raw = raw
-        self.base_url = raw.base_url
-
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        """What was asked of it, without requests for its models."""
-        posts = (each for each in self.raw.requests if each.startswith(b"POST"))
-        return [json.loads(each.partition(b"\r\n\r\n")[2]) for each in posts]
-
-
-def written(body: Mapping[str, Any], status: int = 200) -> list[bytes]:
-    """Return an answer as bytes."""
-    text = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
-    return [head.encode() + b"Content-Length: %d\r\n\r\n" % len(text) + text]
-
-
-def reply(text: str = "Yes.", *, tokens: int = 2, **message: Any) -> list[bytes]:  # noqa: ANN401 - JSON
-    """Return a reply that ended by itself, with its reported tokens."""
-    usage = {"prompt_tokens": 4, "completion_tokens": tokens}
-    said = {"role": "assistant", "content": text, **message}
-    choice = {"index": 0, "finish_reason": "stop", "message": said}
-    head = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return written({**head, "choices": [choice], "usage": usage})
-
-
-def listed(*models: Mapping[str, Any]) -> list[bytes]:
-    """Return a list of models."""
-    return written({"object": "list", "data": list(models)})
-
-
-NO_LIST = written({"error": {"message": "Not Found"}}, 404)
-
-
-@pytest.fixture
-def serve(describe: Describe) -> Iterator[Any]:
-    """Starts servers with their answers, beginning with the list of their models."""
-    describe("")
-    with ExitStack() as stack:
-
-        def start(*answers: list[bytes], models: list[bytes] = NO_LIST) -> Server:
-            raw = RawServer([models, *answers])
-            stack.callback(raw.close)
-            return Server(raw)
-
-        yield start
-
-
-def test_a_reply_that_ended_by_itself_is_not_cut(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_a_reply_that_ended_by_itself_is_not_cut(serve: Serve) -> None:
     """Nobody knows how long a reply may be where no max_tokens is sent."""
     server = serve(reply("A long one.", tokens=400))
     svc.use(base_url=server.base_url, key=False, model="m")
@@ -90,7 +36,7 @@ def test_a_reply_that_ended_by_itself_is_not_cut(serve: Any) -> None:  # noqa: A
     assert all("max_tokens" not in body for body in server.bodies)
 
 
-def test_a_number_that_was_sent_still_tells(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_a_number_that_was_sent_still_tells(serve: Serve) -> None:
     """A reply with all the tokens that were asked for is probably cut."""
     server = serve(reply("A", tokens=20))
     svc.use(base_url=server.base_url, key=False, model="m")
@@ -98,7 +44,7 @@ def test_a_number_that_was_sent_still_tells(serve: Any) -> None:  # noqa: ANN401
     assert svc.complete("Hi", max_tokens=20).is_cut
 
 
-def test_fit_sends_nothing_where_nothing_is_known(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_fit_sends_nothing_where_nothing_is_known(serve: Serve) -> None:
     """Nor where a context is listed that a reply may not have to itself."""
     server = serve(reply(), models=listed({"id": "m", "context_length": 128000}))
     unknown = serve(reply())
@@ -127,7 +73,7 @@ def test_fit_sends_nothing_where_nothing_is_known(serve: Any) -> None:  # noqa: 
     ],
 )
 def test_the_list_says_how_long_a_reply_may_be(
-    serve: Any,  # noqa: ANN401 - the fixture
+    serve: Serve,
     model: dict[str, Any],
     sent: Any,  # noqa: ANN401 - numbers
 ) -> None:
@@ -141,7 +87,7 @@ def test_the_list_says_how_long_a_reply_may_be(
 
 
 def test_the_settings_say_how_long_a_reply_may_be(
-    serve: Any,  # noqa: ANN401 - the fixture
+    serve: Serve,
     describe: Describe,
 ) -> None:
     """For all models or one; a field's other name is sent as it is written."""
@@ -167,7 +113,7 @@ def test_the_settings_say_how_long_a_reply_may_be(
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["of"])
-def test_a_refusal_teaches_what_it_names(serve: Any, case: dict[str, Any]) -> None:  # noqa: ANN401 - the fixture
+def test_a_refusal_teaches_what_it_names(serve: Serve, case: dict[str, Any]) -> None:
     """A context, the limit of a reply or a field's name, but nothing that is unsure."""
     server = serve(written({"error": case["error"]}, case["status"]), reply())
     svc.use(base_url=server.base_url, key=False, model="m")
@@ -187,7 +133,7 @@ def test_a_refusal_teaches_what_it_names(serve: Any, case: dict[str, Any]) -> No
         assert server.bodies[-1]["max_tokens"] == teaches["reply"]
 
 
-def test_an_unknown_context_refuses_nothing(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_an_unknown_context_refuses_nothing(serve: Serve) -> None:
     """A prompt above the document's 8192 goes; a very large one with a warning."""
     server = serve(reply())
     svc.use(base_url=server.base_url, key=False, model="m")
@@ -202,7 +148,7 @@ def test_an_unknown_context_refuses_nothing(serve: Any) -> None:  # noqa: ANN401
     assert len(server.bodies[-1]["messages"]) == 3
 
 
-def test_an_error_names_whose_number_it_rests_on(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_an_error_names_whose_number_it_rests_on(serve: Serve) -> None:
     """It says how to correct the number, for the whole endpoint too."""
     server = serve(reply(), models=listed({"id": "m", "context_length": 1000}))
     svc.use(base_url=server.base_url, key=False, model="m")
@@ -220,7 +166,7 @@ def test_an_error_names_whose_number_it_rests_on(serve: Any) -> None:  # noqa: A
     )
 
 
-def test_a_whole_reply_of_unknown_length_has_time(serve: Any) -> None:  # noqa: ANN401 - the fixture
+def test_a_whole_reply_of_unknown_length_has_time(serve: Serve) -> None:
     """The time-out counts the most that is known, and not 150 tokens."""
     server = serve(["silence"])
     svc.use(base_url=server.base_url, key=False, model="m")
