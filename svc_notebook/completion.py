@@ -64,8 +64,8 @@ class Completion:
     @property
     def notes(self) -> tuple[str, ...]:
         """On what was sent, such as turns left out, and on a reply without a text."""
-        note = _on_reasoning_only(self.exchange)
-        return (*self._notes, note) if note else self._notes
+        notes = _on_undocumented(self.request), _on_reasoning_only(self.exchange)
+        return (*self._notes, *filter(None, notes))
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -108,7 +108,17 @@ class Completion:
         text = self.choices[0].text if self.choices else None
         calls = self.tool_calls
         content = text if calls else text or ""
-        return Message(role="assistant", content=content, tool_calls=calls)
+        other = self._given_back() if calls else {}
+        return Message(role="assistant", content=content, tool_calls=calls, other=other)
+
+    def _given_back(self) -> dict[str, Any]:
+        """Return what another server wants back with the calls of its reply."""
+        if self.request.info.is_documented:
+            return {}
+        other = dict(self.choices[0].other)
+        if other.get("reasoning_content"):  # the reasoning came by this name
+            other["reasoning_content"] = self.reasoning
+        return other
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -345,6 +355,7 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
         }
         odd = sorted(reasons - CUT_REASONS - {"stop"})
         badges += [reason[:_REASON_CHARS] for reason in odd]
+        badges += ["declined"] * any(choice.is_refusal for choice in exchange.choices)
     if exchange.status == "ok" and is_empty(exchange):
         badges.append("empty")
     answered = exchange.body.model if exchange.body else None
@@ -367,6 +378,12 @@ def is_empty(exchange: Exchange) -> bool:
     return not any(
         choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
     )
+
+
+def _on_undocumented(request: CompletionRequest) -> str:
+    """Say what was sent as it is, beyond the service's document; "" for nothing."""
+    names = ", ".join(request.undocumented)
+    return f"sent as it is: {names}" if names else ""
 
 
 def _on_reasoning_only(exchange: Exchange) -> str:

@@ -396,6 +396,9 @@ class Facts:
     takes_stream_usage: bool = True
 
 
+NOT_REACHED = "no connection"
+"""The problem of a list whose server could not be reached."""
+
 _facts: dict[str, Facts] = {}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from svc_notebook.credentials import Key
-from svc_notebook.endpoints import Facts, facts_of, read_models
+from svc_notebook.endpoints import NOT_REACHED, Facts, facts_of, read_models
 
 from .retry import FailedTry
 
@@ -56,7 +56,7 @@ async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
         on_sent=lambda: None,
     )
     if isinstance(answer, FailedTry):
-        facts.problem = "no connection"
+        facts.problem = NOT_REACHED
     if answer is None or isinstance(answer, FailedTry):
         return
     body = b""

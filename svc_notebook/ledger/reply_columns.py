@@ -494,6 +494,12 @@ REPLY = (
         "the tool calls, as JSON text",
     ),
     Column(
+        "reasoning",
+        "string",
+        lambda batch: batch.map_part("choice.reasoning", lambda text: text or None),
+        "what the model thought, where the server sends it apart; never in `text`",
+    ),
+    Column(
         "n_rounds",
         "Int64",
         "origin.tool_round.n_rounds",
@@ -611,6 +617,9 @@ REPLIES = (*FACTORS, *REPLY, *NUMBERS, *IDS)
 after `ANSWERS`."""
 
 TEXTS = frozenset(
-    {"system", "prompt", "text", "tool_calls", *(column.name for column in ANSWERS)}
+    {
+        *("system", "prompt", "text", "reasoning", "tool_calls"),
+        *(column.name for column in ANSWERS),
+    }
 )
 """Columns that a frame without texts does not have."""

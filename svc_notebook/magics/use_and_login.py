@@ -24,7 +24,7 @@ from svc_notebook.credentials import (
     refuse_key_form,
     remember,
 )
-from svc_notebook.endpoints import FILE, facts_of, read_endpoints
+from svc_notebook.endpoints import FILE, NOT_REACHED, facts_of, read_endpoints
 from svc_notebook.errors import (
     ConfigError,
     MissingKeyError,
@@ -91,8 +91,9 @@ def _use_address(
         use_address(session, address, key=False, has_list=True)
         return
     base_url = address_endpoint(address).base_url or ""
-    key = None if facts_of(base_url).status == 0 else _typed(ask, base_url)
-    if not isinstance(key, Key):  # it does not answer, or nothing can be typed here
+    is_reached = facts_of(base_url).problem != NOT_REACHED
+    key = _typed(ask, base_url) if is_reached else None
+    if not isinstance(key, Key):  # or nothing can be typed here
         raise missing
     remember(key, base_url)
     use_address(session, address)

@@ -5,8 +5,9 @@ to another call.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -33,7 +34,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         tool_calls: The calls the model asks for.
         finish_reason: As sent; `stop` is a normal end; None if none came.
         reasoning: What some servers send next to the text, and not as a part of it;
-            the document does not show it. It is never sent back.
+            the document does not show it. The service is never sent it back.
+        is_refusal: Whether the model declined, in a field of its own.
+        other: What other servers want back with the calls, by the name of the field.
     """
 
     index: int = 0
@@ -41,6 +44,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
     reasoning: str = ""
+    is_refusal: bool = False
+    other: dict[str, Any] = {}
 
 
 class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,6 +73,7 @@ class CallPiece(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+    other: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +84,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[CallPiece, ...] = ()
     finish_reason: str | None = None
     reasoning: str = ""
+    is_refusal: bool = False
+    other: dict[str, Any] = {}
 
 
 def to_delta(choice: Choice) -> Delta:
@@ -91,11 +99,14 @@ def to_delta(choice: Choice) -> Delta:
                 id=call.id,
                 name=call.function.name,
                 arguments=call.function.arguments,
+                other=call.other,
             )
             for at, call in enumerate(choice.tool_calls)
         ),
         finish_reason=choice.finish_reason,
         reasoning=choice.reasoning,
+        is_refusal=choice.is_refusal,
+        other=choice.other,
     )
 
 
@@ -115,6 +126,7 @@ class _OpenCall:
     id: str | None = None
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    other: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -132,10 +144,12 @@ class _OpenCall:
         if piece.name and piece.name != self.name:
             self.name += piece.name
         self.arguments.append(piece.arguments)
+        self.other |= piece.other or {}
 
     def tool_call(self) -> ToolCall:
         function = FunctionCall(name=self.name, arguments="".join(self.arguments))
-        return ToolCall(id=self.id or "", function=function)
+        other = self.other or msgspec.UNSET
+        return ToolCall(id=self.id or "", function=function, other=other)
 
 
 @dataclass(slots=True)
@@ -147,6 +161,8 @@ class _OpenChoice:
     newest: dict[int | None, _OpenCall] = field(default_factory=dict)  # by index
     by_id: dict[str, _OpenCall] = field(default_factory=dict)
     finish_reason: str | None = None
+    is_refusal: bool = False
+    other: dict[str, Any] = field(default_factory=dict)
 
     def add(self, delta: Delta) -> None:
         if delta.text is not None:
@@ -154,9 +170,19 @@ class _OpenChoice:
             self.pieces.append(delta.text)
         if delta.reasoning:
             self.reasoning.append(delta.reasoning)
+        if delta.other:
+            self._add_other(delta.other)
+        self.is_refusal |= delta.is_refusal
         for piece in delta.calls:
             self._add_call(piece)
         self.finish_reason = delta.finish_reason or self.finish_reason
+
+    def _add_other(self, other: Mapping[str, Any]) -> None:
+        """Join the pieces of lists; of anything else the newest is kept."""
+        for name, value in other.items():
+            before = self.other.get(name)
+            is_list = isinstance(before, list) and isinstance(value, list)
+            self.other[name] = [*before, *value] if is_list else value
 
     def _add_call(self, piece: CallPiece) -> None:
         call = self._call_of(piece)
@@ -187,6 +213,8 @@ class _OpenChoice:
             tool_calls=tuple(call.tool_call() for call in self.calls),
             finish_reason=self.finish_reason,
             reasoning="".join(self.reasoning),
+            is_refusal=self.is_refusal,
+            other=self.other,
         )
 
 

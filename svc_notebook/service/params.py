@@ -378,6 +378,19 @@ def check(name: str, value: object, info: ModelInfo = DOCUMENTED) -> object:
     return number
 
 
+def beyond_document(params: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the parameters that the document does not allow, as `name=value`."""
+    beyond = []
+    for name, value in params.items():
+        most = BUDGET_TOKENS if name != "max_tokens" else sys.maxsize
+        info = msgspec.structs.replace(DOCUMENTED, context_tokens=most)
+        try:
+            check(name, value, info)
+        except ParameterError:
+            beyond.append(f"{name}={shown(value)}")
+    return tuple(beyond)
+
+
 def check_all(
     params: Mapping[str, object], info: ModelInfo = DOCUMENTED
 ) -> dict[str, object]:

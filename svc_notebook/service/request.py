@@ -4,7 +4,7 @@ Arguments of a call stay the model's text, byte for byte, because the assistant 
 is sent back unchanged (doc: Tool-calling flow).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,15 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import DEFAULT_MODEL, DOCUMENTED, MAX_TOKENS, ModelInfo
-from .params import check_all, check_extra, check_text, has_address_form, shorten, shown
+from .params import (
+    beyond_document,
+    check_all,
+    check_extra,
+    check_text,
+    has_address_form,
+    shorten,
+    shown,
+)
 
 
 class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -29,11 +37,17 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         id: Matches the result to the call.
         type: Always `function`.
         function: The tool's name and its arguments.
+        other: Fields that the document does not show. Servers other than the service
+            get them back, as a signature of what the model thought.
     """
 
     id: str
     type: str = "function"
     function: FunctionCall
+    other: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.function))  # `other` may be a mapping
 
     @classmethod
     def from_json(cls, value: object) -> "ToolCall":
@@ -41,14 +55,21 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if isinstance(value, ToolCall):
             return value
         try:
-            return msgspec.convert(value, ToolCall)
+            call = msgspec.convert(value, ToolCall)
         except msgspec.ValidationError as problem:
             reason = str(problem)
+        else:
+            fields: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+            other = {name: fields[name] for name in fields if name not in _CALL_FIELDS}
+            return msgspec.structs.replace(call, other=other) if other else call
         raise ParameterError(
             f"A tool call is not as documented: {reason}. It needs id, type and "
             "function with name and arguments.",
             param="messages",
         )
+
+
+_CALL_FIELDS = frozenset({"id", "type", "function", "other"})
 
 
 def with_own_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
@@ -103,10 +124,12 @@ class Message(
     """One message of a conversation (doc: Message).
 
     Attributes:
-        role: One of system, user, assistant, tool.
+        role: One of system, user, assistant, tool; other servers may know more.
         content: The text; None only in a message with tool calls.
         tool_calls: The calls of an assistant message, as the model made them.
         tool_call_id: On a tool message, the id of the call it answers.
+        other: Fields that the document does not show, such as `name`, or `content` in
+            parts. The service is never sent them.
 
     Example:
         >>> svc.complete([svc.Message(role="user", content="Say hello.")]).text
@@ -117,14 +140,18 @@ class Message(
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    other: dict[str, Any] = {}
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.content, self.tool_calls, self.tool_call_id))
 
     def __post_init__(self) -> None:
         content = self.content
         if type(content) is str and content.isascii() and self.role in ROLES:
             return  # the usual case: a frame reads very many
-        if self.role not in ROLES:
+        if self.role not in ROLES and not self.other:
             raise _refused(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
-        may_lack_content = self.content is None and self.tool_calls
+        may_lack_content = self.content is None and (self.tool_calls or self.other)
         if not isinstance(self.content, str) and not may_lack_content:
             raise _refused(
                 f"The content of a {self.role} message must be a text; got "
@@ -152,13 +179,19 @@ def assistant(text: str) -> Message:
 Prompt = str | Sequence[Message | Mapping[str, Any]]
 
 
-def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, ...]:
-    """Return a prompt as messages; a text becomes one user message."""
+def to_messages(
+    prompt: Prompt, *, system: str | None = None, is_documented: bool = True
+) -> tuple[Message, ...]:
+    """Return a prompt as messages; a text becomes one user message.
+
+    Only the service refuses what its document does not show: other servers get other
+    roles, fields and contents as they are.
+    """
     front = () if system is None else (Message(role="system", content=system),)
-    return (*front, *_read(prompt))
+    return (*front, *_read(prompt, is_documented=is_documented))
 
 
-def _read(prompt: object) -> tuple[Message, ...]:
+def _read(prompt: object, *, is_documented: bool) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         if not prompt.strip():
             raise _refused("The prompt is empty; write what to ask")
@@ -171,10 +204,12 @@ def _read(prompt: object) -> tuple[Message, ...]:
         raise _refused(
             "messages is empty; give at least one message with role and content",
         )
-    return tuple(_to_message(message) for message in prompt)
+    return tuple(
+        _to_message(message, is_documented=is_documented) for message in prompt
+    )
 
 
-def _to_message(message: object) -> Message:
+def _to_message(message: object, *, is_documented: bool) -> Message:
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping):
@@ -182,16 +217,48 @@ def _to_message(message: object) -> Message:
             f"A message is {type(message).__name__}; give a Message or a mapping with "
             "role and content"
         )
-    unknown = [str(name) for name in message if name not in Message.__struct_fields__]
-    if unknown:
-        raise _refused(
-            f"A message has the unknown field {shorten(unknown[0], 60)!r}; use "
-            f"the fields {', '.join(Message.__struct_fields__)}"
-        )
     calls = tuple(ToolCall.from_json(call) for call in message.get("tool_calls") or ())
-    rest = {name: value for name, value in message.items() if name != "tool_calls"}
-    return Message(**{"role": None, **rest}, tool_calls=calls)
+    known = {"tool_calls": calls}
+    known |= {name: message[name] for name in _OWN_FIELDS if name in message}
+    other = {name: message[name] for name in message if name not in _MESSAGE_FIELDS}
+    if not is_documented:
+        return _as_it_is(known, other)
+    if other:
+        raise _refused(
+            f"A message has the unknown field {shorten(str(next(iter(other))), 60)!r}; "
+            f"use the fields {', '.join(_MESSAGE_FIELDS)}"
+        )
+    return Message(**{"role": None, **known})
 
+
+_OWN_FIELDS = ("role", "content", "tool_call_id")
+_MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+def _as_it_is(known: Mapping[str, Any], other: Mapping[str, Any]) -> Message:
+    """Return a message for a server that may know more than the document."""
+    content, role = known.get("content"), known.get("role")
+    if not isinstance(role, str) or not role.strip():
+        raise _refused(f"role must be a text; got {shown(role)}")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        other = {**other, "content": list(content)}
+        content = text_of_parts(content)
+    if role not in ROLES:
+        other = {**other, "role": role}
+    return Message(**{**known, "content": content}, other=dict(other))
+
+
+def text_of_parts(parts: Iterable[object]) -> str:
+    """Return the text in the parts of a content; pictures and sounds have none."""
+    texts = []
+    for part in parts:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        texts.append(text if isinstance(text, str) else "")
+    return "".join(texts)
+
+
+_GIVEN_BACK = ("reasoning_content", "reasoning_details")
+"""The fields of a reply that servers want back with its tool calls."""
 
 _OTHER_MAX_TOKENS = (
     *("max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"),
@@ -236,6 +303,19 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return next((name for name in _OTHER_MAX_TOKENS if name in self.extra), "")
 
     @property
+    def undocumented(self) -> tuple[str, ...]:
+        """What is sent as it is, although the service's document does not allow it."""
+        if self.info.is_documented:
+            return ()
+        names = dict.fromkeys(
+            name if name != "role" else f"the role {message.role}"
+            for message in self.messages
+            for name in message.other
+            if name not in _GIVEN_BACK
+        )
+        return (*beyond_document(self.params), *names)
+
+    @property
     def system(self) -> str | None:
         """The text of the first message, if it is a system message."""
         first = self.messages[0]
@@ -278,7 +358,7 @@ def build_request(
     tools = checked.pop("tools", ())
     return CompletionRequest(
         model=model,
-        messages=to_messages(prompt, system=system),
+        messages=to_messages(prompt, system=system, is_documented=info.is_documented),
         params=checked,
         tools=tuple(dict(tool) for tool in tools),  # type: ignore[attr-defined]  # checked
         extra={**info.extra, **extra},
@@ -290,8 +370,9 @@ def check_model(model: object) -> str:
     """Return a model id; ids that are not listed are allowed (doc: Model ids)."""
     if model == "":
         raise ParameterError(
-            "No model is chosen, and the server has several. `%svc models` lists them; "
-            "name one with `%svc use MODEL`, svc.use(model=...) or model=.",
+            "model must be a model id, and none is chosen: the server has several. "
+            "`%svc models` lists them; name one with `%svc use MODEL`, "
+            "svc.use(model=...) or model=.",
             param="model",
         )
     if not isinstance(model, str) or not model.strip():

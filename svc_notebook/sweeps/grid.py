@@ -527,7 +527,8 @@ class _Condition:
         if not self.columns:
             return self.request.messages
         prompt, system = filled(self.prompt, values), filled(self.system, values)
-        return to_messages(prompt, system=system)
+        is_documented = self.request.info.is_documented
+        return to_messages(prompt, system=system, is_documented=is_documented)
 
     def request_of(self, messages: tuple[Message, ...]) -> CompletionRequest:
         """Return the request with these messages."""

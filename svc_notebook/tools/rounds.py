@@ -207,6 +207,7 @@ class _ToolRounds:
             self._request,
             messages=self._messages,
             tools=() if is_last else self._request.tools,
+            extra=_without_tools(self._request) if is_last else self._request.extra,
         )
         try:
             request = refitted(request)
@@ -309,6 +310,17 @@ class _ToolRounds:
             f"{n_calls} tool call{'s were' if n_calls > 1 else ' was'} answered "
             f"before this; the error's `messages` are the history until then, {use}"
         )
+
+
+_OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+
+
+def _without_tools(request: CompletionRequest) -> dict[str, Any]:
+    """Return `extra` without the fields that other servers refuse without tools."""
+    if request.info.is_documented:
+        return request.extra
+    extra = request.extra
+    return {name: extra[name] for name in extra if name not in _OF_TOOLS}
 
 
 @dataclass(slots=True, kw_only=True)

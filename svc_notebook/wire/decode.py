@@ -9,7 +9,7 @@ library.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +27,7 @@ from svc_notebook.service.chunk import (
 )
 from svc_notebook.service.faults import Fault
 from svc_notebook.service.params import HEAD_CHARS, head_of, printable
-from svc_notebook.service.request import FunctionCall, ToolCall
+from svc_notebook.service.request import FunctionCall, ToolCall, text_of_parts
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024  # an event without an end must not fill the memory
 _FIELD = re.compile(rb"[\w-]+")
@@ -137,19 +137,23 @@ class RawCall(msgspec.Struct):
     index: Count | None = None
     id: str | None = None
     function: RawFunction | None = None
+    extra_content: Any = None
+    thought_signature: Any = None
 
 
 class RawText(msgspec.Struct):
     """A message of a whole reply, or a delta of a stream.
 
-    Some servers send what a model thinks in a field of its own, by one of two names.
-    Other interfaces use the last three to decline, to call and to fail.
+    Some servers send what a model thinks in a field of its own, by one of two names,
+    and `reasoning_details` that they want back. A model may decline in `refusal`. Other
+    interfaces use the last two to call and to fail.
     """
 
     content: str | None = None
     tool_calls: list[RawCall] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
+    reasoning_details: Any = None
     refusal: Any = None
     function_call: Any = None
     error: Any = None
@@ -275,13 +279,16 @@ class ChunkDecoder:
             if _has_text(raw):
                 raise _UnreadableError("with text outside of a delta")
             return Delta(index=index, finish_reason=raw.finish_reason)
-        calls, reasoning = said.tool_calls, _reasoning(said)
+        calls, reasoning, refusal = said.tool_calls, _reasoning(said), _refusal(said)
+        text = f"{said.content or ''}{refusal}" if refusal else said.content
         return Delta(
             index=index,
-            text=said.content and self._joined((index, "text"), said.content),
+            text=text and self._joined((index, "text"), text),
             calls=tuple([self._piece(index, call) for call in calls]) if calls else (),
             finish_reason=raw.finish_reason,
             reasoning=reasoning and self._joined((index, "reasoning"), reasoning),
+            is_refusal=bool(refusal),
+            other=_given_back(said),
         )
 
     def _piece(self, choice: int, raw: RawCall) -> CallPiece:
@@ -291,6 +298,7 @@ class ChunkDecoder:
             id=raw.id,
             name=function.name,
             arguments=self._joined((choice, raw.index), function.arguments or ""),
+            other=_other_of(raw),
         )
 
     def _joined(self, place: TextPlace, piece: str) -> str:
@@ -310,6 +318,35 @@ def _ended_early(place: TextPlace) -> Delta:
         return Delta(index=index, reasoning="\ufffd")
     calls = (CallPiece(index=part, arguments="\ufffd"),)
     return Delta(index=index, calls=calls)
+
+
+def _refusal(said: RawText) -> str:
+    """Return the words by which a model declines; "" where it does not."""
+    return said.refusal if isinstance(said.refusal, str) else ""
+
+
+def _given_back(said: RawText) -> dict[str, Any]:
+    """Return the fields that a server wants back with the calls of this reply.
+
+    A text is only marked here, by True: it is the reasoning, which is joined.
+    """
+    given = {}
+    if said.reasoning_details is not None:
+        given["reasoning_details"] = said.reasoning_details
+    if said.reasoning_content and isinstance(said.reasoning_content, str):
+        given["reasoning_content"] = True
+    return given
+
+
+def _other_of(raw: RawCall) -> dict[str, Any] | msgspec.UnsetType:
+    """Return the fields of a call that the document does not show, if it has some."""
+    if raw.extra_content is None and raw.thought_signature is None:
+        return msgspec.UNSET  # nearly always so
+    fields = {
+        "extra_content": raw.extra_content,
+        "thought_signature": raw.thought_signature,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _reasoning(said: RawText) -> str:
@@ -364,13 +401,13 @@ def _is_fault(error: object, choices: object, kind: object) -> bool:
 
 
 def _checked(raw: RawReply) -> RawReply | Fault:
-    """Return a reply unless a choice fails or declines, or is of another interface."""
+    """Return a reply unless a choice fails, or is of another interface."""
     for choice in raw.choices or ():
         said = choice.delta or choice.message or _NOTHING
         if error := choice.error or said.error:
             return fault_of({"error": error})
-        if said.refusal:
-            raise _UnreadableError("with a refusal instead of text")
+        if said.refusal and not isinstance(said.refusal, str):
+            raise _UnreadableError("with a refusal that is not a text")
         if said.function_call:
             raise _UnreadableError("with function_call, which is another interface's")
     return raw
@@ -395,10 +432,38 @@ def _read_tolerantly(body: bytes) -> RawReply | Fault:
             for name, field in _mended(value).items()
             if name not in LABELS or _is_a(field, LABELS[name])
         }
+        _join_parts(fields)
         return msgspec.convert(fields, RawReply)
     except (msgspec.ValidationError, RecursionError) as problem:
         reason = str(problem)
     raise _UnreadableError(f"with JSON of another shape: {reason}")
+
+
+def _join_parts(fields: Mapping[str, Any]) -> None:
+    """Write a content in parts as its text, and parts that are thoughts apart."""
+    choices = fields.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        said = isinstance(choice, dict) and (
+            choice.get("delta") or choice.get("message")
+        )
+        if isinstance(said, dict) and isinstance(said.get("content"), list):
+            parts = said["content"]
+            thoughts = [part["thinking"] for part in parts if _is_thought(part)]
+            said["content"] = text_of_parts(parts)
+            if thoughts:
+                said["reasoning"] = "".join(map(_thought, thoughts))
+
+
+def _is_thought(part: object) -> bool:
+    return isinstance(part, dict) and part.get("thinking") is not None
+
+
+def _thought(thought: object) -> str:
+    return thought if isinstance(thought, str) else text_of_parts([*_parts(thought)])
+
+
+def _parts(value: object) -> Iterable[object]:
+    return value if isinstance(value, list) else ()
 
 
 def _parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
@@ -450,12 +515,16 @@ def _choice(raw: RawChoice, at: int, *, has_indices: bool) -> Choice:
     message = raw.message
     if message is None:
         raise _UnreadableError(f"with no message in choices[{at}]")
+    refusal = _refusal(message)
+    text = f"{message.content or ''}{refusal}" if refusal else message.content
     return Choice(
         index=at if raw.index is None or not has_indices else raw.index,
-        text=None if message.content is None else mend(message.content),
+        text=None if text is None else mend(text),
         tool_calls=tuple(map(_call, message.tool_calls or ())),
         finish_reason=raw.finish_reason,
         reasoning=mend(_reasoning(message)),
+        is_refusal=bool(refusal),
+        other=_given_back(message),
     )
 
 
@@ -464,7 +533,7 @@ def _call(raw: RawCall) -> ToolCall:
     function = FunctionCall(
         name=raw_function.name or "", arguments=mend(raw_function.arguments or "")
     )
-    return ToolCall(id=raw.id or "", function=function)
+    return ToolCall(id=raw.id or "", function=function, other=_other_of(raw))
 
 
 _PAGE = "(a page of HTML instead of an error body)"

@@ -5,6 +5,7 @@ is refused by its place, because the encoder would turn NaN into null silently.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import MAX_TOKENS
 from svc_notebook.service.params import check_text, shorten
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 
 MAX_DEPTH = 64  # deeper than any schema of a tool, and far from the recursion limit
 _WHERE_CHARS = 80  # of a place in `extra`, in a message
@@ -30,10 +31,7 @@ def encode(
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [
-            # Null content with tool calls is sent back as null.
-            {"role": message.role, "content": None, **msgspec.to_builtins(message)}
-            if message.content is None
-            else message
+            _message(message, is_documented=request.info.is_documented)
             for message in request.messages
         ],
         **request.params,
@@ -54,10 +52,24 @@ def encode(
     return _ENCODER.encode(body)
 
 
-def encodable(extra: Mapping[str, Any]) -> dict[str, Any]:
+def _message(message: Message, *, is_documented: bool) -> Message | dict[str, Any]:
+    """Return a message as it is sent: to the service as documented, else as it is."""
+    has_other = message.other or any(call.other for call in message.tool_calls)
+    if not has_other and message.content is not None:
+        return message
+    # Null content with tool calls is sent back as null.
+    fields = {"role": message.role, "content": None, **msgspec.to_builtins(message)}
+    other = encodable(fields.pop("other", {}), "messages")
+    for call in fields.get("tool_calls", ()):
+        of_call = encodable(call.pop("other", {}), "tool_calls")
+        call.update({} if is_documented else of_call)
+    return fields if is_documented else fields | other
+
+
+def encodable(extra: Mapping[str, Any], where: str = "extra") -> dict[str, Any]:
     """Return the fields of `extra`, or refuse what has no JSON form."""
     return {
-        _checked_name(name, "extra"): _checked(value, f"extra[{name!r}]")
+        _checked_name(name, where): _checked(value, f"{where}[{name!r}]")
         for name, value in extra.items()
     }
 
@@ -103,4 +115,4 @@ def _refused(where: str, reason: str) -> ParameterError:
 
 
 def _param(where: str) -> str:
-    return "tools" if where.startswith("tools") else "extra"
+    return re.match(r"\w+", where)[0]  # type: ignore[index]  # it begins with a name

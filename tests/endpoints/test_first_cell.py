@@ -39,7 +39,7 @@ def test_several_models_are_shown_to_choose_from(serve: Serve) -> None:
     server = serve(reply(), models=listed({"id": "a"}, {"id": "b"}))
 
     said = use(current(), server.base_url, "no-key")
-    with pytest.raises(svc.errors.ParameterError, match=r"No model is chosen.*svc mod"):
+    with pytest.raises(svc.errors.ParameterError, match=r"none is chosen.*svc mod"):
         svc.complete("Hi")
     use(current(), "b")
     svc.complete("Hi")

@@ -48,22 +48,10 @@ CALLS = [
 
 
 def declined(
-    fault: str,
-    answer: bytes,
-    *,
-    partial: str | None,
-    verbs: Sequence[str] = ("stream",),
+    fault: str, answer: bytes, *, ends: str, verbs: Sequence[str] = ("stream",)
 ) -> Case:
-    """Return a case of a reply that is a refusal in a field of its own."""
-    return Case(
-        section="A",
-        fault=fault,
-        answers=[[answer]],
-        verbs=verbs,
-        ends=Fails(
-            kind=DocumentError, says=["refusal"], partial=partial, has={"status": 200}
-        ),
-    )
+    """Return a case of a reply whose refusal, in another field, is read as its text."""
+    return Case(section="A", fault=fault, answers=[[answer]], verbs=verbs, ends=ends)
 
 
 def refusing(text: str, **fields: Any) -> bytes:  # noqa: ANN401 - JSON
@@ -77,23 +65,23 @@ REFUSALS = [
     declined(
         "a refusal in a field of its own, in pieces",
         head() + refusing("I can", content=None) + refusing("not.") + END,
-        partial=None,
+        ends="I cannot.",
     ),
     declined(
         "a refusal behind text",
         head() + chunk("some") + refusing("I cannot.") + chunk(None, "stop") + DONE,
-        partial="some",
+        ends="someI cannot.",
     ),
     declined(
         "a reply that only refuses",
         http(reply(choices=[NO])),
-        partial=None,
+        ends="I cannot.",
         verbs=BOTH,
     ),
     declined(
         "a reply that only refuses, with empty text",
         http(reply(choices=[{**NO, "message": {**SAYS_NO, "content": ""}}])),
-        partial=None,
+        ends="I cannot.",
         verbs=BOTH,
     ),
     Case(

@@ -43,6 +43,7 @@ SCHEMA = {
     "is_cut": "boolean",
     "n_tool_calls": "Int64",
     "tool_calls": "string",
+    "reasoning": "string",
     "n_rounds": "Int64",
     "n_tool_runs": "Int64",
     "status": "string",

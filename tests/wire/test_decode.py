@@ -143,13 +143,14 @@ def test_text_beside_the_content(name: str) -> None:
     decoder = ChunkDecoder()
     halves = [f'{{"choices":[{{"delta":{{"{name}":"\\ud83{n}"}}}}]}}' for n in "dd"]
     odd = {"choices": [{"delta": {"content": "a", name: {"effort": "high"}}}]}
+    marked = {name: True} if name == "reasoning_content" else {}
 
     assert decode_completion(json.dumps(whole).encode()) == CompletionBody(
-        choices=(Choice(text="a", reasoning="b"),)
+        choices=(Choice(text="a", reasoning="b", other=marked),)
     )
     assert [decoder.decode(ServerSentEvent(each)) for each in halves] == [
-        Chunk(deltas=(Delta(),)),
-        Chunk(deltas=(Delta(reasoning="\ufffd"),)),
+        Chunk(deltas=(Delta(other=marked),)),
+        Chunk(deltas=(Delta(reasoning="\ufffd", other=marked),)),
     ]
     assert decoder.flush() == Chunk(deltas=(Delta(reasoning="\ufffd"),))
     assert decoder.decode(ServerSentEvent(json.dumps(odd))) == Chunk(
