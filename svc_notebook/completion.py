@@ -209,6 +209,8 @@ class Completion:
     def __repr__(self) -> str:
         text = self.text
         parts = [footer(self.exchange)]
+        answered = self.exchange.body.model if self.exchange.body else None
+        parts += filter(None, [other_model(self.model, answered)])
         if self.exchange.status == "ok" and is_empty(self.exchange):
             parts += filter(None, (cut_mark(self.exchange), "empty"))
         line = to_terminal(" · ".join(parts))  # the service's words are in it

@@ -165,8 +165,8 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
     if not all("!" <= letter <= "~" for letter in cleaned):
         return MissingKeyError(
             f"The API key from {source} contains a space, a control character or a "
-            "letter that keys do not have; it was not sent. Copy it again from the "
-            f"key section of the service's dashboard and set {KEY_VARIABLE}."
+            "letter that keys do not have; it was not sent. Copy it again, whole, from "
+            "where it was created, and set it again."
         )
     return cleaned
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from svc_notebook.endpoints import Endpoint, facts_of
-from svc_notebook.errors import ServiceError
+from svc_notebook.errors import ServiceError, UnknownModelError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.params import PARAM_NAMES
+from svc_notebook.service.params import PARAM_NAMES, shorten
 from svc_notebook.service.request import CompletionRequest
 
 _COUNT = (
@@ -58,6 +58,24 @@ _LEAST_LEARNT = 256
 def refuses_stream_usage(error: ServiceError) -> bool:
     """Say whether a refusal is of the option that asks a stream for its tokens."""
     return error.status in _REFUSED and bool(_OF_USAGE.search(str(error)[:_MOST_SAID]))
+
+
+_SHOWN_MODELS = 12
+
+
+def name_unknown_model(
+    error: UnknownModelError, endpoint: Endpoint, model: str
+) -> None:
+    """Say which models the server lists, where it is not the service."""
+    if endpoint.is_documented:
+        return
+    listed = [known.id for known in endpoint.known_models() if known.id != model]
+    shown = ", ".join(listed[:_SHOWN_MODELS])
+    has = f"it lists {shown}" if shown else "`%svc models` asks for its list"
+    error.remedy = (
+        f"Either {endpoint.base_url} has no model {shorten(model, 80)!r} ({has}), or "
+        "chat completions are at another address there. Check both."
+    )
 
 
 def learn(

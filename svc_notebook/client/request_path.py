@@ -24,7 +24,7 @@ from svc_notebook.credentials import (
     hide_others,
     known_keys,
 )
-from svc_notebook.endpoints import SERVICE, Endpoint
+from svc_notebook.endpoints import SERVICE, Endpoint, facts_of
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,
@@ -33,11 +33,12 @@ from svc_notebook.errors import (
     ServiceError,
     SvcError,
     TimedOutError,
+    UnknownModelError,
     warn,
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.refusals import learn
+from svc_notebook.refusals import learn, name_unknown_model, refuses_stream_usage
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAVAILABLE, name_refused_key
@@ -270,6 +271,11 @@ class ExchangeTask:
                 source=key.source,
                 address=self._record.at_start.endpoint,
                 is_sent=bool(key.authorization()),
+                is_documented=self._context.endpoint.is_documented,
+            )
+        elif isinstance(error, UnknownModelError):
+            name_unknown_model(
+                error, self._context.endpoint, self._record.begun.request.model
             )
         elif isinstance(error, BadRequestError):
             at_start = self._record.at_start
@@ -307,6 +313,20 @@ class ExchangeTask:
             if wait_s is None:
                 return
             await self._wait(wait_s)
+
+    def _is_without_usage(self, error: SvcError) -> bool:
+        """Say whether to try again without asking a stream for its tokens.
+
+        Some servers refuse the option; those that take it are found by trying once.
+        """
+        begun, endpoint = self._record.begun, self._context.endpoint
+        if not isinstance(error, ServiceError) or endpoint.stream_usage is not None:
+            return False
+        if not begun.is_streamed or not refuses_stream_usage(error):
+            return False
+        facts_of(endpoint.base_url or "").takes_stream_usage = False
+        before, self._body = self._body, encode(begun.request, is_streamed=True)
+        return self._body != before
 
     def _attempt(self, slot: Slot, show: ShowDelta) -> Attempt:
         return Attempt(
@@ -363,6 +383,9 @@ class ExchangeTask:
             self._limiter.answered(slot)
             return None
         error, closed_s = failure.error, 0.0
+        if self._is_without_usage(error):
+            self._limiter.failed(slot)
+            return 0.0
         if isinstance(error, RateLimitError):
             closed_s = self._limiter.refused(
                 slot,
@@ -585,7 +608,7 @@ class RequestPath:
         body = encode(
             request,
             is_streamed=is_streamed,
-            wants_usage=self.settings.endpoint.stream_usage,
+            wants_usage=self.settings.endpoint.wants_usage,
         )
         origin = origin or Origin()
         look_up = answers or self._answers

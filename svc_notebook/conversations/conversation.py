@@ -17,7 +17,7 @@ from svc_notebook.client.request_path import SendRequest
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import known_keys
-from svc_notebook.errors import ParameterError, SvcError, warn
+from svc_notebook.errors import BadRequestError, ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
@@ -516,15 +516,25 @@ class Conversation:
         settings = dict(params)
         permit = take_permit(settings)
         offer = to_offer(settings.pop("tools", None))
-        next_turn = self.next_turn(
-            **turn, params={**settings, "tools": offer.definitions}
-        )
+        params_ = {**settings, "tools": offer.definitions}
         run, toolbox = self._registry.run, offer.toolbox
-        if toolbox is None:
-            return self._answer(next_turn, self._registry.ask)
-        return self._answer(
-            next_turn, lambda request, origin: run(request, origin, toolbox, permit)
-        )
+
+        def ask(request: CompletionRequest, origin: Origin) -> Completion:
+            if toolbox is None:
+                return self._registry.ask(request, origin)
+            return run(request, origin, toolbox, permit)
+
+        next_turn = self.next_turn(**turn, params=params_)
+        try:
+            return self._answer(next_turn, ask)
+        except BadRequestError as error:
+            # its context may be known now, so that the oldest turns are left out
+            shorter = self.next_turn(**turn, params=params_)
+            n_messages = len(next_turn.request.messages)
+            is_shorter = len(shorter.request.messages) < n_messages
+            if not is_shorter or hasattr(error, "tool_runs"):
+                raise
+        return self._answer(shorter, ask)
 
     def _answer(self, next_turn: NextTurn, ask: SendRequest) -> Completion:
         notes = next_turn.notes()

@@ -1,5 +1,6 @@
 """The quiet line below a reply: badges, model, tokens, seconds; its status before."""
 
+import re
 from collections.abc import Sequence
 
 from svc_notebook.exchange import Exchange
@@ -43,7 +44,7 @@ def _tokens(exchange: Exchange) -> str:
     if source == "missing":
         return "no usage"
     tilde = "~" if source == "estimated" else ""
-    return f"{usage.prompt_tokens} → {tilde}{usage.completion_tokens} tokens"
+    return f"{tilde}{usage.prompt_tokens} → {tilde}{usage.completion_tokens} tokens"
 
 
 def estimate_hint(exchange: Exchange) -> str:
@@ -56,13 +57,18 @@ def estimate_hint(exchange: Exchange) -> str:
     return f"estimated: {parts} tokens{total}"
 
 
+_SNAPSHOT = re.compile(r"([-@:_.](v?\d[\w.-]*|latest|preview|exp))*")
+"""What follows a model's name where its version is named: `-2024-08-06`, `:latest`."""
 _MODEL_CHARS = 80  # a server may answer with any name
 
 
 def other_model(model: str, answered: str | None) -> str:
     """Name the model that answered, if it is not the requested one."""
     # Many servers answer with the exact version of a model, which is no news.
-    if not answered or answered.startswith(model):
+    asked = model.rpartition("/")[2]
+    name = (answered or "").rpartition("/")[2]
+    is_same = name.startswith(asked) and _SNAPSHOT.fullmatch(name[len(asked) :])
+    if not answered or is_same:
         return ""
     return f"answered by {shorten(answered, _MODEL_CHARS)}"
 

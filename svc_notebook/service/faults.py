@@ -55,6 +55,15 @@ _OTHER_INVALID_KEY = (
     "The API key from {source} is invalid or revoked. Type another one after `%svc "
     "login {address}`, and check that it is complete{given}."
 )
+_OTHER_SERVERS_KEY = (
+    "{address} refused the API key. Set {variable} to a valid key of this server, and "
+    "check that it is complete."
+)
+_NO_QUOTA = (
+    "The account has no quota left. This is not a rate limit, so it was not tried "
+    "again: add to the account's balance, or use another key."
+)
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _LACKS_PERMISSION = (
     "The API key lacks permission for this request. Use another key, or ask the holder "
     "of the account for the permission."
@@ -88,6 +97,9 @@ def to_error(
     error_type = _ERRORS.get(
         status, ServerFaultError if is_failure else BadRequestError
     )
+    has_quota = _QUOTA_CODES.isdisjoint({fault.code, fault.type})
+    if not has_quota:  # waiting does not help, whatever the status
+        error_type = BadRequestError
     remedy = _REMEDIES.get(status, _FAILED if is_failure else _REFUSED)
     said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
     param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
@@ -101,12 +113,12 @@ def to_error(
         code=_bounded(fault.code),
         retry_after_s=retry_after_s,
     )
-    error.remedy = remedy + wait
+    error.remedy = remedy + wait if has_quota else _NO_QUOTA
     return error
 
 
 def name_refused_key(
-    error: AuthError, *, source: str, address: str, is_sent: bool
+    error: AuthError, *, source: str, address: str, is_sent: bool, is_documented: bool
 ) -> None:
     """Say which key was refused, and how to use another one.
 
@@ -115,13 +127,18 @@ def name_refused_key(
         source: Where the key was found: an environment variable, or some words.
         address: The base address that it was sent to.
         is_sent: False if the endpoint is used without a key.
+        is_documented: Whether it is the service.
     """
     if not is_sent:
-        error.add_note(
-            "No key was sent: this endpoint is used without one (key = false)."
+        error.remedy = (
+            f"No key was sent, because this endpoint is used without one (key = "
+            f"false). Type its key after `%svc login {address}`, then `%svc use "
+            f"{address}`; or give it: svc.use(base_url=..., key=...)."
         )
     elif error.status != UNAUTHORIZED:
         error.add_note(f"The key that was sent is from {source}.")
+    elif source.isidentifier() and not is_documented:
+        error.remedy = _OTHER_SERVERS_KEY.format(variable=source, address=address)
     elif source.isidentifier():
         error.remedy = _INVALID_KEY.format(variable=source)
     else:

@@ -19,7 +19,12 @@ from svc_notebook.client.aimd import FIRST
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.request_path import Watch, tell
-from svc_notebook.errors import RateLimitError, SvcError, UnknownModelError
+from svc_notebook.errors import (
+    BadRequestError,
+    RateLimitError,
+    SvcError,
+    UnknownModelError,
+)
 from svc_notebook.service.catalogue import Limit, limit_of
 
 from .estimate import last_sent_s
@@ -167,7 +172,7 @@ Outcome = Answered | Failed | Refused | Stop
 
 Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
-FAILURES_IN_A_ROW = 10  # of the service's errors, until the model is given up
+FAILURES_IN_A_ROW = 10  # of the service, or equal refusals, until it is given up
 MOST_IN_FLIGHT = 64  # to one model, where its limit would allow more
 
 
@@ -228,7 +233,8 @@ class ModelQueue:
         self._n_sent = 0
         self._sent_s: dict[TrialKey, float] = {}
         self._took_s = 0.0
-        self._n_refusals = self._n_failures = 0
+        self._n_refusals = self._n_failures = self._n_equal = 0
+        self._refusal = ""
         self._refused_s: float | None = None
         self._said_until_s = float("-inf")
         self._changed = asyncio.Event()
@@ -293,19 +299,29 @@ class ModelQueue:
             case Answered(n_tokens=n_tokens):
                 self.n_ok += 1
                 self.n_tokens += n_tokens
-                self._n_refusals = self._n_failures = 0
+                self._n_refusals = self._n_failures = self._n_equal = 0
             case Failed(error=error, is_of_service=is_of_service):
                 self.n_failed += 1
                 self._n_refusals = 0
                 self._n_failures += is_of_service
+                self._count_equal(error)
                 is_model = isinstance(error, UnknownModelError)  # so all would fail
-                if is_model or self._n_failures >= FAILURES_IN_A_ROW:
+                n_in_row = max(self._n_failures, self._n_equal)
+                if is_model or n_in_row >= FAILURES_IN_A_ROW:
                     self.given_up = self.given_up or error
             case Refused(error=error):
                 self._next.appendleft(trial)
                 self._n_sent -= 1
                 self._count_refusal(error)
         self._changed.set()
+
+    def _count_equal(self, error: SvcError) -> None:
+        """Count equal refusals in a row: the next one would be the same."""
+        before, self._refusal = self._refusal, ""
+        if isinstance(error, BadRequestError):
+            self._refusal = str(error)
+        is_equal = self._refusal and self._refusal == before
+        self._n_equal = self._n_equal + 1 if is_equal else bool(self._refusal)
 
     async def until_changed(self) -> None:
         """Wait until a trial has ended."""

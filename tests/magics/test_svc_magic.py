@@ -27,7 +27,7 @@ def test_a_cell_prints_the_reply_and_returns_it(
     assert isinstance(answer, svc.Completion)
     assert cell.shown.count(answer.text) == 1
     assert "Out[" not in cell.shown
-    assert "[emulator: written by hand] svc-v2-70b-instruct · 5 → ~" in cell.shown
+    assert "[emulator: written by hand] svc-v2-70b-instruct · ~5 → ~" in cell.shown
     assert cell.value == answer == shell.names["_"] == svc.last()
     assert sent(emulator)["temperature"] == 0.2
 
