@@ -146,7 +146,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             f"max_tokens_total=, max_cost=, or {', '.join(SETTINGS)}.",
             param="endpoint",
         )
-    secret = False if is_keyless else given_key
+    secret: Key | Literal[False] | None = False if is_keyless else given_key
     has_model = model is not None
     _go(session, endpoint, base_url, settings, key=secret, has_model=has_model)
     for name, path in files.items():
@@ -186,7 +186,7 @@ def _with_connection(endpoint: Endpoint, settings: Mapping[str, Any]) -> Endpoin
             param=min(names),
         )
     whole = {"context_tokens", "max_reply_tokens", "max_tokens_field"}
-    of_models = dict.fromkeys(whole & settings.keys())
+    of_models: dict[str, Any] = dict.fromkeys(whole & settings.keys())
     models = tuple(replace(model, **of_models) for model in endpoint.models)
     return replace(endpoint, models=models, **settings)
 

@@ -176,9 +176,9 @@ def _extra(value: object) -> dict[str, Any]:
 
 def _count(value: object) -> int:
     is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    if not is_count:
+    if not isinstance(value, int) or not is_count:
         raise _WrongError(f"must be an integer >= 1; got {shown(value)}")
-    return int(value)  # type: ignore[call-overload]  # checked
+    return value
 
 
 def _field(value: object) -> str:

@@ -197,8 +197,9 @@ def join_exchange(exchange: Exchange, ledger: Ledger) -> Exchange:
     before = join_exchange(earlier, ledger)
     thought = [choice.reasoning for choice in (*before.choices[:1], *choices)]
     choices = (replace(choices[0], reasoning="\n\n".join(filter(None, thought))),)
-    max_tokens = before.max_tokens + exchange.max_tokens
-    params = {**whole.request.params, "max_tokens": max_tokens}
+    params = dict(whole.request.params)
+    if before.max_tokens is not None and exchange.max_tokens is not None:
+        params["max_tokens"] = before.max_tokens + exchange.max_tokens
     usages = before.body and before.body.usage, body.usage
     usage = Usage(**_sums(*usages, Usage.__struct_fields__)) if all(usages) else None
     return replace(

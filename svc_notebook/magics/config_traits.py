@@ -126,6 +126,8 @@ class ReuseTrait(TraitType[bool, bool]):
 
 def _trait(name: str, text: str) -> ParamTrait:
     default = "fit" if name == "max_tokens" else None
+    if name == "max_tokens":
+        text += "; in cells only, for every verb: svc.use(max_reply=...)"
     return ParamTrait(default, allow_none=True, help=text).tag(config=True)
 
 
@@ -151,7 +153,10 @@ class SvcTraits(Configurable):
         CONFIRMATIONS, "marked", help="which calls of tools ask you first"
     ).tag(config=True)
     extra = ExtraTrait(
-        None, allow_none=True, help="fields that the document does not show"
+        None,
+        allow_none=True,
+        help="fields that the document does not show, in cells; for every verb: "
+        "svc.use(extra=...)",
     ).tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
 

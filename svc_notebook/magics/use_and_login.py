@@ -196,7 +196,7 @@ def describe(session: Session) -> str:
     for name in ("model", "ledger", "prices", "answers"):
         value, source = getattr(settings, name), settings.sources.get(name, "default")
         if value is not None:
-            lines.append(f"{name:<8} {value} ({source})")
+            lines.append(f"{name:<8} {value or 'none chosen yet'} ({source})")
     if session.spending and (spent := str(session.spending)):
         lines.append(f"spent    {spent}, since the limit was set")
     return "\n".join(lines)

@@ -181,8 +181,10 @@ class _OpenChoice:
         """Join the pieces of lists; of anything else the newest is kept."""
         for name, value in other.items():
             before = self.other.get(name)
-            is_list = isinstance(before, list) and isinstance(value, list)
-            self.other[name] = [*before, *value] if is_list else value
+            if isinstance(before, list) and isinstance(value, list):
+                self.other[name] = [*before, *value]
+            else:
+                self.other[name] = value
 
     def _add_call(self, piece: CallPiece) -> None:
         call = self._call_of(piece)

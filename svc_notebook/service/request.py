@@ -218,7 +218,7 @@ def _to_message(message: object, *, is_documented: bool) -> Message:
             "role and content"
         )
     calls = tuple(ToolCall.from_json(call) for call in message.get("tool_calls") or ())
-    known = {"tool_calls": calls}
+    known: dict[str, Any] = {"tool_calls": calls}
     known |= {name: message[name] for name in _OWN_FIELDS if name in message}
     other = {name: message[name] for name in message if name not in _MESSAGE_FIELDS}
     if not is_documented:

@@ -70,7 +70,7 @@ def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
     assert low <= prompt + reply <= high
     assert reply <= 9
     shown = stream.completion.final().bundle()
-    assert f" · {prompt} → ~{reply} tokens · " in shown["text/plain"]
+    assert f" · ~{prompt} → ~{reply} tokens · " in shown["text/plain"]
     hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
     assert f' title="{hint}"' in shown["text/html"]
 

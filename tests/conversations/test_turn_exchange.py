@@ -158,6 +158,7 @@ def test_a_fitted_reply_leaves_the_prompt_its_room(prompt_tokens: int) -> None:
     """Prompt and fitted reply stay under 8192, or the reply has its floor."""
     got = fit_max_tokens(prompt_tokens)
 
+    assert got is not None
     assert got >= FLOOR_TOKENS
     assert got == FLOOR_TOKENS or prompt_tokens + got < 8192
 

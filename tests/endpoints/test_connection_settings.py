@@ -197,7 +197,8 @@ def test_one_secret_is_not_sent_to_two_servers(describe: Describe) -> None:
         svc.use(endpoint="a")
 
 
-def test_the_service_is_asked_as_its_document_says(serve: Serve) -> None:
+@pytest.mark.usefixtures("describe")
+def test_the_service_is_asked_as_its_document_says() -> None:
     """Only its numbers can be corrected."""
     svc.use(endpoint=svc.Emulator())
 
@@ -206,7 +207,6 @@ def test_the_service_is_asked_as_its_document_says(serve: Serve) -> None:
     svc.use(context=9000)
 
     assert current().info_of("svc-v2-8b-instruct").context_tokens == 9000
-    assert serve
 
 
 def test_an_address_with_a_query_is_used(serve: Serve) -> None:

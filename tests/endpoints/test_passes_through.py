@@ -41,7 +41,7 @@ def server(serve: Serve) -> Any:  # noqa: ANN401 - a stub
 
 def test_messages_go_as_they_are(server: Any) -> None:  # noqa: ANN401 - a stub
     """Other roles, contents in parts and other fields; a note says so."""
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": PARTS, "name": "me"},
         {"role": "assistant", "content": None, "audio": {"id": "a1"}},
@@ -75,7 +75,7 @@ def test_values_go_as_they_are(
     assert not completion.is_cut
     assert "sent as it is: temperature=3" in cell.shown
     with pytest.raises(svc.errors.ParameterError, match="must be a number"):
-        svc.complete("Hi", temperature="hot")
+        svc.complete("Hi", temperature="hot")  # type: ignore[arg-type]  # the point
 
 
 @pytest.mark.parametrize(
