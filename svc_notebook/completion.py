@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from svc_notebook.credentials import ANY_VARIABLE, variable_at
+from svc_notebook.credentials import ANY_VARIABLE, shell_headers, variable_at
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.footer import estimate_hint, footer, other_model
 from svc_notebook.display.reply_display import Final
@@ -23,6 +23,7 @@ from svc_notebook.service.request import (
     ToolCall,
     with_own_ids,
 )
+from svc_notebook.settings import query_at
 from svc_notebook.wire.request_code import to_curl, to_python
 
 _REPR_CHARS = 60
@@ -241,7 +242,7 @@ class Completion:
         """
         exchange = self.exchange
         request = self._last_request or self.request
-        url = f"{exchange.endpoint}/{OPERATION}"
+        url = f"{exchange.endpoint}/{OPERATION}{query_at(exchange.endpoint)}"
         is_streamed, notes = exchange.is_streamed, self._parts_note
         variable = variable_at(exchange.endpoint)
         if variable == ANY_VARIABLE:
@@ -250,7 +251,7 @@ class Completion:
             request,
             is_streamed=is_streamed,
             url=url,
-            key_variable=variable,
+            headers=shell_headers(exchange.endpoint),
             notes=notes,
         )
 

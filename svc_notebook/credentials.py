@@ -495,6 +495,25 @@ def variable_at(base_url: str) -> str:
     return KEY_VARIABLE if base_url == service_address(os.environ) else ANY_VARIABLE
 
 
+def shell_headers(base_url: str) -> list[str]:
+    """Return the headers of an address for a shell, in code that is kept.
+
+    They have the variables of secrets, and what `variable_at` names.
+    """
+    headers, key_header = list[str](), "Authorization: Bearer"
+    with suppress(SettingsError):
+        endpoint = endpoint_at(base_url)
+        if endpoint.key_header:
+            key_header = f"{endpoint.key_header}:"
+        for name, value in endpoint.headers:
+            plain = (
+                value if variable_of(value) else re.sub(r'(["$`\\])', r"\\\1", value)
+            )
+            headers.append(f"{name}: {plain}")
+    variable = variable_at(base_url)
+    return [*([f"{key_header} ${variable}"] if variable else []), *headers]
+
+
 def _key_variables() -> tuple[str, ...]:
     """Return the variables that have keys: the service's, and those of endpoints."""
     named = {KEY_VARIABLE: None, **dict.fromkeys(sorted(_used_variables))}

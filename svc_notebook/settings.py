@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
@@ -267,12 +268,20 @@ def endpoint_at(
     base_url, query = to_server_url(text, allow_http=True)
     described = read_endpoints() if endpoints is None else endpoints
     for endpoint in described.values():
-        if endpoint.base_url == base_url:
+        if endpoint.base_url in {base_url, text}:
             return replace(endpoint, query=query or endpoint.query)
     service = service_address(environ)
     if service is not None and service == service_address({ADDRESS_VARIABLE: text}):
         return described.get(SERVICE.name, SERVICE)
     return own_endpoint(base_url, query)
+
+
+def query_at(base_url: str) -> str:
+    """Return the query that the file of endpoints has for an address; "" for none."""
+    with suppress(SettingsError):
+        query = endpoint_at(base_url).query
+        return f"?{urlencode(query)}" if query else ""
+    return ""
 
 
 def read_env(

@@ -617,7 +617,7 @@ _all_stacks = _AllStacks()
 
 # A foreign error's text is shown only if it cannot contain the key or a header. The
 # foreign error is not kept as a cause, because its frames contain both.
-_CHECK = "Check the base address (SVC_BASE_URL) and the network"
+_CHECK = "Check the base address (`%svc use` shows it) and the network"
 
 
 def host_port_of(base_url: str, proxy: str) -> str:
@@ -667,8 +667,7 @@ def explain_break(problem: Exception, host_port: str) -> FailedTry:
 def explain_late(host_port: str, within_s: float) -> FailedTry:
     """Return the failure of a connection that was not made in time."""
     error = TimedOutError(
-        f"No connection to {host_port} within {within_s:g} s. "
-        "Check the base address (SVC_BASE_URL) and the network.",
+        f"No connection to {host_port} within {within_s:g} s. {_CHECK}.",
         deadline="connect",
         deadline_s=within_s,
     )

@@ -275,7 +275,7 @@ class ExchangeTask:
             )
         elif isinstance(error, UnknownModelError):
             name_unknown_model(
-                error, self._context.endpoint, self._record.begun.request.model
+                error, self._context.endpoint, self._record.at_start.request.model
             )
         elif isinstance(error, BadRequestError):
             at_start = self._record.at_start
@@ -319,7 +319,7 @@ class ExchangeTask:
 
         Some servers refuse the option; those that take it are found by trying once.
         """
-        begun, endpoint = self._record.begun, self._context.endpoint
+        begun, endpoint = self._record.at_start, self._context.endpoint
         if not isinstance(error, ServiceError) or endpoint.stream_usage is not None:
             return False
         if not begun.is_streamed or not refuses_stream_usage(error):

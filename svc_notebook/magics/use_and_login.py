@@ -93,6 +93,11 @@ def _use_address(
     base_url = address_endpoint(address).base_url or ""
     is_reached = facts_of(base_url).problem != NOT_REACHED
     key = _typed(ask, base_url) if is_reached else None
+    if not is_reached:
+        missing.add_note(
+            f"{base_url} does not answer now: start the server, or check the address. "
+            "Then it is found out whether it wants a key."
+        )
     if not isinstance(key, Key):  # or nothing can be typed here
         raise missing
     remember(key, base_url)

