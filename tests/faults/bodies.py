@@ -59,7 +59,6 @@ BAD = [
     bad("choices that are a text", b'{"choices": "text"}'),
     bad("a choice that is a text", b'{"choices": ["text"]}'),
     bad("content that is a number", message(content=5)),
-    bad("content that is a list", message(content=[{"type": "text", "text": "x"}])),
     bad("tool calls that are a text", message(tool_calls="x")),
     bad("a tool call that is null", message(tool_calls=[None])),
     bad("a finish reason that is a number", reply().replace(b'"stop"', b"5")),

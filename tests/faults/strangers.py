@@ -61,6 +61,7 @@ def refusing(text: str, **fields: Any) -> bytes:  # noqa: ANN401 - JSON
 
 SAYS_NO = {"role": "assistant", "content": None, "refusal": "I cannot."}
 NO = {"index": 0, "message": SAYS_NO, "finish_reason": "stop"}
+PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
 REFUSALS = [
     declined(
         "a refusal in a field of its own, in pieces",
@@ -82,6 +83,14 @@ REFUSALS = [
         "a reply that only refuses, with empty text",
         http(reply(choices=[{**NO, "message": {**SAYS_NO, "content": ""}}])),
         ends="I cannot.",
+        verbs=BOTH,
+    ),
+    declined(
+        "a content in parts",
+        http(
+            reply(choices=[{**NO, "message": {"role": "assistant", "content": PARTS}}])
+        ),
+        ends="Hello.",
         verbs=BOTH,
     ),
     Case(

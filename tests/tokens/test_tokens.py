@@ -194,14 +194,11 @@ def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
 @pytest.mark.slow
 def test_a_warning_names_the_users_line_each_time() -> None:
     """Python's own filter shows the warning at each call, with the caller's file."""
-    with (
-        svc.Emulator(tokens_per_s=None, first_token_s=0) as emulator,
-        svc.Client(base_url=emulator.base_url, api_key=emulator.api_key) as client,
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    with isolated(), warnings.catch_warnings(record=True) as caught:
+        svc.use(endpoint=svc.Emulator(tokens_per_s=None, first_token_s=0))
         warnings.simplefilter("default")
         for _ in range(3):
-            client.complete("word " * 7900, max_tokens=200)
+            svc.Client().complete("word " * 7900, max_tokens=200)
 
     assert [each.filename for each in caught] == [__file__] * 3
     assert {type(each.message) for each in caught} == {RuntimeWarning}
