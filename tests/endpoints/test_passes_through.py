@@ -138,7 +138,8 @@ def test_streamed_pieces_are_given_back(serve: Serve) -> None:
     svc.use(base_url=server.base_url, key=False, model="m")
 
     stream = svc.stream("Tide?", tools=[svc.tool(tide).definition])
-    "".join(stream)
+    with pytest.warns(UserWarning, match="called tide"):
+        "".join(stream)
     said = stream.completion.reply
 
     assert said.other == {
