@@ -1,0 +1,19 @@
+"""The simulated decisions of the benchmark, a few of each."""
+
+import pytest
+
+from tests.benchmarks.decide_bench import cell
+
+N_STUDIES = 30  # of 5 % false ones, more than 5 are seen once in 300 times
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows_of_unit", [1, 5])
+def test_decisions_are_seldom_false_and_come_soon(rows_of_unit: int) -> None:
+    """Looks do not add false alarms, and half of a fixed plan is enough."""
+    seen = cell(3, rows_of_unit, N_STUDIES)
+
+    assert seen.equal * N_STUDIES <= 5
+    assert seen.at_the_margin * N_STUDIES <= 5
+    assert seen.found >= 0.8
+    assert seen.n_median <= seen.n_fixed / 2
