@@ -32,6 +32,7 @@ from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, column_of, named, scores
 from .reply_factors import unit as unit_columns
+from .sequential import Looks
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
 from .summary import few_prompts, say
 
@@ -42,6 +43,10 @@ _DTYPES: dict[str, Any] = {
 }
 _MANY = 3  # values; that two of two cannot be told apart is in their sentence
 _PER = 1_000
+HOLDS_AT_ANY_LOOK = (
+    "These intervals hold however often one looks: replies may be added until it is "
+    "clear."
+)
 CONTRAST = tuple(
     Column(name, _DTYPES.get(name, "Float64"), name, doc)
     for name, doc in {
@@ -120,6 +125,7 @@ class Contrast:
         tied: Sets of values of which no two can be told apart, if there are three
             values or more.
         drawn: What is drawn of each comparison, in the direction of its sentence.
+        looks: `any` if the intervals hold however often one looks.
 
     Example:
         >>> compared = run.contrast("model", on="right")
@@ -141,6 +147,7 @@ class Contrast:
     missing: Missing
     tied: list[Tie]
     drawn: list[Drawn] = field(repr=False)
+    looks: Looks = "one"
 
     def flips(
         self,
@@ -215,6 +222,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     mistake_costs: float | None = None,
     level: float = LEVEL,
     correct: Correction | None = "holm",
+    looks: Looks = "one",
 ) -> Contrast:
     """Compare the values of factors in pairs: see `svc.contrast`."""
     df = check_replies(df)
@@ -226,6 +234,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         missing=missing,
         paired=paired,
         pair_by=pair_by,
+        looks=looks,
     )
     said = Said(
         level=level, correct=correct, margin=margin, mistake_costs=mistake_costs
@@ -263,7 +272,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     return Contrast(
         df=_frame(rows, differences, said, says),
         says=says,
-        notes=[*repeated_lines(df), *_lines(rows), *_tied_lines(tied)],
+        notes=[*repeated_lines(df), *_lines(rows, looks), *_tied_lines(tied)],
         replies=df,
         factors=columns,
         scores=list(dict.fromkeys(row.study.on for row in rows)),
@@ -279,6 +288,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
             drawn(row.study, row.pair, difference, said)
             for row, difference in zip(rows, differences, strict=True)
         ],
+        looks=looks,
     )
 
 
@@ -303,6 +313,7 @@ def _design(  # noqa: PLR0913 - all that belongs to it
     missing: Any,  # noqa: ANN401 - checked here
     paired: Any,  # noqa: ANN401 - checked here
     pair_by: Any,  # noqa: ANN401 - columns
+    looks: Any,  # noqa: ANN401 - checked here
 ) -> Design:
     check_flag("paired", paired)
     if weight not in get_args(Weight):
@@ -313,6 +324,10 @@ def _design(  # noqa: PLR0913 - all that belongs to it
             f"by={taken[0]!r} is a column of the result; give the column another name.",
             param="by",
         )
+    if looks not in get_args(Looks):
+        raise must_be("looks", "'one' or 'any'", looks)
+    if looks == "any":
+        _check_any_look(by, is_paired=paired, weight=weight, missing=missing)
     return Design(
         by=by,
         unit=None if unit is None else _columns(df, unit, "unit"),
@@ -320,7 +335,26 @@ def _design(  # noqa: PLR0913 - all that belongs to it
         is_paired=paired,
         weight=weight,
         missing=check_missing(missing),
+        looks=looks,
     )
+
+
+def _check_any_look(by: Any, *, is_paired: bool, weight: Weight, missing: Any) -> None:  # noqa: ANN401 - columns, and checked later
+    """Refuse what has no interval that may be looked at again and again."""
+    unfit = {
+        "by": bool(by),
+        "paired": not is_paired,
+        "weight": weight != "prompts",
+        "missing": missing == "bounds",
+    }
+    for name, is_unfit in unfit.items():
+        if is_unfit:
+            raise ParameterError(
+                "looks='any' has intervals for pairs of single values, each unit "
+                f"counting the same; leave {name} out, or leave looks out and look "
+                "once, at the end.",
+                param=name,
+            )
 
 
 def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: ANN401 - columns
@@ -574,8 +608,11 @@ def _tied_lines(tied: Sequence[Tie]) -> Iterable[str]:
         yield f"Tied{where}: {values} cannot be told apart."
 
 
-def _lines(rows: Sequence[_Row]) -> Iterable[str]:
-    """Return why there are no intervals."""
+def _lines(rows: Sequence[_Row], looks: Looks) -> Iterable[str]:
+    """Return which intervals these are, or why there are none."""
+    if looks == "any":
+        yield HOLDS_AT_ANY_LOOK
+        return
     if statistics.special() is None:
         yield f"low, high and p {HOW_TO_INSTALL}."
     if n := sum(row.pair.estimate.n_units < MIN_PROMPTS for row in rows):

@@ -21,6 +21,7 @@ from .differences import (
 )
 from .missing import is_expected
 from .reply_factors import coded, has, has_flag
+from .sequential import sequence_of
 from .statistics import Floats, Prompts
 
 _MOST_VALUES = 12  # of another factor that a difference may depend on
@@ -267,6 +268,8 @@ def _mean(study: Study, side: _Side, end: str) -> Figure:
     else:
         _, place, n = np.unique(cells.prompt, return_inverse=True, return_counts=True)
         weights = 1 / n[place]
+        if study.design.looks == "any":  # a unit is one step of the sequence
+            weights /= np.bincount(cells.unit, weights)[cells.unit]
     values = getattr(cells, end)[:, level]
     return Figure.mean(values, weights, cells.unit, study.n_units)
 
@@ -328,6 +331,9 @@ def _between(
     most: float,
     shape: Shape | None = None,
 ) -> Estimate:
+    if study.design.looks == "any":
+        [figure] = figures
+        return sequence_of(figure.by_unit, is_bounded=most <= 1)
     return _bounded(
         [
             StudentEstimate.of(

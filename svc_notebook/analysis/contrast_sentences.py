@@ -13,6 +13,7 @@ from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown
 from .differences import Correction, Difference, units_needed
 from .rounding import is_shown_as_none, number, percent, round_up
+from .sequential import MIN_UNITS, ConfidenceSequence
 from .statistics import LEVEL, MIN_PROMPTS, special
 
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
@@ -356,6 +357,8 @@ def _what_would(
     """
     if len(pair.figures) > 1:
         return "what is missing leaves it open"
+    if isinstance(pair.estimate, ConfidenceSequence):
+        return _going_on(study, pair.estimate, difference.tail, margin)
     smallest = difference.smallest
     seen = abs(difference.value)
     if margin is not None:
@@ -379,8 +382,29 @@ def _what_would(
     return f"this run would have found a difference of {least}"
 
 
+def _going_on(
+    study: Study, sequence: ConfidenceSequence, tail: float, margin: float | None
+) -> str:
+    """Return how many prompts in all would tell, where a study may simply go on."""
+    null = 0.0
+    if margin is not None:
+        null = margin if study.is_of_requests else -margin
+    n = sequence.n_would_tell(null, tail)
+    if n is None:
+        return f"many times as many {study.counted} would not tell, either"
+    return (
+        f"if others are like these, about {round_up(n):,} {study.counted} in all would "
+        "tell"
+    )
+
+
 def _why(study: Study, pair: Pair) -> str:
-    if special() is None:
+    if (
+        isinstance(pair.estimate, ConfidenceSequence)
+        and pair.estimate.n_units < MIN_UNITS
+    ):
+        return f"{MIN_UNITS} {study.counted} are the least that could tell"
+    if special() is None and not isinstance(pair.estimate, ConfidenceSequence):
         return "only SciPy could tell whether it is chance"
     if pair.estimate.n_units < MIN_PROMPTS * max(len(pair.groups), 1):
         return f"{MIN_PROMPTS} {study.counted} are the least that could tell"

@@ -27,6 +27,7 @@ from .reply_factors import (
     unit,
     unit_codes,
 )
+from .sequential import Looks
 from .statistics import Floats, Prompts, Weight
 
 MAX_LEVELS = 30
@@ -46,6 +47,7 @@ class Design:
         is_paired: Whether values are compared over the prompts that have both.
         weight: What counts the same: each prompt, or each reply.
         missing: What becomes of replies without a value.
+        looks: How often the intervals may be looked at while replies come.
     """
 
     by: Sequence[str] = ()
@@ -54,6 +56,7 @@ class Design:
     is_paired: bool = True
     weight: Weight = "prompts"
     missing: Missing = "drop"
+    looks: Looks = "one"
 
 
 class Cells(NamedTuple):

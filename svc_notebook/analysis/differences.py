@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from .sequential import ConfidenceSequence
 from .statistics import (
     LEVEL,
     MIN_PROMPTS,
@@ -136,6 +137,16 @@ class Figure:
     def n_units(self) -> int:
         """How many units it is over."""
         return sum(one.n_units for one in self.samples)
+
+    @property
+    def by_unit(self) -> Floats:
+        """Return the value of each unit, where all are of one sample."""
+        if not self.samples:
+            return np.zeros(0)
+        [sample] = self.samples
+        is_used = sample.share > 0
+        values: Floats = sample.influence[is_used] / sample.share[is_used]
+        return self.value + values
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +368,8 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float:
 
     NaN without an interval.
     """
+    if isinstance(estimate, ConfidenceSequence):
+        return estimate.p(null)
     functions = special()
     if functions is None or not estimate.error > 0:
         return np.nan
@@ -435,6 +448,9 @@ def spread_of(estimate: Estimate) -> float:
 def concluded(estimate: Estimate, *, tail: float, p: float) -> Difference:
     """Return what is known of a difference, with a corrected p and tail."""
     spread = spread_of(estimate)
+    if isinstance(estimate, ConfidenceSequence):
+        ends = estimate.ends(tail)
+        return Difference(estimate.value, *ends, p, spread=spread, tail=tail)
     if special() is None or np.isnan(estimate.error):
         return Difference(estimate.value, spread=spread)
     low, high = estimate.ends(tail)

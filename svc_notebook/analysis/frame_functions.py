@@ -266,6 +266,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     mistake_costs: float | None = None,
     level: float = 0.95,
     correct: Literal["holm", "bonferroni"] | None = "holm",
+    looks: Literal["one", "any"] = "one",
 ) -> "Contrast":
     """Compare the values of factors in pairs, over the prompts that have both.
 
@@ -293,6 +294,8 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         correct: By Holm each interval is that of its step of the test: alone it holds
             the truth as often as `level` says; by Bonferroni all do at once. p is below
             1 - `level` exactly where the interval leaves out 0, or the margin.
+        looks: "any" has wider intervals that hold however often one looks while replies
+            are added (confidence sequences). Each unit counts the same.
 
     Returns:
         What is read at the end of a cell; `df` has the numbers, `says` the sentences.
@@ -320,6 +323,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         mistake_costs=mistake_costs,
         level=level,
         correct=correct,
+        looks=looks,
     )
 
 

@@ -178,10 +178,8 @@ def _most_different(study: Study, pairs: list[Pair]) -> Pair:
 def _spread(study: Study, pair: Pair) -> _Spread:
     """Return how much the differences of units vary, with an interval."""
     spread = spread_of(pair.estimate)
-    [sample] = pair.figures[0].samples
-    is_used = sample.share > 0
-    rest = sample.influence[is_used] / sample.share[is_used]  # from the mean
-    differences = pair.figures[0].value + rest
+    differences = pair.figures[0].by_unit
+    rest = differences - pair.figures[0].value
     is_same = np.abs(differences) < NEGLIGIBLE
     if study.most == 1 and (is_same.mean() >= _MOSTLY or not rest.any()):
         low, high = _ends_of_few(differences, rest)

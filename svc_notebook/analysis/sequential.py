@@ -6,7 +6,7 @@ and not on their order. Arrays in, numbers out; numpy alone.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -77,10 +77,20 @@ class BettingSequence:
         squares = float(self.counts @ (self.values - self.value) ** 2)
         return float(np.sqrt(squares / (n - 1)))
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return self.spread / float(np.sqrt(self.n_units)) if self.n_units else np.nan
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom."""
+        return self.n_units - 1
+
     def ends(self, tail: float) -> tuple[float, float]:
         """Return the interval that leaves out so much on each side, over all looks."""
         if not self.n_units:
-            return -1.0, 1.0
+            return np.nan, np.nan
         return self._lowest(1, tail), -self._lowest(-1, tail)
 
     def chances(self, null: float = 0.0) -> Chances:
@@ -95,6 +105,8 @@ class BettingSequence:
 
     def p(self, null: float = 0.0) -> float:
         """Return the always-valid p of a mean: the interval of 1 - p ends at it."""
+        if not self.n_units:
+            return np.nan
         return min(2 * min(self.chances(null)), 1.0)
 
     def n_would_tell(self, null: float, tail: float) -> int | None:
@@ -178,6 +190,16 @@ class NormalSequence:
         is_none = not spread > NEGLIGIBLE * largest  # then nothing is known of others
         return cls(value, np.nan if is_none else spread, n)
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; NaN is not known."""
+        return self.spread / float(np.sqrt(self.n_units)) if self.n_units else np.nan
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom."""
+        return self.n_units - 1
+
     def ends(self, tail: float) -> tuple[float, float]:
         """Return the interval that leaves out so much on each side, over all looks."""
         reach = self._reach(self.n_units, tail)
@@ -213,11 +235,13 @@ class NormalSequence:
         return float(self.spread * np.sqrt((n + _MIXTURE) * log) / n)
 
 
-Sequence = BettingSequence | NormalSequence
+Looks = Literal["one", "any"]
+"""How often a study is looked at: once, at its end, or whenever one likes."""
+ConfidenceSequence = BettingSequence | NormalSequence
 """A mean with an interval for each level, valid at any time."""
 
 
-def sequence_of(units: Floats, *, is_bounded: bool) -> Sequence:
+def sequence_of(units: Floats, *, is_bounded: bool) -> ConfidenceSequence:
     """Return the sequence of differences of units.
 
     Args:

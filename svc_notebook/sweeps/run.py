@@ -36,6 +36,7 @@ from .grid import Grid
 from .plan import Plan, make_plan
 from .result import RunResult
 from .resume import RunStatus, next_steps, settled_of
+from .run_lock import run_key
 from .run_scores import RunScores
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
@@ -103,6 +104,7 @@ class Run:
         self._executor = Executor(self._result, self._scores, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
         self._is_reported = False  # what its scores say was shown after its end
+        self._looks = _looks_of(plan, session)
         if plan.name is not None:
             self._executor.bind()
             self._result.take_answer()
@@ -544,11 +546,15 @@ class Run:
         mistake_costs: float | None = None,
         level: float = 0.95,
         correct: Literal["holm", "bonferroni"] | None = "holm",
+        looks: Literal["one", "any"] = "one",
     ) -> "Contrast":
-        """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`."""
+        """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`.
+
+        With looks="any" also while the run goes on, as often as you like.
+        """
         from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
 
-        return contrast(
+        compared = contrast(
             self.replies_df(),
             factor,
             on,
@@ -563,7 +569,9 @@ class Run:
             mistake_costs=mistake_costs,
             level=level,
             correct=correct,
+            looks=looks,
         )
+        return self._with_looks(compared)
 
     def contrast_df(
         self,
@@ -572,10 +580,11 @@ class Run:
         **options: Any,  # noqa: ANN401 - those of `contrast`
     ) -> "pd.DataFrame":
         """Return the numbers of `contrast`, with the same arguments."""
-        from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.summary import say  # noqa: PLC0415 - pandas
 
-        options["unit"] = self._unit(options.get("unit"))
-        return contrast_df(self.replies_df(), factor, on, **options)
+        compared = self.contrast(factor, on, **options)
+        say(compared.notes)
+        return compared.df
 
     def how_many(  # noqa: PLR0913 - a study is described in many words
         self,
@@ -897,11 +906,32 @@ class Run:
 
         self._is_reported = True
         try:
-            return score_report(
+            report = score_report(
                 self.replies_df(), self.plan.scores, unit=self._unit(None)
             )
+            if report is None or report.contrast is None:
+                return report
+            return replace(report, contrast=self._with_looks(report.contrast))
         except LedgerError:
             return None
+
+    def _with_looks(self, compared: "Contrast") -> "Contrast":
+        """Note what is wrong with intervals for one look, if this is another one."""
+        if compared.looks == "any":
+            return compared
+        n_replies = self._result.status().count("ok")
+        earlier = [n for n in self._looks if n < n_replies]
+        if self.n_todo:
+            self._looks.add(n_replies)
+        if not earlier:
+            return compared
+        at = f"{max(earlier):,} of its {n_replies:,} replies"
+        line = (
+            f"This run was looked at with {at}, and these intervals are for one look: "
+            "they are wrong more often than they say. looks='any' has those that hold "
+            "however often one looks."
+        )
+        return replace(compared, notes=[*compared.notes, line])
 
     def _show_scores(self) -> None:
         """Show the scores of the plan, unless the cell shows the run itself."""
@@ -916,6 +946,16 @@ class Run:
             return
         bundle = {"text/html": report.html(), "text/plain": report.text()}
         Output().publish(bundle, None)
+
+
+_looked_at: dict[str, set[int]] = {}  # of named runs, which all their `Run`s share
+
+
+def _looks_of(plan: Plan, session: Session) -> set[int]:
+    """Return with how many replies a run was compared before all were there."""
+    if plan.name is None:
+        return set()
+    return _looked_at.setdefault(run_key(session.ledger, plan.run_id), set())
 
 
 def _cell_number() -> int | None:

@@ -422,3 +422,89 @@ def test_tokens_are_no_share_even_if_there_is_one() -> None:
     assert says.startswith("no difference in completion_tokens is seen between")
     assert "1 against 1, difference 0;" in says
     assert "%" not in says
+
+
+def test_intervals_that_may_be_looked_at_are_wider() -> None:
+    """They hold the others, p is below 0.05 where 0 is left out, and a note says it."""
+    frame = _asked({"old": _first(20), "new": _first(35)})
+
+    once, often = (contrast(frame, "model", looks=looks) for looks in ("one", "any"))
+
+    one, other = _only(once), _only(often)
+    assert other["difference"] == one["difference"] == pytest.approx(15 / 40)
+    assert other["low"] < one["low"] < one["high"] < other["high"]
+    assert (other["p"] < 0.05) == (other["low"] > 0)
+    [note] = often.notes
+    assert note.startswith("These intervals hold however often one looks")
+
+
+def test_a_study_that_goes_on_hears_how_long() -> None:
+    """Where it cannot tell yet, the sentence says how many rows in all would."""
+    frame = _asked({"old": _first(20), "new": _first(23)})
+
+    [said] = contrast(frame, "model", looks="any").says
+
+    assert "cannot tell yet whether" in said
+    assert "if others are like these, about" in said
+    assert "rows in all would tell" in said
+    assert "new run" not in said
+
+
+def test_equal_values_are_never_told_apart() -> None:
+    """Rows without any difference say so, with an interval around 0."""
+    frame = _asked({"old": _first(20), "new": _first(20)})
+
+    compared = contrast(frame, "model", looks="any")
+
+    assert "many times as many rows would not tell, either" in compared.says[0]
+    assert _only(compared)["low"] < 0 < _only(compared)["high"]
+
+
+def test_a_margin_is_ruled_out_at_any_look() -> None:
+    """Enough rows without a difference show that one is at most 10 points worse."""
+    frame = _asked({"old": ([1.0] * 100), "new": [1.0] * 100})
+
+    compared = contrast(frame, "model", against="old", margin=0.1, looks="any")
+
+    assert _only(compared)["verdict"] == "not worse than 10 points"
+
+
+def test_numbers_without_bounds_wait_for_twenty_rows() -> None:
+    """Before that the sentence says how many rows are the least."""
+    values = [float(n) for n in range(30)]
+    frame = _asked({"old": values, "new": [2.0 * value for value in values]})
+
+    short = contrast(frame[frame["row"] < 19], "model", looks="any")
+    whole = contrast(frame, "model", looks="any")
+
+    assert "20 rows are the least that could tell" in short.says[0]
+    assert _only(whole)["low"] > 0
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        {"by": "language"},
+        {"paired": False},
+        {"weight": "replies"},
+        {"missing": "bounds"},
+    ],
+)
+def test_what_has_no_such_interval_is_refused(design: dict[str, Any]) -> None:
+    """The message names what to leave out."""
+    frame = _asked({"old": _first(20), "new": _first(23)})
+    frame["language"] = ["th", "en"] * (len(frame) // 2)
+
+    with pytest.raises(ParameterError, match=f"leave {next(iter(design))} out"):
+        contrast(frame, "model", looks="any", **design)
+
+
+def test_units_count_the_same_at_any_look() -> None:
+    """A document of ten rows is one step, as is one of a single row."""
+    frame = _asked({"old": [0.0] * 11, "new": [1.0] * 10 + [0.0]})
+    frame["document"] = (frame["row"] == 10).astype("Int64")
+
+    row = _only(contrast(frame, "model", unit="document", looks="any"))
+
+    assert row["difference"] == 0.5
+    assert row["n_units"] == 2

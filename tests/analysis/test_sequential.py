@@ -131,8 +131,10 @@ def test_units_that_never_differ_still_narrow_the_interval() -> None:
 
 
 def test_no_units_know_nothing() -> None:
-    """Without units, any difference of shares is possible."""
-    assert BettingSequence.of(np.zeros(0)).ends(0.025) == (-1.0, 1.0)
+    """Without units there is no interval, and no p."""
+    sequence = BettingSequence.of(np.zeros(0))
+
+    assert np.isnan([*sequence.ends(0.025), sequence.p(), sequence.value]).all()
 
 
 def test_numbers_without_bounds_need_twenty_units() -> None:

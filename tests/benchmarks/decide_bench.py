@@ -27,7 +27,6 @@ import numpy as np
 from svc_notebook.analysis.decision_rule import chosen, unbeaten
 from svc_notebook.analysis.sequential import BettingSequence
 from svc_notebook.analysis.statistics import Floats
-
 from tests.benchmarks.coverage_bench import right
 
 N_STUDIES, N_ROWS, BLOCK_ROWS = 1000, 3000, 20
