@@ -53,6 +53,7 @@ PYTHON = {
     "Clients": "Client AsyncClient AsyncCompletionStream",
     "Sweeps, scores and comparisons": """
         sweep run Run score read_answers summary_df contrast Contrast contrast_df
+        Decision
         how_many agreement_df repeats_df confusion_df compare plot trend
         scores.exact scores.fields scores.contains scores.regex scores.json_valid
         scores.json_schema scores.length""",

@@ -16,7 +16,8 @@ Tools          tool, Toolbox, tool_calls_df
 Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
                how_many, agreement_df, repeats_df, confusion_df, compare, plot, score,
-               scores, read_answers, describe, estimate_tokens; Contrast, Tokens
+               scores, read_answers, describe, estimate_tokens; Contrast,
+               Decision, Tokens
 Files          export, read_parquet, export_answers; as_replies and read_eval for
                replies that were made elsewhere
 The ledger     last, reply

@@ -2,6 +2,7 @@ import typing
 
 from . import errors
 from .analysis.contrast import Contrast
+from .analysis.decision import Decision
 from .analysis.frame_functions import (
     agreement_df,
     as_replies,
@@ -59,6 +60,7 @@ __all__ = [
     "CompletionStream",
     "Contrast",
     "Conversation",
+    "Decision",
     "Emulator",
     "Message",
     "Run",

@@ -17,6 +17,7 @@ NAMES = [
     "CompletionStream",
     "Contrast",
     "Conversation",
+    "Decision",
     "Emulator",
     "Message",
     "Run",

@@ -71,6 +71,7 @@ from .scheduler import (
     Scheduler,
     Stop,
     most_in_flight,
+    pending_at,
     pending_of,
     pilot_of,
 )
@@ -98,8 +99,9 @@ ShowPiece = Callable[[Trial, Delta], None]
 class SendOptions:
     """How one pass over a run is sent; see `Run.run`, `retry` and `start`.
 
+    `places` are the only trials that are sent, each as its combination and repeat.
     `bars` are drawn until `wait`. `on` is the cluster whose workers send the requests,
-    `workers` how many; None for this process.
+    `workers` how many; None for this process. `is_confirmed` asks the user nothing.
 
     Raises:
         ParameterError: The cluster, or the number of workers, is not possible.
@@ -108,6 +110,8 @@ class SendOptions:
     is_retried: bool = False
     include_refused: bool = False
     first: int | None = None
+    places: Sequence[tuple[int, int]] | None = None
+    is_confirmed: bool = False
     watch: Watch | None = None
     show: ShowPiece | None = None
     bars: Bars | None = None
@@ -412,13 +416,16 @@ class Preflight:
 
     def n_todo(self) -> int:
         """Return how many requests are left to send."""
-        if self.options.first is None:  # counted, without making any trial
+        # counted, without making any trial
+        if self.options.first is None and self.options.places is None:
             return len(self.plan.grid) - len(self.settled())
         return sum(trials.n_trials for trials in self.todo().values())
 
     def todo(self) -> dict[str, PendingTrials]:
         """Return what is left to send to each model."""
         plan, settled, first = self.plan, self.settled(), self.options.first
+        if self.options.places is not None:
+            return pending_at(plan.grid, settled, self.options.places)
         if first is None:
             return pending_of(plan.grid, settled, seed=plan.seed)
         return pilot_of(plan.grid, settled, seed=plan.seed, first=first)
@@ -455,7 +462,7 @@ class Preflight:
 
     def must_ask(self) -> bool:
         """Say whether so many requests are missing that the user may have to agree."""
-        above = self.plan.confirm_above
+        above = None if self.options.is_confirmed else self.plan.confirm_above
         return above is not None and not self.is_answered and self.n_todo() > above
 
     def is_confirmed(self) -> bool:
@@ -605,7 +612,7 @@ class Executor:
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
         # a terminal's line is the user's while they type
-        bars = self._bars() if is_drawn and not is_terminal() else None
+        bars = self.bars() if is_drawn and not is_terminal() else None
         with self._guard:
             if self.is_running:
                 return
@@ -613,18 +620,31 @@ class Executor:
             if bars is not None and self.execution is not None:
                 self.execution.draw(bars)
 
-    def run(self, options: SendOptions) -> Execution | None:
+    def is_confirmed(self, options: SendOptions) -> bool:
+        """Ask the user if so many requests are missing; say whether they agree."""
+        preflight = Preflight(
+            result=self._result, options=options, context=self._session.context()
+        )
+        return not preflight.must_ask() or preflight.is_confirmed()
+
+    def run(
+        self, options: SendOptions, *, tick: Callable[[Execution], None] | None = None
+    ) -> Execution | None:
         """Send what is missing, and wait.
 
         If another `Run` of this name is sending in this kernel, wait for that first.
+
+        Args:
+            options: How it is sent.
+            tick: Called again and again; bars are drawn if it is None.
 
         Returns:
             The execution that has ended; None if nothing was missing, or if the user
             did not agree to send it.
         """
         while execution := self._resumed(options):
-            with self._drawn(execution) as tick:
-                execution.wait(tick)
+            with self._drawn(execution, tick) as tick_once:
+                execution.wait(tick_once)
             if self._is_own:
                 break
         return execution
@@ -639,13 +659,18 @@ class Executor:
         return execution
 
     @contextmanager
-    def _drawn(self, execution: Execution) -> Iterator[Tick]:
+    def _drawn(
+        self, execution: Execution, tick: Callable[[Execution], None] | None = None
+    ) -> Iterator[Tick]:
         """Yield a function that draws the progress; draw it once more at the end.
 
         The function does nothing if `start` already draws bars, or if there is no
         place for them.
         """
-        bars = None if execution.options.bars is not None else self._bars()
+        if tick is not None:
+            yield partial(tick, execution)
+            return
+        bars = None if execution.options.bars is not None else self.bars()
         if bars is None:
             yield lambda: None
             return
@@ -654,7 +679,7 @@ class Executor:
         finally:
             execution.draw(bars, is_last=True)
 
-    def _bars(self) -> Bars | None:
+    def bars(self) -> Bars | None:
         """Return bars for the progress; None where they cannot be seen."""
         screen = find_screen(self._session.settings.display)
         return None if screen is Screen.NONE else Bars(screen)

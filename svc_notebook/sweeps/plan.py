@@ -154,6 +154,36 @@ def _of_model(
     return OwnLimits(**limits)
 
 
+class DecisionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Run.decide` fixed before its first request.
+
+    Attributes:
+        factor, on, margin, unit, missing, level: The question.
+        max_requests, max_cost: The budget; None is any.
+        block_rows: How many rows are sent between two looks.
+        looks: The kind of the intervals.
+        scores: A digest of the source of each function that scores.
+        plan: A digest of rows, prompts, values and seed.
+        n_before: How many replies there were already.
+        digest: Of all of this.
+    """
+
+    factor: str
+    on: str
+    margin: float | None
+    unit: list[str] | None
+    missing: str
+    level: float
+    max_requests: int | None
+    max_cost: float | None
+    block_rows: int
+    looks: str = "any"
+    scores: dict[str, str]
+    plan: str
+    n_before: int
+    digest: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run sends, under which name and how fast; for the fields see `Run`."""
@@ -175,6 +205,7 @@ class Plan:
     run_tools: Mapping[str, float] | None = None
     # also None for a rebuilt run: the ledger keeps no functions
     tools: SweepTools | None = None
+    decision: DecisionPlan | None = None  # if the run is to decide
 
     def limit(self, model: str, endpoint: Endpoint) -> Limit | None:
         """Return the limit in force for a model; None if none is known."""
@@ -642,6 +673,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         scores: What is kept of each score, by name.
         unit: The columns of the rows that say which belong together.
         run_tools: The limits of tool rounds; None if no tools are run.
+        decision: What `Run.decide` fixed, if it was called.
     """
 
     run: str
@@ -665,6 +697,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     in_flight: int | None
     run_tools: Mapping[str, float] | None
     n_cells: int
+    decision: DecisionPlan | None = None
 
 
 def manifest_of(plan: Plan) -> Manifest:
@@ -702,7 +735,22 @@ def manifest_of(plan: Plan) -> Manifest:
         in_flight=plan.in_flight,
         run_tools=plan.run_tools,
         n_cells=len(grid),
+        decision=plan.decision,
     )
+
+
+class _WithDecision(msgspec.Struct):
+    """The part of a manifest that a decision needs."""
+
+    decision: DecisionPlan | None = None
+
+
+def stored_decision(ledger: Ledger, run_id: str) -> DecisionPlan | None:
+    """Return what the decision of a run fixed; None if it has none."""
+    for stored in ledger.plans(run_id)[-1:]:
+        text = decompress(stored.manifest)
+        return msgspec.json.decode(text, type=_WithDecision).decision
+    return None
 
 
 def stored_manifest(stored: KeptPlan) -> Manifest:
@@ -769,8 +817,11 @@ def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
 def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
     """Keep a plan with its rows in the ledger, unless it is there already.
 
-    An older plan stays while the run has trials that are not in this one.
+    An older plan stays while the run has trials that are not in this one. What a
+    decision fixed stays in any case.
     """
+    if plan.decision is None:
+        plan = replace(plan, decision=stored_decision(ledger, plan.run_id))
     text = to_json(manifest_of(plan)).decode()
     for key in known_keys():  # a column that no prompt uses may hold one
         text = key.redact(text)

@@ -19,13 +19,13 @@ from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.client.request_path import Watch
 from svc_notebook.completion import Completion
-from svc_notebook.display.cell_output import Output, after_cell
+from svc_notebook.display.cell_output import Output, after_cell, find_screen
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import LedgerError, ParameterError, write_line
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import ReplyRow
+from svc_notebook.ledger.reply_columns import ReplyRow, as_names
 from svc_notebook.service.params import check_flag, check_int
 from svc_notebook.session import Session, current
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     import pandas as pd
 
     from svc_notebook.analysis.contrast import Contrast
+    from svc_notebook.analysis.decision import Decision
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
     from svc_notebook.analysis.repeats import Similarity
@@ -572,6 +573,84 @@ class Run:
             looks=looks,
         )
         return self._with_looks(compared)
+
+    def decide(  # noqa: PLR0913 - a study is described in many words
+        self,
+        factor: str,
+        on: str | None = None,
+        *,
+        margin: float | None = None,
+        max_requests: int | None = None,
+        max_cost: float | None = None,
+        unit: str | Sequence[str] | None = None,
+        missing: Literal["drop", "wrong"] = "drop",
+        level: float = 0.95,
+    ) -> "Decision":
+        """Send rows until it is clear which value to use, and say which.
+
+        Rows are sent in a random order, with all values of the factor, in blocks. After
+        each block the intervals of `contrast(..., looks="any")` are looked at, which
+        hold at all looks at once. A value that is clearly worse is no longer asked. It
+        ends when one value is clearly better, when one is at most `margin` worse than
+        all that are left and none of them is cheaper, or when the rows or the budget
+        are used up. Interrupted, it goes on when it is called again; complete, it
+        answers again and sends nothing.
+
+        Args:
+            factor: What is decided about, such as `model`.
+            on: The score, of those that the run makes as replies come; the only one if
+                None. More is better.
+            margin: How much worse a cheaper value may be: 0.03 is 3 points. If None,
+                only a value that is clearly better ends it.
+            max_requests: Most requests to send; all of the plan if None.
+            max_cost: Most to spend, by your price table.
+            unit: Columns that say which rows belong together, such as `document`; the
+                `unit` of the plan if None.
+            missing: Replies without a score are left out ("drop") or count as 0.
+            level: How often such decisions are right, at least.
+
+        Returns:
+            The decision, which displays itself; `says` has it in words, `value` what to
+            use, `df` all looks.
+
+        Raises:
+            ParameterError: The factor or the score is not one of the run's, or the
+                budget does not pay for one row.
+            SvcError: As in `run`.
+
+        Example:
+            >>> decision = run.decide("model", on="right", margin=0.03)
+        """
+        from svc_notebook.analysis.decision_rule import (  # noqa: PLC0415 - pandas
+            Question,
+        )
+
+        from .decide import Budget, Decider  # noqa: PLC0415 - pandas
+
+        unit = self._unit(unit)
+        question = Question(
+            factor=factor,
+            on=on,
+            margin=margin,
+            unit=None if unit is None else as_names(unit),
+            missing=missing,
+            level=level,
+        )
+        budget = Budget(max_requests=max_requests, max_cost=max_cost)
+        endpoint = self._session.settings.endpoint
+        limits = {x: self.plan.limit(x, endpoint) for x in self.grid.n_by_model}
+        decider = Decider(
+            self._result,
+            self._executor,
+            self._scores,
+            screen=find_screen(self._session.settings.display),
+            per_minute={
+                model: limit.per_minute
+                for model, limit in limits.items()
+                if limit is not None and limit.per_minute is not None
+            },
+        )
+        return decider.decide(question, budget)
 
     def contrast_df(
         self,

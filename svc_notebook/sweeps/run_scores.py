@@ -141,7 +141,7 @@ class RunScores:
             names = names_in_run(ledger, plan.run_id)
             known = [name for name in names if not name.endswith(ERROR)]
             rules = [*self.rules, *lost]
-            lost += [name for name in known if _rule_of(name, rules) is None]
+            lost += [name for name in known if rule_of(name, rules) is None]
         if lost:
             replies = "reply has" if n_sent == 1 else "replies have"
             lines.append(
@@ -152,7 +152,7 @@ class RunScores:
         return lines
 
 
-def _rule_of(name: str, rules: Iterable[str]) -> str | None:
+def rule_of(name: str, rules: Iterable[str]) -> str | None:
     """Return the name of the function that gives a score; None if it is not known.
 
     A function that returns a dict gives several: their names begin with its own.
@@ -286,7 +286,7 @@ class ScoringPass:
             rule: unscored(
                 ledger,
                 run_id,
-                [name for name in known if _rule_of(name, scores.rules) == rule],
+                [name for name in known if rule_of(name, scores.rules) == rule],
             )
             - scores.without_score.get(rule, set())
             for rule in scores.rules

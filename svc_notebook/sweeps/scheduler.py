@@ -126,11 +126,17 @@ def pilot_of(
     grid: Grid, settled: Settled, *, seed: int, first: int
 ) -> dict[str, PendingTrials]:
     """Return what is still to be sent of the first trials of a balanced order."""
+    return pending_at(grid, settled, [*islice(pilot_order(grid, seed=seed), first)])
+
+
+def pending_at(
+    grid: Grid, settled: Settled, places: Sequence[tuple[int, int]]
+) -> dict[str, PendingTrials]:
+    """Return what is still to be sent of these combinations and repeats."""
     pending: defaultdict[str, list[Trial]] = defaultdict(list)
-    order = [*islice(pilot_order(grid, seed=seed), first)]
     # made in the order of the plan, in which rows in files are read
-    trials = {numbers: grid.trial(*numbers) for numbers in sorted(order)}
-    for trial in map(trials.__getitem__, order):
+    trials = {numbers: grid.trial(*numbers) for numbers in sorted(places)}
+    for trial in map(trials.__getitem__, places):
         if trial.key not in settled:
             pending[trial.model].append(trial)
     return {

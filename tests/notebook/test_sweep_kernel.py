@@ -242,3 +242,54 @@ def test_a_second_interrupt_waits_for_nothing(
     assert [each["ename"] for each in ran.all("error")] == ["Interrupted"]
     assert kernel.run("run.run().retry()", is_watched=False).status == "ok"
     assert _counts(kernel) == "[('ok', 60)]"
+
+
+DECIDE = """
+import pandas as pd
+rows = pd.DataFrame({"text": [f"word {n}" for n in range(60)], "label": "yes"})
+run = svc.sweep(
+    "Is it? {{text}}", rows=rows,
+    model={"good": "svc-instruct", "bad": "svc-v2.1-12b-instruct"},
+    scores={"right": svc.scores.exact("label")}, name="decided",
+)
+run.decide("model", margin=0.03)
+"""
+RIGHT_OR_WRONG: list[dict[str, Any]] = [
+    {"when": {"model": MODEL}, "text": "yes", "times": None},
+    {"text": "no", "times": None},
+]
+
+
+@pytest.mark.parametrize("emulator", [RIGHT_OR_WRONG], ids=["script"], indirect=True)
+def test_a_decision_shows_what_is_known_while_it_is_made(open_kernel: Open) -> None:
+    """A bar and a drawing are updated; at the end the drawing is that of the result."""
+    ran = open_kernel().run(DECIDE)
+
+    assert ran.status == "ok", ran.messages
+    (drawn,) = (each for each in ran.all("display_data") if "<svg" in str(each))
+    updates = [
+        each["data"]["text/html"]
+        for each in ran.all("update_display_data")
+        if each["transient"] == drawn["transient"]
+    ]
+    assert "look by look" in updates[-2]
+    assert updates[-1] == ""
+    bars = [
+        each for each in ran.all("display_data") if "Progress of deciding" in str(each)
+    ]
+    assert len(bars) == 1
+    (result,) = ran.all("execute_result")
+    assert result["data"]["text/plain"].startswith("Use good. It is better than bad by")
+
+
+def test_a_decision_that_nobody_watches_shows_its_result_alone(
+    open_kernel: Open,
+) -> None:
+    """It has no bar and no drawing to update, so that a saved notebook is settled."""
+    ran = open_kernel().run(
+        DECIDE.replace("margin=0.03", "max_requests=20"), is_watched=False
+    )
+
+    assert ran.status == "ok", ran.messages
+    assert ran.all("display_data") == ran.all("update_display_data") == []
+    assert "Cannot tell within 20 requests" in ran.shown

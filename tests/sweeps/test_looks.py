@@ -5,7 +5,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.session import Session
-from svc_notebook.sweeps.sweep import plan_run
+from svc_notebook.sweeps.run import plan_run
 
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(30)]})
 MODELS = ["svc-v1.5-instruct", "svc-v2-8b-instruct"]

@@ -120,9 +120,12 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     summary = run.summary_df("model", unit=["customer"], missing="bounds")
     heat: float = run.trend("temperature", on="right", unit="customer").slope
     slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
+    decision: svc.Decision = run.decide("model", "right", margin=0.03, max_requests=9)
+    pairs = pd.concat([pairs, decision.df, run.contrast("model", looks="any").df])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
-    return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes}"
+    said = f"{decision.says} {decision.value}"
+    return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes} {said}"
 
 
 def talk() -> str | None:

@@ -1,0 +1,530 @@
+"""A run that decides: it sends rows in blocks, looks after each, and ends when clear.
+
+All blocks follow from the plan and its seed. A decision that was interrupted looks at
+the same blocks again, sends what is missing, and ends alike; a complete one sends
+nothing. What was fixed before the first request is kept with the plan.
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import ceil, isnan
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+from msgspec import structs
+
+from svc_notebook.analysis.decision import (
+    Decision,
+    Spent,
+    chart_of,
+    decided,
+    n_fixed,
+)
+from svc_notebook.analysis.decision_rule import Look, Question, look_at
+from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
+from svc_notebook.analysis.scorers import ReadyScore
+from svc_notebook.analysis.scoring import LostFunction
+from svc_notebook.analysis.summary import with_costs
+from svc_notebook.display.cell_output import Output, Screen
+from svc_notebook.display.html_styles import BODY
+from svc_notebook.errors import Interrupted, ParameterError
+from svc_notebook.ledger.records import to_json
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import check_int, check_number
+
+from .execution import Execution, Executor, SendOptions
+from .plan import DecisionPlan, Plan, manifest_of, stored_decision
+from .progress import Bars, ModelProgress
+from .result import RunResult
+from .run_scores import RunScores, rule_of
+
+NOT_CONFIRMED = "(not confirmed - nothing was sent)"
+_LEAST_ROWS = 5  # of a block
+_BLOCKS = 20  # at least, if there are rows enough: one may stop after each
+_USUAL_ROWS = 30  # of a block, where no limit is known
+_BUDGET = frozenset({"max_requests", "max_cost"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most requests that may be sent, and what they may cost; None is any."""
+
+    max_requests: int | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.max_requests is not None:
+            allowed = "or None for all"
+            check_int("max_requests", self.max_requests, minimum=1, otherwise=allowed)
+        if self.max_cost is not None:
+            check_number("max_cost", self.max_cost, above=0)
+
+
+def blocks_of(
+    rows: Sequence[int], units: Sequence[int], *, seed: int, n_rows: int
+) -> list[list[list[int]]]:
+    """Return the blocks of a run: each is a list of units, and a unit one of rows.
+
+    Units are in a random order that the seed fixes. A block has as many as it takes to
+    have so many rows.
+    """
+    by_unit: dict[int, list[int]] = {}
+    for row, unit in dict(zip(rows, units, strict=True)).items():
+        by_unit.setdefault(unit, []).append(row)
+    order = list(by_unit.values())
+    Random(f"{seed}/decide").shuffle(order)  # noqa: S311 - no secret
+    blocks: list[list[list[int]]] = []
+    for unit_rows in order:
+        if not blocks or sum(map(len, blocks[-1])) >= n_rows:
+            blocks.append([])
+        blocks[-1].append(unit_rows)
+    return blocks
+
+
+def rows_of_block(plan: Plan, n_rows: int, per_minute: Mapping[str, int]) -> int:
+    """Return how many rows are sent before the next look.
+
+    It is what the slowest model's limit lets out in a minute, but so few that there are
+    about twenty looks.
+
+    Args:
+        plan: What is sent.
+        n_rows: How many rows there are.
+        per_minute: The limits that are known, by model.
+    """
+    of_rows = {model: n / n_rows for model, n in plan.grid.n_by_model.items()}
+    fitting = [
+        limit // max(of_rows[model], 1) for model, limit in per_minute.items() if limit
+    ]
+    most = min(fitting, default=_USUAL_ROWS)
+    return int(max(min(most, ceil(n_rows / _BLOCKS)), _LEAST_ROWS))
+
+
+class Decider:
+    """Decides with a run: sends its blocks, and looks after each.
+
+    Args:
+        result: What the run has.
+        executor: Sends its requests.
+        scores: What scores its replies.
+        screen: Where progress can be seen.
+        per_minute: The limits that are known, by model.
+    """
+
+    def __init__(
+        self,
+        result: RunResult,
+        executor: Executor,
+        scores: RunScores,
+        *,
+        screen: Screen,
+        per_minute: Mapping[str, int],
+    ) -> None:
+        self._result = result
+        self._executor = executor
+        self._scores = scores
+        self._screen = screen
+        self._per_minute = per_minute
+        # read again only after something was sent: all blocks of a complete
+        # decision are looked at in one frame
+        self._replies: pd.DataFrame | None = None
+
+    def decide(self, question: Question, budget: Budget) -> Decision:
+        """Send blocks until it is clear, or rows or the budget are used up."""
+        prices = self._result.plan.prices
+        if budget.max_cost is not None and prices is None:
+            raise ParameterError(
+                "max_cost needs a price table: svc.use(prices='prices.toml').",
+                param="max_cost",
+            )
+        places = _Places.of(self._result.plan_df(), question, self._result.plan)
+        question = replace(question, on=self._scored(question.on))
+        fixed, notes = self._fixed(question, budget, places)
+        self._confirm(budget, places)
+        view = _View(self._screen, self._executor.bars(), question, places, budget)
+        blocks = blocks_of(
+            places.rows,
+            places.units,
+            seed=self._result.plan.seed,
+            n_rows=fixed.block_rows,
+        )
+        looks: list[Look] = []
+        seen: set[int] = set()
+        most = ""
+        try:
+            for number, block in enumerate(blocks):
+                asked = looks[-1].asked if looks else range(places.n_values)
+                rows, most = _affordable(block, asked, looks, places, budget)
+                if not rows:
+                    break
+                self._send(rows, asked, number, places, view)
+                seen.update(rows)
+                looks.append(self._look(seen, question, asked))
+                view.look(looks)
+                if looks[-1].value is not None or most:
+                    break
+        finally:
+            view.end()
+        if not looks:
+            raise ParameterError(
+                f"The budget of {most} does not pay for one row with all values of "
+                f"{question.factor}. Nothing was sent.",
+                param="max_requests" if budget.max_requests else "max_cost",
+            )
+        spent = Spent(
+            n_possible=len(self._result.plan.grid),
+            most=most,
+            per_row=places.per_row,
+            currency=prices.currency if prices else "",
+            is_planned=not notes,
+            notes=[*notes, *self._rehearsed()],
+        )
+        return decided(looks, question, spent)
+
+    def _scored(self, on: str | None) -> str:
+        """Return the score to decide on, whose function this kernel must know."""
+        known = list(self._scores.rules)
+        names = ", ".join(known)
+        if on is None:
+            if len(known) == 1:
+                return known[0]
+            raise ParameterError(
+                f"on is needed: {f'the scores are {names}' if names else _NO_SCORE}.",
+                param="on",
+            )
+        on = on.removeprefix(PREFIX)
+        if rule_of(on, known) is None:
+            raise ParameterError(
+                f"on={on!r} is not a score that this run makes as replies come; "
+                f"{f'those are {names}' if names else _NO_SCORE}.",
+                param="on",
+            )
+        return on
+
+    def _fixed(
+        self, question: Question, budget: Budget, places: "_Places"
+    ) -> tuple[DecisionPlan, list[str]]:
+        """Fix what is decided, or return what was fixed before and what has changed."""
+        result = self._result
+        status = result.status()
+        block_rows = rows_of_block(result.plan, len(set(places.rows)), self._per_minute)
+        now = decision_plan(
+            result.plan,
+            question,
+            budget,
+            block_rows=block_rows,
+            n_before=status.count("ok"),
+        )
+        fixed = result.plan.decision
+        if fixed is None and result.ledger is not None:
+            fixed = stored_decision(result.ledger, result.plan.run_id)
+        if fixed is None:
+            fixed = now
+        result.plan = replace(result.plan, decision=fixed)
+        return fixed, [*_unplanned(fixed), *_changed(fixed, now)]
+
+    def _confirm(self, budget: Budget, places: "_Places") -> None:
+        """Ask the user once, before the first block."""
+        whole = places.of_rows(dict.fromkeys(places.rows), range(places.n_values))
+        options = SendOptions(places=whole[: budget.max_requests])
+        if not self._executor.is_confirmed(options):
+            raise Interrupted(message=NOT_CONFIRMED)
+
+    def _send(
+        self,
+        rows: Sequence[int],
+        asked: Collection[int],
+        number: int,
+        places: "_Places",
+        view: "_View",
+    ) -> None:
+        """Send what is missing of a block, and wait until it has its scores."""
+        trials = places.of_rows(rows, asked)
+        Random(f"{self._result.plan.seed}/decide/{number}").shuffle(trials)  # noqa: S311 - no secret
+        options = SendOptions(places=trials, is_confirmed=True)
+        if self._executor.run(options, tick=view.tick) is not None:
+            self._replies = None
+        elif self._replies is None:
+            self._scores.catch_up()
+
+    def _look(
+        self, rows: Collection[int], question: Question, asked: Collection[int]
+    ) -> Look:
+        result = self._result
+        if self._replies is None:
+            self._replies = result.replies_df()
+        df = self._replies
+        df = df[df["row"].isin(list(rows))].reset_index(drop=True)
+        if not df.columns.str.startswith(PREFIX).any():
+            reasons = " ".join(result.reasons()) or "Its function returned none."
+            raise ParameterError(
+                f"No reply of the first block has a score {question.on}. {reasons}",
+                param="on",
+            )
+        if any(self._rehearsed()):
+            df = with_costs(df, result.plan.prices, include_emulated=True)
+        return look_at(df, question, asked)
+
+    def _rehearsed(self) -> Iterable[str]:
+        """Say that nothing was paid, if it was the emulator that answered."""
+        first = self._result.status().first
+        if self._result.plan.prices and first is not None and first.is_emulated:
+            yield "An emulator answered; costs are what its replies would have cost."
+
+
+_NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """The trials of a run: which row and value each combination has.
+
+    Attributes:
+        rows, units, values: Of each combination, in the order of the plan.
+        n_values: How many values the factor has.
+        repeats: Of each combination.
+    """
+
+    rows: Sequence[int]
+    units: Sequence[int]
+    values: Sequence[int]
+    n_values: int
+    repeats: int
+
+    @classmethod
+    def of(cls, df: pd.DataFrame, question: Question, plan: Plan) -> "_Places":
+        """Read them from the frame of a plan, and check the question."""
+        if plan.grid.rows is None:
+            raise ParameterError(
+                "A decision goes from row to row, and this run has none; give rows= to "
+                "svc.sweep.",
+                param="rows",
+            )
+        df = check_replies(df).iloc[:: plan.grid.repeats]
+        columns = named(df, question.factor, param="factor")
+        if len(columns) != 1 or len(coded(df[columns[0]])[1]) == 1:
+            raise ParameterError(
+                f"{question.factor} is not one column with several values, of which "
+                "one could be chosen; give one that the sweep varies.",
+                param="factor",
+            )
+        if question.unit is not None:
+            named(df, question.unit, param="unit")
+        values, levels = coded(df[columns[0]])
+        rows = df["row"].tolist()
+        units = (
+            rows if question.unit is None else unit_codes(df, question.unit).tolist()
+        )
+        return cls(
+            rows=rows,
+            units=units,
+            values=values.tolist(),
+            n_values=len(levels),
+            repeats=plan.grid.repeats,
+        )
+
+    @property
+    def per_row(self) -> int:
+        """How many requests a row has for one value."""
+        n_trials = len(self.rows) * self.repeats
+        return round(n_trials / len(set(self.rows)) / self.n_values)
+
+    def of_rows(
+        self, rows: Iterable[int], values: Collection[int]
+    ) -> list[tuple[int, int]]:
+        """Return the trials of rows with some values, row by row."""
+        place = {row: n for n, row in enumerate(rows)}
+        wanted = set(values)
+        combinations = [
+            number
+            for number, (row, value) in enumerate(
+                zip(self.rows, self.values, strict=True)
+            )
+            if row in place and value in wanted
+        ]
+        combinations.sort(key=lambda number: place[self.rows[number]])
+        return [(n, repeat) for n in combinations for repeat in range(self.repeats)]
+
+
+def _affordable(
+    block: Sequence[Sequence[int]],
+    asked: Collection[int],
+    looks: Sequence[Look],
+    places: _Places,
+    budget: Budget,
+) -> tuple[list[int], str]:
+    """Return the rows of a block that the budget pays for, and what used it up."""
+    n_sent = looks[-1].n_requests if looks else 0
+    cost = looks[-1].cost if looks and not isnan(looks[-1].cost) else 0.0
+    each = sum(looks[-1].costs[value] for value in asked) if looks else 0.0
+    each = 0.0 if isnan(each) else each * places.per_row
+    per_row = Counter(
+        row
+        for row, value in zip(places.rows, places.values, strict=True)
+        if value in set(asked)
+    )
+    rows: list[int] = []
+    for unit_rows in block:
+        n_sent += sum(per_row[row] for row in unit_rows) * places.repeats
+        cost += len(unit_rows) * each
+        if budget.max_requests is not None and n_sent > budget.max_requests:
+            return rows, f"{budget.max_requests:,} requests"
+        if budget.max_cost is not None and cost > budget.max_cost:
+            return rows, f"a cost of {budget.max_cost:g}"
+        rows += unit_rows
+    return rows, ""
+
+
+def decision_plan(
+    plan: Plan,
+    question: Question,
+    budget: Budget,
+    *,
+    block_rows: int,
+    n_before: int,
+) -> DecisionPlan:
+    """Return what is fixed before the first request, with a digest of all of it."""
+    whole = structs.replace(
+        manifest_of(replace(plan, decision=None)),
+        run="",
+        name=None,
+        own_limits={},
+        in_flight=None,
+        scores={},
+    )
+    fixed = DecisionPlan(
+        factor=question.factor,
+        on=question.on or "",
+        margin=question.margin,
+        unit=None if question.unit is None else list(question.unit),
+        missing=question.missing,
+        level=question.level,
+        max_requests=budget.max_requests,
+        max_cost=budget.max_cost,
+        block_rows=block_rows,
+        scores={name: _source_digest(score) for name, score in plan.scores.items()},
+        plan=_digest(to_json(whole)),
+        n_before=n_before,
+    )
+    return structs.replace(fixed, digest=_digest(to_json(fixed)))
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+def _source_digest(score: Any) -> str:  # noqa: ANN401 - a function, or what is left of it
+    """Return a digest of the source of a score; "" if it is not known."""
+    if isinstance(score, LostFunction):
+        return ""
+    if isinstance(score, ReadyScore) and score.kept is not None:
+        return _digest(score.kept.encode())
+    try:
+        return _digest(inspect.getsource(score).encode())
+    except (OSError, TypeError):
+        code = getattr(score, "__code__", None)
+        return _digest(code.co_code) if code else ""
+
+
+def _unplanned(fixed: DecisionPlan) -> Iterable[str]:
+    if fixed.n_before:
+        yield (
+            f"Not planned: the run had {fixed.n_before:,} replies before this was "
+            "fixed, and what they show may have led to the question."
+        )
+
+
+_WORDS = {
+    "plan": "the rows, prompts or values of the run",
+    "scores": "the source of its scores",
+    "max_requests": "max_requests",
+    "max_cost": "max_cost",
+}
+
+
+def _changed(fixed: DecisionPlan, now: DecisionPlan) -> Iterable[str]:
+    """Say what differs from what was fixed before the first request."""
+    names = [
+        name
+        for name in fixed.__struct_fields__
+        if name not in {"digest", "n_before", "block_rows", *_BUDGET}
+        and getattr(fixed, name) != getattr(now, name)
+    ]
+    if names:
+        said = [
+            _WORDS.get(name, f"{name} (it was {getattr(fixed, name)!r})")
+            for name in names
+        ]
+        yield (
+            "Not as planned: since the first request, this was changed: "
+            f"{', '.join(said)}."
+        )
+
+
+class _View:
+    """What is shown while a decision is made: requests, and the interval."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        bars: Bars | None,
+        question: Question,
+        places: _Places,
+        budget: Budget,
+    ) -> None:
+        self._bars = bars
+        self._question = question
+        self._per_row = places.per_row
+        n_all = len(places.rows) * places.repeats
+        self._n_most = min(n_all, budget.max_requests or n_all)
+        self._chart_id = uuid4().hex if screen is Screen.NOTEBOOK else None
+        self._is_published = False
+        self._n_before = self._n_now = 0
+        self._note = ""
+
+    def tick(self, execution: Execution) -> None:
+        """Show how many requests were sent."""
+        queues = execution.scheduler.queues
+        self._n_now = sum(queue.n_ok + queue.n_failed for queue in queues)
+        self._draw()
+
+    def look(self, looks: Sequence[Look]) -> None:
+        """Show what is known after a look."""
+        last = looks[-1]
+        self._n_before, self._n_now = last.n_requests, 0
+        chart = chart_of(looks, self._question)
+        self._note = chart.intervals[-1].numbers
+        if (n := n_fixed(looks, self._question, self._per_row)) is not None:
+            self._note += f" · a plan without looks: {n:,} requests"
+        self._draw()
+        if self._chart_id is None:
+            return
+        bundle = {"text/html": f"{BODY}{chart.html()}</div>", "text/plain": ""}
+        if self._is_published:
+            Output().update(bundle, self._chart_id)
+        else:
+            Output().publish(bundle, self._chart_id)
+        self._is_published = True
+
+    def end(self) -> None:
+        """Leave the bar as it is, and take the drawing away: the decision has it."""
+        self._draw(is_last=True)
+        if self._chart_id is not None and self._is_published:
+            Output().update({"text/html": "", "text/plain": ""}, self._chart_id)
+
+    def _draw(self, *, is_last: bool = False) -> None:
+        if self._bars is None:
+            return
+        progress = ModelProgress(
+            name=f"deciding on {self._question.on}",
+            n_done=self._n_before + self._n_now,
+            n_total=self._n_most,
+            note=self._note,
+        )
+        self._bars.show([progress], is_last=is_last)

@@ -1,0 +1,127 @@
+"""A decision in words: what to use, why, and what is left open."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.analysis.decision import Decision, Spent, decided, n_fixed
+from svc_notebook.analysis.decision_rule import Look, Question, look_at
+from svc_notebook.errors import ParameterError
+from tests.analysis.make import replies
+
+MARGIN = Question(factor="model", on="right", margin=0.03)
+
+
+def study(
+    n_rows: int, costs: dict[str, float] | None = None, **is_right: Callable[[int], Any]
+) -> pd.DataFrame:
+    """Return replies of models to rows; each function says whether a row is right."""
+    return replies(
+        {
+            "row": row,
+            "prompt": f"Say {row}",
+            "model": model,
+            "score_right": rule(row),
+            "cost": (costs or {}).get(model, pd.NA),
+        }
+        for row in range(n_rows)
+        for model, rule in is_right.items()
+    )
+
+
+def is_even(row: int) -> bool:
+    """Say that half of the rows are right."""
+    return row % 2 == 0
+
+
+def always(_: int) -> bool:
+    """Say that all rows are right."""
+    return True
+
+
+def looked(df: pd.DataFrame, *n_rows: int, question: Question = MARGIN) -> list[Look]:
+    """Look at a frame after so many rows each."""
+    looks: list[Look] = []
+    for n in n_rows:
+        asked = looks[-1].asked if looks else None
+        looks.append(look_at(df[df["row"] < n], question, asked))
+    return looks
+
+
+def decided_of(df: pd.DataFrame, *n_rows: int, **spent: Any) -> Decision:  # noqa: ANN401 - as `Spent`
+    """Decide after so many rows each."""
+    return decided(looked(df, *n_rows), MARGIN, Spent(n_possible=len(df), **spent))
+
+
+def test_the_answer_comes_first() -> None:
+    """A decision is a sentence, its costs, and the requests of the plan."""
+    df = study(100, {"old": 0.001, "new": 0.007}, old=is_even, new=always)
+
+    decision = decided_of(df, 60, currency="USD")
+
+    assert decision.value == "new"
+    assert decision.says == (
+        "Use new. It is better than old by 50 points (29 to 70), and costs 7 times as "
+        "much. 120 requests of 200 for 0.48 USD; asked until this was clear."
+    )
+    text, html = repr(decision), decision._repr_mimebundle_()["text/html"]
+    assert text.startswith("Use new. It is better")
+    assert "new less old, look by look" in text
+    assert html.index("<strong>Use new.</strong>") < html.index("<svg")
+
+
+def test_ends_are_not_rounded_onto_the_margin() -> None:
+    """An end that is within the margin is shown within it."""
+    df = study(203, {"old": 7.0, "new": 1.0}, old=always, new=always)
+
+    decision = decided_of(df, 203)
+
+    assert decision.value == "new"
+    assert "It is at most 3 points worse than old (-2.9" in decision.says
+    assert "and costs 86 % less" in decision.says
+
+
+def test_what_is_open_says_how_many_would_tell() -> None:
+    """By what was seen so far, with the interval of the better one less the other."""
+    df = study(40, old=lambda row: row % 8 != 0, new=lambda row: row % 10 != 0)
+
+    decision = decided_of(df, 20, 40, most="80 requests")
+
+    assert decision.value is None
+    assert decision.says.startswith("Cannot tell within 80 requests: new less old is -")
+    assert " would. 80 requests of 80 were sent." in decision.says
+
+
+def test_a_plan_without_looks_would_take_more() -> None:
+    """It is that of the margin, for all values together; unknown without a margin."""
+    df = study(100, old=is_even, new=lambda row: row % 5 != 0)
+    looks = looked(df, 100)
+
+    n = n_fixed(looks, MARGIN, 1)
+
+    assert n is not None
+    assert n > 2000
+    assert n_fixed(looks, Question(factor="model", on="right"), 1) is None
+
+
+def test_a_question_is_about_a_score() -> None:
+    """Seconds and tokens are refused: less of them is better."""
+    df = study(20, old=always, new=always).assign(completion_tokens=5)
+
+    with pytest.raises(ParameterError, match="is not a score"):
+        look_at(df, Question(factor="model", on="completion_tokens"))
+
+
+def test_numbers_are_decided_like_shares() -> None:
+    """Scores without bounds have their own unit, and need 20 rows."""
+    df = study(40, old=lambda row: row % 3, new=lambda row: 10 + row % 2)
+    question = Question(factor="model", on="right")
+
+    few, enough = looked(df, 19, 40, question=question)
+    decision = decided([few, enough], question, Spent(n_possible=80))
+
+    assert few.value is None
+    assert decision.says.startswith("Use new. It is better than old by 9.5")
+    assert "point" not in decision.says
