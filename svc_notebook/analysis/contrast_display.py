@@ -16,6 +16,7 @@ from svc_notebook.ledger.scores import PREFIX
 from .contrast_sentences import CANNOT_TELL, Drawn
 from .contrast_study import short_names
 from .flips import Flips, chosen_comparison, flips, records
+from .joined_runs import IMPROVED, REGRESSED, RUN
 from .missing import Missing
 from .reply_factors import column_of, in_words, is_rate
 from .rounding import difference_with_interval, number
@@ -138,7 +139,16 @@ def short_lines(contrast: Contrasted) -> list[str]:
 
 
 def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
-    """Return the rows on which the values of a comparison differ."""
+    """Return the rows on which the values of a comparison differ.
+
+    Of two runs those come first that were right before.
+    """
+    heads = ("", "")
+    if row["factor"] == RUN:
+        runs = [str(name) for name in contrast.replies[RUN].unique()]
+        if runs.index(str(row["level"])) > runs.index(str(row["against"])):
+            row = {**row, "level": row["against"], "against": row["level"]}
+        heads = (REGRESSED, IMPROVED)
     first, second = _names(row, _level_names(contrast))
     return flips(
         contrast.replies,
@@ -149,6 +159,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
         units=contrast.pair_by,
         missing=contrast.missing,
         n=n,
+        heads=heads,
     )
 
 

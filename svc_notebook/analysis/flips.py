@@ -97,6 +97,7 @@ class _Question:
     names: tuple[str, str]
     is_rate: bool
     keys: list[str]
+    heads: tuple[str, str]
 
     @property
     def score(self) -> str:
@@ -109,7 +110,11 @@ class _Question:
         return self.score in ADJECTIVES
 
     def only(self, side: int) -> str:
-        """Return what is found on one side, as the head of its table."""
+        """Return what is found on one side, after the word for it if there is one."""
+        head = f"{self.heads[side]}: " if self.heads[side] else ""
+        return head + self._only(side)
+
+    def _only(self, side: int) -> str:
         name = self.names[side]
         if not self.is_rate:
             return f"{self.score} is higher for {name}"
@@ -128,6 +133,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
     units: Sequence[str],
     missing: Missing,
     n: int,
+    heads: tuple[str, str] = ("", ""),
 ) -> Flips:
     """Find the rows that only one of two values gets right.
 
@@ -140,6 +146,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
         units: The columns that replies are paired by.
         missing: What becomes of replies without a score; "bounds" leaves them out.
         n: How many rows are shown each way.
+        heads: A word for the rows of each way, such as "improved".
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
     values = with_missing(df, on, "drop" if missing == "bounds" else missing).low
@@ -156,6 +163,7 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
         names=names,
         is_rate=is_rate(df, on),
         keys=[*units, *others],
+        heads=heads,
     )
     pairs["better"] = _better(question, pairs)
     pairs["size"] = (pairs["mean"] - pairs["mean_against"]).abs()

@@ -251,7 +251,7 @@ def trend(
 
 
 def contrast(  # noqa: PLR0913 - a study is described in many words
-    df: "pd.DataFrame",
+    df: "pd.DataFrame | Sequence[Any] | Mapping[str, Any]",
     factor: str | Sequence[str],
     on: str | Sequence[str] | None = None,
     *,
@@ -274,7 +274,8 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     tokens and cost are corrected for skew. A call's comparisons share a correction.
 
     Args:
-        df: A frame of replies, or several as one.
+        df: A frame of replies; or a list of runs or frames, the earlier one first, or a
+            dict of them by name, whose factor is `run`.
         factor: What is compared, such as `model`; several are compared one by one.
         on: Scores or columns of numbers, or `field_*`; the only score if None.
         against: Compare with this value only, None being the one that is not sent; a
@@ -308,8 +309,13 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     """
     from svc_notebook.analysis.contrast import contrast as compared  # noqa: PLC0415
 
+    from .joined_runs import is_several, joined  # noqa: PLC0415 - pandas
+
+    frame: Any = df
+    if is_several(df):
+        frame, _, pair_by = joined(df, pair_by)
     return compared(
-        df,
+        frame,
         factor,
         on,
         against=against,

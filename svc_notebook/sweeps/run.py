@@ -551,12 +551,20 @@ class Run:
     ) -> "Contrast":
         """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`.
 
-        With looks="any" also while the run goes on, as often as you like.
+        With looks="any" also while the run goes on, as often as you like. The factor
+        "run" compares with an earlier run, or a frame of replies, given as `against`.
         """
         from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.joined_runs import (  # noqa: PLC0415 - pandas
+            is_run,
+            joined,
+        )
 
+        df = self.replies_df()
+        if factor == "run" and is_run(against):
+            df, (against, _), pair_by = joined([against, self], pair_by)
         compared = contrast(
-            self.replies_df(),
+            df,
             factor,
             on,
             against=against,

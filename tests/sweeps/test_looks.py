@@ -1,4 +1,4 @@
-"""A run may be looked at while it goes on, and says what such a look is worth."""
+"""A run is compared while it goes on, and with an earlier one."""
 
 import pandas as pd
 import pytest
@@ -50,3 +50,25 @@ def test_the_only_look_needs_no_note(session: Session) -> None:
 
     assert run.contrast("model", "even").notes == []
     assert run.contrast("model", "even").notes == []
+
+
+def test_a_run_is_compared_with_an_earlier_one(session: Session) -> None:
+    """By itself, or by a frame of the earlier run's replies."""
+    rows = pd.DataFrame({"text": [f"message {n}" for n in range(6)]})
+    old, new = (
+        plan_run(
+            session,
+            prompt,
+            rows=rows,
+            scores={"long": lambda reply, k=k: len(reply.text) % (k + 2) == 0},
+            name=f"prompt {k}",
+        ).run()
+        for k, prompt in enumerate(["{{text}}", "Please: {{text}}"])
+    )
+
+    for against in (old, old.replies_df()):
+        compared = new.contrast("run", against=against, on="long")
+        row = compared.df.iloc[0]
+        assert (row["level"], row["against"]) == ("prompt 1", "prompt 0")
+        assert row["n_prompts"] == 6
+    assert len(svc.contrast([old, new], "run", on="long").df) == 1

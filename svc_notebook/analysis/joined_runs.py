@@ -1,0 +1,123 @@
+"""Several runs as one frame, the earlier one first, and what pairs their replies."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.reply_columns import as_names
+
+from .reply_factors import attributes, check_replies, coded
+
+RUN = "run"
+REGRESSED, IMPROVED = "regressed", "improved"
+"""What a row has done that only the earlier run gets right, or only the later one."""
+
+
+class Joined(NamedTuple):
+    """Runs as one frame.
+
+    Attributes:
+        df: Their replies, each with the name of its run in `run`.
+        names: The names, the earlier run first.
+        pair_by: The columns that pair their replies: the row, or the prompt where one
+            has no rows.
+    """
+
+    df: pd.DataFrame
+    names: list[str]
+    pair_by: list[str]
+
+
+def joined(
+    runs: Any,  # noqa: ANN401 - whatever was given
+    pair_by: str | Sequence[str] | None = None,
+) -> Joined:
+    """Join runs, or frames of replies, into one frame.
+
+    Args:
+        runs: A list, the earlier one first, or a mapping from names to them. Names are
+            those of the runs, or `run 1`, `run 2` where they have none of their own.
+        pair_by: What the user pairs by; None pairs by row, else by prompt.
+
+    Raises:
+        ParameterError: There are fewer than two, one is not a frame of replies, or a
+            row is not the same one in all of them.
+    """
+    is_named = isinstance(runs, Mapping)
+    frames = [_frame(run) for run in (runs.values() if is_named else runs)]
+    if len(frames) < 2:  # noqa: PLR2004 - one run has nothing to be compared with
+        raise ParameterError(
+            "Give at least two runs, the earlier one first: "
+            "svc.contrast([old, new], 'run').",
+            param="df",
+        )
+    names = [str(name) for name in runs] if is_named else _names(frames)
+    if pair_by is None:
+        pair_by = "row" if all(map(_has_rows, frames)) else "prompt"
+        if pair_by == "row":
+            _check_rows(frames, names)
+    labelled = [
+        frame.assign(run=pd.array([name] * len(frame), dtype="string"))
+        for frame, name in zip(frames, names, strict=True)
+    ]
+    columns = list(map(str, as_names(pair_by)))
+    return Joined(pd.concat(labelled, ignore_index=True), names, columns)
+
+
+def is_several(runs: object) -> bool:
+    """Say whether these are several runs, not one frame."""
+    return isinstance(runs, list | tuple | Mapping)
+
+
+def is_run(value: object) -> bool:
+    """Say whether this is a run or a frame of replies, not a value of a factor."""
+    return isinstance(value, pd.DataFrame) or hasattr(value, "replies_df")
+
+
+def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+    return check_replies(run.replies_df() if hasattr(run, "replies_df") else run)
+
+
+def _names(frames: Sequence[pd.DataFrame]) -> list[str]:
+    """Return the name of each run: its own if all have one, and all are different."""
+    own = [list(frame[RUN].unique()) if RUN in frame else [] for frame in frames]
+    names = [str(of_frame[0]) for of_frame in own if len(of_frame) == 1]
+    has_own = all(len(of_frame) == 1 and not pd.isna(of_frame[0]) for of_frame in own)
+    if has_own and len(set(names)) == len(frames):
+        return names
+    return [f"run {number}" for number in range(1, len(frames) + 1)]
+
+
+def _has_rows(frame: pd.DataFrame) -> bool:
+    return "row" in frame.columns and not frame["row"].isna().any()
+
+
+def _check_rows(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> None:
+    """Refuse runs whose rows are others: they would be paired by their number alone."""
+    first = frames[0]
+    for frame, name in zip(frames[1:], names[1:], strict=True):
+        shared = [x for x in attributes(first) if x in attributes(frame)]
+        for column in shared:
+            if (row := _other(first, frame, column)) is not None:
+                raise ParameterError(
+                    f"Row {row} is not the same one in {names[0]} and in {name}: its "
+                    f"{column} differs. Pair by a column that both have, such as "
+                    f"pair_by={column!r}, or by the text: pair_by='prompt'.",
+                    param="pair_by",
+                )
+
+
+def _other(first: pd.DataFrame, second: pd.DataFrame, column: str) -> object:
+    """Return the first row whose values in a column differ; None if all are equal."""
+    both = pd.concat([_by_row(first, column), _by_row(second, column)])
+    codes = pd.Series(coded(both[column])[0], both["row"].to_numpy())
+    n_values = codes.groupby(level=0, sort=True).nunique()
+    several: Iterable[object] = n_values.index[n_values.to_numpy() > 1]
+    return next(iter(several), None)
+
+
+def _by_row(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    rows = frame[["row", column]].drop_duplicates("row")
+    return rows.astype({column: object}).reset_index(drop=True)
