@@ -178,7 +178,8 @@ def _not_worse(
     said = []
     for other in others:
         known = _latest(looks, use, other)
-        better = ", and probably better" if known.low + known.high > 0 else ""
+        is_more = known.value > (question.margin or 0.0)
+        better = ", and probably better" if is_more else ""
         ends = _ends(last.study, known, question)
         said.append(f"than {last.names[other]}{better} ({ends})")
     return f"It is at most {most} worse {' and '.join(said)}"
@@ -188,10 +189,8 @@ def _open(last: Look, question: Question, spent: Spent) -> str:
     """Say what is not clear, and how many requests would probably tell."""
     limit = f"within {spent.most}" if spent.most else "with all rows"
     if len(last.asked) == _PAIR:
-        one, other = last.asked
+        one, other = _deciding([last])
         known = last.difference(one, other) or _UNKNOWN
-        if known.value < 0:
-            one, other, known = other, one, known.mirrored()
         ends = _ends(last.study, known, question)
         unit = " points" if last.study.is_rate else ""
         left = f"{last.names[one]} less {last.names[other]} is {ends}{unit}"
@@ -272,7 +271,8 @@ def _deciding(looks: Sequence[Look]) -> tuple[int, int]:
     last = looks[-1]
     if last.value is None:
         one, other = last.asked[:_PAIR]
-        return one, other
+        is_worse = (last.difference(one, other) or _UNKNOWN).value < 0
+        return (other, one) if is_worse else (one, other)
     others = [value for value in last.asked if value != last.value]
     return last.value, others[0] if others else _nearest(looks, last.value)
 

@@ -125,3 +125,23 @@ def test_numbers_are_decided_like_shares() -> None:
     assert few.value is None
     assert decision.says.startswith("Use new. It is better than old by 9.5")
     assert "point" not in decision.says
+
+
+def test_a_value_that_is_enough_may_be_better() -> None:
+    """More than the margin is said; less of a difference is not worth a word."""
+    small = {"old": 7.0, "new": 1.0}
+    better = study(16, small, old=lambda row: row % 2 == 0, new=always)
+    equal = study(203, small, old=lambda row: row != 7, new=always)
+
+    assert "worse than old, and probably better (-" in decided_of(better, 16).says
+    assert "worse than old (-2" in decided_of(equal, 203).says
+
+
+def test_what_is_open_is_drawn_as_it_is_said() -> None:
+    """The better value less the other, in the drawing and in the sentence."""
+    df = study(24, old=lambda row: row % 4 != 0, new=lambda row: row % 3 == 0)
+
+    decision = decided_of(df, 24)
+
+    assert "old less new is -" in decision.says
+    assert decision.chart.intervals[0].title.startswith("old less new")

@@ -106,6 +106,11 @@ def n_fixed(n_values: int, rows_of_unit: int) -> int:
     return int(np.ceil((reach * spread / MARGIN) ** 2)) * rows_of_unit * n_values
 
 
+def name_of(n_values: int, rows_of_unit: int) -> str:
+    """Return what a case is called in the table."""
+    return f"{n_values} values{', units of five' if rows_of_unit > 1 else ''}"
+
+
 class Cell(NamedTuple):
     """What came out for a number of values and a size of units, as shares."""
 
@@ -153,11 +158,11 @@ def main() -> None:
     heads += " | requests, median | of the fixed plan"
     lines = [f"| {n_studies} studies | {heads} |", "|---" * 6 + "|"]
     for (rows, n_values), one in zip(cases, cells, strict=True):
-        name = f"{n_values} values" + (", units of five" if rows > 1 else "")
+        shares = (one.equal, one.at_the_margin, one.found)
+        seen = " | ".join(f"{100 * share:.1f} %" for share in shares)
+        ratio = f"{one.n_median / one.n_fixed:.2f} of {one.n_fixed:,}"
         lines.append(
-            f"| {name} | {one.equal:.3f} | {one.at_the_margin:.3f} | {one.found:.3f} | "
-            f"{one.n_median:,.0f} | {one.n_median / one.n_fixed:.2f} of "
-            f"{one.n_fixed:,} |"
+            f"| {name_of(n_values, rows)} | {seen} | {one.n_median:,.0f} | {ratio} |"
         )
     sys.stdout.write("\n".join(lines) + "\n")
 
