@@ -87,7 +87,7 @@ def sentence(
     facts = _facts(study, pair, difference)
     subgroup = _subgroup(study, pair)
     if not pair.n_prompts:
-        closing = _missing(study, pair)
+        closing = left_out(study, pair)
         return f"{subgroup}{_nothing(study, facts)}{' '.join(['', *closing])}"
     if pair.is_between_groups:
         claim = _between_groups(study, pair, difference, said)
@@ -98,7 +98,7 @@ def sentence(
     caveats = [
         *_confounded(study, pair),
         *_depends(study, pair, dependence),
-        *_missing(study, pair),
+        *left_out(study, pair),
         *_family(said),
     ]
     return " ".join([f"{subgroup}{claim}", *caveats])
@@ -457,7 +457,7 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
     )
 
 
-def _missing(study: Study, pair: Pair) -> Iterable[str]:
+def left_out(study: Study, pair: Pair) -> Iterable[str]:
     """Say what is missing, and what becomes of it."""
     names = level_names(study)
     said = []

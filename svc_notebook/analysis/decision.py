@@ -17,6 +17,7 @@ from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 
 from . import contrast_display, rounding
+from .contrast_sentences import left_out
 from .contrast_study import Study
 from .decision_rule import SAME_COST, Known, Look, Question, tail_of
 from .differences import POWER
@@ -112,7 +113,7 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
         n_requests=last.n_requests,
         n_possible=spent.n_possible,
         cost=last.cost,
-        notes=[*_dropped(looks), *_tied(last), *spent.notes],
+        notes=[*_dropped(looks), *_tied(last), *_left_out(looks), *spent.notes],
         df=_frame(looks),
         chart=chart_of(looks, question),
     )
@@ -247,6 +248,16 @@ def _tied(last: Look) -> Iterable[str]:
     """Name the values that are left, if there were more to choose from."""
     if len(last.asked) > 1 and len(last.names) > _PAIR:
         yield f"Tied: {_listed(last)} cannot be told apart."
+
+
+def _left_out(looks: Sequence[Look]) -> Iterable[str]:
+    """Say which replies of the two values that decide have no score."""
+    one, other = _deciding(looks)
+    for look in reversed(looks):
+        for places in ((one, other), (other, one)):
+            if places in look.pairs:
+                yield from left_out(look.study, look.pairs[places])
+                return
 
 
 def _listed(last: Look) -> str:

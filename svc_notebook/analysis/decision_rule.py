@@ -19,6 +19,7 @@ from svc_notebook.service.params import check_number, must_be
 from .contrast_pair import Pair, compare_pair
 from .contrast_study import Design, Study, level_names, study_of
 from .missing import Missing
+from .reply_factors import is_request
 from .sequential import ConfidenceSequence
 
 IsAbove = Callable[[int, int, float], bool]
@@ -140,6 +141,7 @@ class Look:
         names: What the values are called; all others go by their positions.
         asked: The values that are still asked after it.
         known: The differences of those that were asked before it.
+        pairs: What these are of.
         value: The one to use; None if that is not clear yet.
         costs: What a request costs, by value; NaN is not known.
         n_requests: How many were sent so far.
@@ -150,7 +152,7 @@ class Look:
     names: Sequence[str]
     asked: Sequence[int]
     known: dict[tuple[int, int], Known]
-    sequences: dict[tuple[int, int], ConfidenceSequence] = field(repr=False)
+    pairs: dict[tuple[int, int], Pair] = field(repr=False)
     value: int | None
     costs: dict[int, float]
     n_requests: int
@@ -162,6 +164,16 @@ class Look:
             return self.known[one, other]
         known = self.known.get((other, one))
         return None if known is None else known.mirrored()
+
+    @property
+    def sequences(self) -> dict[tuple[int, int], ConfidenceSequence]:
+        """The confidence sequences of the differences."""
+        estimates = {places: pair.estimate for places, pair in self.pairs.items()}
+        return {
+            places: estimate
+            for places, estimate in estimates.items()
+            if isinstance(estimate, ConfidenceSequence)
+        }
 
     @property
     def n_units(self) -> int:
@@ -241,11 +253,7 @@ def look_at(
         names=level_names(study),
         asked=left,
         known=known,
-        sequences={
-            places: pair.estimate
-            for places, pair in pairs.items()
-            if isinstance(pair.estimate, ConfidenceSequence)
-        },
+        pairs=pairs,
         value=chosen(
             left,
             is_above,
@@ -254,7 +262,7 @@ def look_at(
             means=_means(study, asked),
         ),
         costs=costs,
-        n_requests=int(df["status"].isin(["ok", "error"]).sum()),
+        n_requests=int((df["status"].isin(["ok", "error"]) & is_request(df)).sum()),
         cost=float(df["cost"].sum(min_count=1)) if df["cost"].notna().any() else nan,
     )
 

@@ -145,3 +145,17 @@ def test_what_is_open_is_drawn_as_it_is_said() -> None:
 
     assert "old less new is -" in decision.says
     assert decision.chart.intervals[0].title.startswith("old less new")
+
+
+def test_replies_without_a_score_are_named() -> None:
+    """What failed is left out of the decision, and a note says so."""
+    df = study(60, old=is_even, new=always)
+    is_failed = (df["model"] == "new") & (df["row"] < 3)
+    df.loc[is_failed, "status"] = "error"
+    df["score_right"] = df["score_right"].astype("boolean").mask(is_failed)
+
+    decision = decided_of(df, 60)
+
+    assert decision.notes == ["Left out: 3 of 60 replies of new failed."]
+    assert decision.df["n_units"].tolist() == [57]
+    assert decision.n_requests == 120
