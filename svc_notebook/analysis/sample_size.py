@@ -13,7 +13,7 @@ from svc_notebook.service.params import check_flag, check_number, must_be
 from .contrast_pair import Pair, compare_pair
 from .contrast_study import Cells, Design, Study, pairs_of, study_of
 from .differences import POWER, spread_of, units_needed
-from .reply_factors import check_replies, factors, in_number, named
+from .reply_factors import LABEL, check_replies, factors, in_number, named
 from .rounding import difference as difference_text
 from .rounding import round_up
 from .statistics import (
@@ -243,10 +243,11 @@ def _advice(
     study: Study, goal: _Goal, pair: Pair, needed: Needed, n_conditions: float
 ) -> str:
     size = difference_text(goal.difference, is_rate=study.is_rate)
+    factor = study.factor.removesuffix(LABEL)
     aim = f"find a difference of {size} in {study.name} between values of "
-    aim += f"{study.factor} {_often(goal.power)}"
+    aim += f"{factor} {_often(goal.power)}"
     if goal.is_margin:
-        aim = f"show that a value of {study.factor} is at most {size} worse in "
+        aim = f"show that a value of {factor} is at most {size} worse in "
         aim += f"{study.name}, {_often(goal.power)} if it is the same"
     what = "prompts" if study.design.unit else study.counted
     saving = {round_up(n): repeats for repeats, n in reversed(needed.options.items())}

@@ -292,8 +292,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, as for `read_answers`.
         scores: By name, functions that score each reply as it comes (see `Run.score`).
-        unit: Columns of the rows that say which belong together, such as a document:
-            figures of the run are over these, unless they are given another `unit`.
+        unit: The rows' columns whose values belong together, such as a document.
         manifest: The `manifest` of a run, to send the same requests again.
         limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.

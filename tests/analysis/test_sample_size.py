@@ -97,6 +97,16 @@ def test_a_margin_looks_at_one_side() -> None:
     )
 
 
+def test_labels_of_a_factor_go_by_its_name() -> None:
+    """Where values have labels, the sentence names the factor, not their column."""
+    pilot = _graded([0.1, 0.4, -0.2, 0.3])
+    labelled = pilot.assign(model_label=pilot["model"].map({SMALL: "a", LARGE: "b"}))
+
+    said = str(svc.how_many(0.3, pilot=labelled))
+
+    assert "between values of model " in said
+
+
 def test_a_pilot_of_ten_rows_knows_it_roughly() -> None:
     """The interval is that of chi-square for the variance; it is in the sentence."""
     rng = np.random.default_rng(3)
@@ -250,5 +260,5 @@ def test_planning_needs_scipy_and_a_sound_pilot(
     with pytest.raises(ParameterError, match="different differences"):
         how_many(0.1, pilot.assign(score_right=3.0), None, None)
     monkeypatch.setitem(sys.modules, "scipy.special", None)
-    with pytest.raises(ConfigError, match="Sample sizes need SciPy"):
+    with pytest.raises(ConfigError, match="Sample sizes need scipy"):
         how_many(0.1, pilot, None, None)
