@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from svc_notebook.display.markdown import to_html
 from svc_notebook.panels.widget import script, style
@@ -266,6 +266,16 @@ class PanelPage:
         """Begin a reply."""
         self.show(state="busy", can=["stop", "set", "enter"])
         self.tell(t="live", live=live(*texts, turn=turn, **more))
+
+    def scroll_up(self) -> None:
+        """Scroll with the wheel until the panel has left the end."""
+        self.log.hover()
+        self.page.mouse.wheel(0, -400)
+        expect(self.button("Jump to the latest")).to_be_visible()
+        settled = "([log]) => log.top === (log.top = log.scrollTop)"
+        self.page.wait_for_function(
+            settled, arg=[self.log.element_handle()], polling=200
+        )
 
     def button(self, name: str, within: Locator | None = None) -> Locator:
         """Find a button by what it is called."""

@@ -36,12 +36,30 @@ PARAGRAPH = (
 LONG = (
     PARAGRAPH * 92 + "```python\n" + "print('a line of code')\n" * 240 + "```\n\nDone."
 )
+FORMULA = "$$\\sum_{i=1}^{n} \\frac{\\frac{a_i}{b_i}}{\\frac{c_i}{d_i}}$$\n\n"
+FORMULAS = [f"Step {n} of the proof.\n\n{FORMULA}" for n in range(40)]
+# How far the newest text is from the transcript's end, after each frame was drawn.
+DISTANCES = """() => {
+  const log = document.querySelector(".svc-log");
+  const note = () => requestAnimationFrame(() => setTimeout(() => {
+    distances.push(log.scrollHeight - log.scrollTop - log.clientHeight);
+    note();
+  }));
+  window.distances = [];
+  note();
+}"""
 WORDS = [f"word{n} " for n in range(200)]
+END_PX = 16
 ENDLESS = [f"word{n} " for n in range(4000)]  # for two minutes: it is stopped
 SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "through a reload"}, "text": WORDS, "gap_s": 0.03},
     {"when": {"contains": "slowly"}, "text": ENDLESS, "gap_s": 0.03, "times": None},
     {"when": {"contains": "hostile"}, "text": HOSTILE, "times": None},
+    {
+        "when": {"contains": "Prove it"},
+        "text": [*FORMULAS, "Done."],
+        "gap_s": 0.1,
+    },
     {"when": {"contains": "Ask twice"}, "text": "One.", "times": 1},
     {"when": {"contains": "Ask twice"}, "text": "Two.", "times": 1},
     {"when": {"contains": "edited"}, "text": "Answer to what was edited."},
@@ -349,6 +367,19 @@ def test_axe_finds_nothing_serious(chat: Chat, theme: str) -> None:
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
 
     assert axe_findings(chat.page, axe, ".jp-OutputArea .svc-panel") == []
+
+
+def test_the_end_is_followed_while_math_is_typeset(chat: Chat) -> None:
+    """The host draws formulas late and higher than their source; it stays in sight."""
+    chat.page.evaluate(DISTANCES)
+    chat.ask("Prove it", "Done.")
+    expect(chat.last.locator("mjx-container")).to_have_count(len(FORMULAS))
+    distances: list[float] = chat.page.evaluate("() => distances")
+
+    print(f"at most {max(distances)} px from the end")  # noqa: T201 - a figure
+    assert sorted(distances)[len(distances) * 9 // 10] < END_PX
+    assert distances[-1] < END_PX
+    expect(chat.button("Jump to the latest")).to_be_hidden()
 
 
 def test_a_long_reply_is_cheap(chat: Chat, frames: list[int]) -> None:

@@ -5,6 +5,7 @@
  */
 
 const NEAR_END_PX = 16;
+const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
 
 class Panel {
   constructor(connection, host) {
@@ -16,6 +17,9 @@ class Panel {
     this.isAtEnd = true;
     this.untypeset = [];
     this.attaches = new Set();
+    this.gone = new AbortController();
+    this.movedAt_ms = -Infinity;
+    this.top_px = 0;
     this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
     this.conversations = new ConversationsDialog(this);
     this.makeTop();
@@ -39,8 +43,8 @@ class Panel {
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
     this.sizes.observe(this.log);
+    this.sizes.observe(this.content);
     this.clock = setInterval(() => this.drawStatus(), 500);
-    this.gone = new AbortController();
     const { signal } = this.gone;
     const ask = () => document.hidden || connection.ask();
     window.addEventListener("online", ask, { signal });
@@ -72,8 +76,10 @@ class Panel {
     const is = { role: "log", "aria-live": "off", "aria-label": "Transcript", tabindex: 0 };
     this.log = make("div", { class: "svc-log", ...is });
     this.suggestions = new Suggestions(this);
-    this.log.append(this.suggestions.element);
-    this.log.addEventListener("scroll", () => this.scrolled());
+    this.content = make("div", {}, this.suggestions.element);
+    this.log.append(this.content);
+    this.log.addEventListener("scroll", () => this.scrolled(this.isUserScrolling()));
+    this.heedUser();
     this.jump = iconButton("down", () => this.toEnd());
     this.jump.hidden = true;
     this.middle = make("div", { class: "svc-middle" }, this.log, this.jump);
@@ -102,9 +108,31 @@ class Panel {
     if (last && this.isIdle) this.turns.get(last.id)?.edit();
   }
 
-  scrolled() {
+  /** Note what lets the user scroll; what only grows, such as math, sends scroll events, too. */
+  heedUser() {
+    const note = () => (this.movedAt_ms = performance.now());
+    for (const type of ["wheel", "touchmove", "keydown"]) {
+      this.log.addEventListener(type, note, { passive: true });
+    }
+    this.root.addEventListener("keydown", ({ key }) => key === "Tab" && note());
+    this.log.addEventListener("pointerdown", () => (this.isDragging = true));
+    for (const type of ["pointerup", "pointercancel"]) {
+      window.addEventListener(type, () => (this.isDragging = false), { signal: this.gone.signal });
+    }
+  }
+
+  isUserScrolling() {
+    return this.isDragging || performance.now() - this.movedAt_ms < SCROLLING_MS;
+  }
+
+  /** Leave the end if the user has moved up, and follow it again where it is reached. */
+  scrolled(isUsers) {
     const { scrollHeight, scrollTop, clientHeight } = this.log;
-    this.isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+    const isNear = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+    const hasLeft = isUsers && scrollTop < this.top_px;
+    if (hasLeft) this.movedAt_ms = performance.now(); // a scroll may go on by itself
+    this.top_px = scrollTop;
+    this.isAtEnd = isNear || (this.isAtEnd && !hasLeft);
     this.jump.hidden = this.isAtEnd;
   }
 
@@ -260,8 +288,9 @@ class Panel {
     if (this.log.isConnected && this.log.clientHeight) this.typeset([]);
     const chosen = getSelection();
     const isSelecting = !chosen.isCollapsed && this.log.contains(chosen.anchorNode);
-    if (this.isAtEnd && !isSelecting) this.log.scrollTop = this.log.scrollHeight;
-    this.scrolled();
+    if (isSelecting) this.isAtEnd = false;
+    if (this.isAtEnd) this.log.scrollTop = this.log.scrollHeight;
+    this.scrolled(false);
   }
 
   /** Let the host typeset math in finished blocks, if it can. */
