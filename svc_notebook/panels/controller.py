@@ -326,7 +326,7 @@ class Controller:
 
     def dismiss(self) -> None:
         """Remove the notice."""
-        self.context.change(notice="", is_problem=False)
+        self.context.change(notice="", is_problem=False, is_restored=False)
 
     def set_value(self, message: BrowserMessage) -> None:
         """Change a setting, or the system message."""
@@ -391,7 +391,8 @@ class Controller:
             self._unlisten()
             context.conversation = conversation
             self._unlisten = conversation.on_change(self._on_change)
-            context.change(notice=notice, is_problem=False)
+            context.change(notice=notice, is_problem=False, is_restored=False)
+            self.view.forget_shown()
         self.view.show(is_whole=True)
 
     def _check(self, settings: PanelSettings) -> None:
@@ -491,6 +492,9 @@ ACTIONS: Mapping[str, Action] = {
         act=_edit(lambda conversation, _: conversation.reset()),
         applies=lambda history, _: history.turns,
         refusal="There are no turns to clear.",
+    ),
+    "older": Action(
+        act=lambda panel, _: panel.view.show_older(), phases=_ALWAYS, is_offered=False
     ),
     "find": Action(
         act=lambda panel, message: conversations_dialog.find(

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
 from svc_notebook.conversations.restore import n_turns, pick_saved, read_saved
-from svc_notebook.errors import LedgerError
+from svc_notebook.errors import LedgerError, SvcError
 from svc_notebook.service.params import must_be
 from svc_notebook.session import Session
 
@@ -55,6 +56,26 @@ def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
         conversation = session.conversations.named(name)
         conversation.add(picked)
     return conversation, _others(conversation)
+
+
+def go_on(conversation: Conversation) -> dict[str, Any]:
+    """Bring back the turns that the ledger has, unless there were turns here.
+
+    Returns:
+        What changes in the panel's state.
+    """
+    if conversation.turns or conversation.can_undo:
+        return {}
+    name = conversation.name
+    try:
+        if not (saved := conversation.saved()):
+            return {}
+        conversation.add(pick_saved(saved, name, None))
+    except SvcError as problem:  # the panel works without them
+        return {"notice": str(problem), "is_problem": True}
+    n = len(conversation.turns)
+    words = f"{n_turns(n)} of {name} restored from the ledger."
+    return {"notice": f"{words} {_others(conversation)}".rstrip(), "is_restored": True}
 
 
 def _others(conversation: Conversation) -> str:

@@ -27,9 +27,13 @@ def panel(
     system: str | None = None,
     model: str | None = None,
     max_tokens: MaxTokens = "fit",
+    restore: bool = True,
     **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
+
+    A conversation with a name goes on where it was left, also by an earlier kernel:
+    its turns come back from the ledger and are sent again.
 
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
     the panel stays when the cell runs again, unless the cell asks for another value.
@@ -40,6 +44,8 @@ def panel(
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
+        restore: Whether a name brings back its turns from the ledger. With False the
+            panel begins without turns; the ledger keeps those it has.
         **params: Parameters as for `svc.complete`. Tools made with `confirm=True` ask
             for consent in the panel.
 
@@ -54,7 +60,7 @@ def panel(
         >>> panel = svc.panel("plan", system="You plan trips.")
     """
     # These load ipywidgets.
-    from .conversations_dialog import NEW_NAME  # noqa: PLC0415
+    from .conversations_dialog import NEW_NAME, go_on  # noqa: PLC0415
     from .view import PanelContext  # noqa: PLC0415
     from .widget import Panel  # noqa: PLC0415
 
@@ -69,13 +75,20 @@ def panel(
         settings = settings.setting(param, value, info)
     conversation = session.conversations.named(NEW_NAME if name is None else name)
     opened = _PANELS.take(conversation)
+    change: dict[str, Any] = {}
+    if restore and name is not None:
+        change = go_on(conversation)
+    elif not restore and opened and opened.is_restoring:
+        conversation.reset()
     if system is not None and not (opened and opened.opened_with == system):
         conversation.system = system
     if opened is None:
-        opened = Panel(PanelContext(conversation, session, settings, toolbox, permit))
+        context = PanelContext(conversation, session, settings, toolbox, permit)
+        context.change(**change)
+        opened = Panel(context)
     else:
         opened.reopen(settings, toolbox, permit)
-    opened.opened_with = system
+    opened.opened_with, opened.is_restoring = system, restore
     _PANELS.keep(opened)
     return opened
 

@@ -13,6 +13,14 @@ PART_TURNS = 5  # of one output; twice as many where there are too many outputs
 
 MAX_PARTS = 40  # JupyterLab draws 50 outputs of a cell
 
+# Without a kernel JupyterLab writes an error in the widget's place; until then it waits
+# and has not named the kind of output.
+_NO_WIDGET = (
+    "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel)) "
+    '.jp-OutputArea-child:has(> :is([data-mime-type$="widget-view+json"],'
+    ".lm-Panel:not([data-mime-type]))){display:none}</style>"
+)
+
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 
 
@@ -51,11 +59,12 @@ class StaticTranscript:
         self._cell: Context | None = None  # of the cell that shows the panel
         self._shown: list[_Part] = []
         self._n_outputs = 0
-        self._is_frozen = self._is_folded = False
+        self._is_frozen = self._is_folded = self._is_alone = False
 
     def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
         """Show the widget in this cell, unless it is there, and the transcript."""
         self._cell, self._shown, self._n_outputs = copy_context(), [], 0
+        self._is_alone = widget is not None
         if widget is not None:
             self._output.publish(widget, self.name)
         self.update(history)
@@ -121,4 +130,8 @@ class StaticTranscript:
             html = f'<details class="svc-static">{title}{html}</details>'
         else:
             html = f'<div class="svc-static">{html}</div>'
-        return {**bundle, "text/html": html}
+        is_first = part.start == 0
+        return {
+            **bundle,
+            "text/html": html + _NO_WIDGET * (is_first and self._is_alone),
+        }

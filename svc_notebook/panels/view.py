@@ -55,6 +55,7 @@ class PanelState:
     live: LiveReply | None = None
     notice: str = ""  # a message to the user: turns left out, refused, failed
     is_problem: bool = False  # whether the notice is an error
+    is_restored: bool = False  # whether the notice is about turns of the ledger
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     send_on_enter: bool = True
     main_writes: int = 0  # how often it was shown while `Comm.is_lost`
@@ -202,10 +203,12 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
     meter: Mapping[str, Any],
     model: str,
     models: tuple[str, ...] = DOCUMENTED_IDS,
+    n_older: int = 0,
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
-    `can` are the actions on the whole panel that are allowed now; `turns` are drawn.
+    `can` are the actions on the whole panel that are allowed now; `turns` are drawn,
+    without the `n_older` ones before them.
     """
     return {
         "name": history.name,
@@ -214,11 +217,13 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
         "main_writes": state.main_writes,
         "turns": turns,
         "n_turns": len(turns),
+        "n_older": n_older,
         "live": to_builtins(state.live),
         "can": list(can),
         "meter": meter,
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
+        "is_restored": state.is_restored and bool(state.notice),
         "settings": state.settings.values(model=model, system=history.system),
         "fields": fields(
             model=model, models=models, most_tokens=meter["budget_tokens"]
@@ -242,8 +247,13 @@ def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, 
     return {**changed, "turns": turns, "n_turns": view["n_turns"]}
 
 
+MOST_SHOWN = 200  # turns that are shown at first, and more at a time
+
+
 class PanelView:
     """Draws one panel, and sends what has changed.
+
+    Of a long conversation the newest turns are shown; `show_older` shows more.
 
     `allowed` returns the actions on the whole panel that are allowed now, `allowed_on`
     those on a turn while the panel is idle.
@@ -259,6 +269,16 @@ class PanelView:
         self._allowed, self._allowed_on = allowed, allowed_on
         self._drawn: dict[str, tuple[Turn, dict[str, Any]]] = {}  # by turn_id
         self._sent: dict[str, Any] = {}
+        self._n_older = self._n_shown = 0
+
+    def show_older(self) -> None:
+        """Show more of the turns before the first one that is shown."""
+        self._n_older = max(0, self._n_older - MOST_SHOWN)
+        self.show()
+
+    def forget_shown(self) -> None:
+        """Begin with the newest turns, of another conversation."""
+        self._n_older = self._n_shown = 0
 
     def show(self, *, is_whole: bool = False) -> None:
         """Send the view to the browser; if not `is_whole`, what has changed."""
@@ -267,6 +287,7 @@ class PanelView:
             if context.comm.is_lost:
                 context.change(main_writes=context.state.main_writes + 1)
             known, self._sent = self._sent, self._draw()
+            is_whole |= known.get("n_older") != self._sent["n_older"]
             view = self._sent if is_whole else view_update(self._sent, known)
             context.comm.put({**view, "is_whole": is_whole})
             context.static_transcript.update(context.conversation.history)
@@ -292,20 +313,30 @@ class PanelView:
     def _draw(self) -> dict[str, Any]:
         context = self._context
         history = context.conversation.history
+        self._place(len(history.turns))
         return to_view(
             context.state,
             history,
             can=self._allowed(context),
+            n_older=self._n_older,
             turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=context.session.settings.model,
             models=context.models(),
         ) | {"panel_id": context.static_transcript.name}
 
+    def _place(self, n_turns: int) -> None:
+        """Choose how many turns are left out; new ones are added to those shown."""
+        is_in_sight = 0 < n_turns - self._n_older <= self._n_shown + MOST_SHOWN
+        if not is_in_sight:  # at first, or many came or went at once
+            self._n_older = max(0, n_turns - MOST_SHOWN)
+        self._n_shown = n_turns - self._n_older
+
     def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
         """Draw turns; those that have not changed are the same objects as before."""
         known, self._drawn = self._drawn, {}
-        for number, turn in enumerate(turns, start=1):
+        first = self._n_older
+        for number, turn in enumerate(turns[first:], start=first + 1):
             old, drawn = known.get(turn.turn_id, (None, {}))
             if old is not turn or drawn["number"] != number:
                 drawn = draw_turn(number, turn, can=self._allowed_on(turn))

@@ -57,6 +57,7 @@ class Panel(AnyWidget):
     def __init__(self, context: PanelContext) -> None:
         self._controller = controller = Controller(context)
         self.opened_with: str | None = None  # the system message, as code gave it
+        self.is_restoring = True  # whether code lets the ledger's turns come back
         super().__init__()
         controller.open(Comm(self))
         self._unwatch = _watch_containers(self, controller.show_static)

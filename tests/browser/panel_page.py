@@ -170,6 +170,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "main_writes": 0,
         "turns": list(turns),
         "n_turns": len(turns),
+        "n_older": 0,
         "live": None,
         "can": ["send", "undo", "redo", "clear", "set", "enter"],
         "meter": {
@@ -178,6 +179,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
             "text": "about 512 of 8192 tokens (estimated)",
         },
         "notice": "",
+        "is_restored": False,
         "settings": {"model": models[0], "system": "", "temperature": None},
         "fields": [
             field("model", "choice", options=models, default=models[0]),

@@ -102,6 +102,40 @@ def test_turns_that_do_not_come_again_stay(page: Page) -> None:
     assert panel.n_greetings == 1
 
 
+def test_older_turns_come_above_what_is_read(page: Page) -> None:
+    """Scrolled up or by the button; what was in sight stays in its place."""
+    newest = [turn(n) for n in range(101, 131)]
+    panel = PanelPage(page, view(newest, n_older=100))
+    more = panel.button("Show older turns (100)")
+    first = panel.turns.first
+    panel.log.hover()
+    page.mouse.wheel(0, -100_000)
+    page.wait_for_function("() => sent.some(({ t }) => t === 'older')")
+    page.mouse.wheel(0, -100)
+    expect(more).to_be_in_viewport()
+    before = first.bounding_box()
+    n_turns = 130
+    every = [turn(n) for n in range(1, 131)]
+    panel.show(turns=every, n_turns=n_turns, n_older=0, is_whole=True)
+
+    expect(panel.turns).to_have_count(n_turns)
+    expect(more).to_be_hidden()
+    after = panel.turns.nth(100).bounding_box()
+    assert before
+    assert after
+    assert abs(before["y"] - after["y"]) < 60  # the button has gone
+    assert panel.sent == [{"t": "older"}]
+
+
+def test_restored_turns_can_be_removed(page: Page) -> None:
+    """The notice that says where they are from has the button."""
+    notice = "1 turn of plan restored from the ledger."
+    panel = PanelPage(page, view([turn(1)], notice=notice, is_restored=True))
+    panel.button("Start empty").click()
+
+    assert panel.sent == [{"t": "clear"}]
+
+
 def test_a_view_that_was_lost_is_asked_for(page: Page) -> None:
     """A gap in their numbers, or a turn that never came, has the panel say hello."""
     panel = PanelPage(page, view([turn(1)]))

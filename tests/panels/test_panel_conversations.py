@@ -12,6 +12,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels import conversations_dialog
+from svc_notebook.panels import view as panel_view
 from svc_notebook.session import current, isolated
 from tests.panels.conftest import OpenPage, Page
 from tests.panels.protocol import of_kind
@@ -217,3 +218,74 @@ def test_another_kind_of_file_is_refused(open_page: OpenPage) -> None:
 
     assert "one of md, json" in page.view["notice"]
     assert not page.all("file")
+
+
+@pytest.mark.slow
+def test_a_panel_with_a_name_goes_on_where_it_was(kept: OpenPage) -> None:
+    """The turns of the last kernel are there, are sent, and can be cleared."""
+    page = kept("sea")
+    view = page.view
+    page.ask("And deep?")
+
+    assert [turn["prompt"] for turn in view["turns"]] == ["Is it blue?"]
+    assert view["settings"]["system"] == "Be brief."
+    assert view["notice"] == "1 turn of sea restored from the ledger."
+    assert (view["is_restored"], view["is_problem"]) == (True, False)
+    sent = svc.last().request.messages
+    assert [message.content for message in sent][1] == "Is it blue?"
+    page.say("clear")
+    assert (prompts(page), page.view["notice"]) == ([], "")
+    assert kept("sea").view["turns"] == []
+
+
+def test_a_panel_begins_empty_if_asked(kept: OpenPage) -> None:
+    """With `restore=False`, or without a name, the ledger's turns stay there."""
+    page, unnamed = kept("sea", restore=False), kept(None)
+
+    assert (prompts(page), prompts(unnamed)) == ([], [])
+    page.ask("Is it salt?")
+    assert prompts(page) == ["Is it salt?"]
+
+
+@pytest.mark.slow
+def test_a_ledger_that_cannot_be_read_opens_an_empty_panel(
+    kept: OpenPage, tmp_path: Path
+) -> None:
+    """Why is said in the panel, which works."""
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        connection.execute("UPDATE exchanges SET record_crc32 = 0")
+        connection.commit()
+    page = kept("sea")
+
+    assert "cannot be read: its checksum differs" in page.view["notice"]
+    assert page.view["is_problem"]
+    assert len(page.ask("Hello")) > 0
+
+
+def test_of_a_long_conversation_the_newest_turns_are_shown(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older ones come in steps; new ones are added, and a clearing shows none."""
+    monkeypatch.setattr(panel_view, "MOST_SHOWN", 3)
+    plan = svc.conversation("plan")
+    for n in range(8):
+        plan.ask(f"Question {n}")
+    page = open_page()
+
+    def shown() -> tuple[int, list[int]]:
+        return page.view["n_older"], [turn["number"] for turn in page.view["turns"]]
+
+    assert shown() == (5, [6, 7, 8])
+    page.say("pin", turn=page.view["turns"][0]["id"])
+    assert [turn["number"] for turn in page.views[-1]["turns"]] == [6]
+    page.ask("One more")
+    assert shown() == (5, [6, 7, 8, 9])
+    page.say("older")
+    assert page.views[-1]["is_whole"]
+    assert shown() == (2, [3, 4, 5, 6, 7, 8, 9])
+    page.say("older")
+    assert shown() == (0, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    page.say("clear")
+    assert shown() == (0, [])
+    page.say("undo")
+    assert shown() == (6, [7, 8, 9])

@@ -127,9 +127,10 @@ class KernelConnection {
   whole(view) {
     const old = view.is_whole ? {} : this.view;
     const { turns: news = [], nth = 0, n_turns: nTurns = news.length } = view;
+    const nOlder = view.n_older ?? old.n_older ?? 0;
     this.nth = nth;
     const turns = (old.turns ?? []).slice(0, nTurns);
-    for (const turn of news) turns[turn.number - 1] = turn;
+    for (const turn of news) turns[turn.number - 1 - nOlder] = turn;
     const whole = { ...old, ...view, turns: turns.filter(Boolean), is_whole: true };
     this.isJoining = true;
     this.model.set("view", whole);

@@ -30,6 +30,7 @@
  * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
  * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
  *   `name` is model, temperature or "" for nothing; null among the values is any other one
+ * @typedef {{t: "older"}} OlderAction asks for turns before the first one that is shown
  * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
  * @typedef {{t: "open", name: string}} OpenAction
  * @typedef {{t: "new"}} NewAction
@@ -62,8 +63,8 @@
  * The view, which the kernel sends as the trait `view`; after the first time only fields
  * and turns that have changed.
  * @typedef {{panel_id: string, name: string, label: string, state: string,
- *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
- *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
+ *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
+ *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, settings: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,

@@ -76,7 +76,9 @@ class Panel {
     const is = { role: "log", "aria-live": "off", "aria-label": "Transcript", tabindex: 0 };
     this.log = make("div", { class: "svc-log", ...is });
     this.suggestions = new Suggestions(this);
-    this.content = make("div", {}, this.suggestions.element);
+    this.older = labelButton("", () => this.askOlder());
+    this.olderRow = make("div", { class: "svc-older" }, this.older);
+    this.content = make("div", {}, this.olderRow, this.suggestions.element);
     this.log.append(this.content);
     this.log.addEventListener("scroll", () => this.scrolled(this.isUserScrolling()));
     this.heedUser();
@@ -134,6 +136,21 @@ class Panel {
     this.top_px = scrollTop;
     this.isAtEnd = isNear || (this.isAtEnd && !hasLeft);
     this.jump.hidden = this.isAtEnd;
+    if (hasLeft && scrollTop < this.older.offsetHeight) this.askOlder();
+  }
+
+  /** Ask for older turns, once until they are here. */
+  askOlder() {
+    const { n_older: n = 0 } = this.connection.view;
+    if (!n || this.requestedOlder === n) return;
+    this.requestedOlder = n;
+    this.connection.send({ t: "older" });
+  }
+
+  /** Say how many older turns there are; what was in sight stays there when they come. */
+  drawOlder({ n_older: n = 0 }) {
+    this.olderRow.hidden = !n;
+    setText(this.older, `Show older turns (${n.toLocaleString()})`);
   }
 
   scrolledAround() {
@@ -164,7 +181,14 @@ class Panel {
     this.root.classList.toggle("svc-unanswered", this.connection.isUnanswered);
     this.stretch();
     this.drawTop();
+    const { scrollHeight, scrollTop } = this.log;
+    const isMore = this.requestedOlder > this.connection.view.n_older;
     this.drawTurns();
+    this.drawOlder(this.connection.view);
+    if (isMore) {
+      this.requestedOlder = 0;
+      this.log.scrollTop = scrollTop + this.log.scrollHeight - scrollHeight;
+    }
     this.card.draw(this.connection.view, !this.connection.isDead);
     this.drawNotices();
     this.composer.drawDraft();
@@ -252,11 +276,14 @@ class Panel {
     const { isDead, problems, view } = this.connection;
     const notice = this.settings.isSaying(view) ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
-    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems])) return;
+    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear")])) return;
     const dismissable = (kind, text, act) =>
       make("div", { class: kind }, make("span", {}, text), iconButton("close", act));
     const dismiss = () => this.connection.send({ t: "dismiss" });
     const lines = [notice && dismissable(kind, notice, dismiss)];
+    if (notice && view.is_restored && this.can("clear")) {
+      lines[0].lastChild.before(textButton("empty", () => this.connection.send({ t: "clear" })));
+    }
     problems.forEach((text, at) => {
       if (text === view.notice) return;
       const drop = () => {
