@@ -603,6 +603,18 @@ class Conversations:
             self.ledger().rename(old, new, series=series)
             self._by_name[new] = self._by_name.pop(old)
 
+    def delete(self, name: str) -> None:
+        """Delete a conversation, here and in the ledger, which keeps what was paid.
+
+        Raises:
+            LedgerError: The ledger cannot be written; nothing was deleted.
+        """
+        with self._lock:
+            self.ledger().unname(name)
+            conversation = self._by_name.pop(name, None)
+        if conversation and conversation.turns:
+            conversation.reset()
+
     def known(self, name: str) -> Conversation:
         """Return a conversation that this session has."""
         if name in self._by_name:

@@ -59,6 +59,11 @@ _RENAMES = [  # not the records: they stay as they were paid for, with their che
     f"UPDATE {table} SET conversation = ? WHERE conversation = ?"  # noqa: S608 - our own
     for table in ("exchanges", "tool_runs", "turn_marks")
 ]
+_UNNAMES = [  # what was paid for stays
+    "UPDATE exchanges SET conversation = NULL WHERE conversation = ?",
+    "UPDATE tool_runs SET conversation = NULL WHERE conversation = ?",
+    "DELETE FROM turn_marks WHERE conversation = ?",
+]
 _BEFORE = "SELECT coalesce(min(+seq), 1) - 1 FROM exchanges WHERE "  # by its index
 _NOT_INDEXED = (
     f"{_COLUMNS} WHERE seq > ? "
@@ -208,6 +213,18 @@ class Ledger:
                 raise name_taken(new)
             for sql in _RENAMES:
                 connection.execute(sql, (new, name))
+
+    def unname(self, name: str) -> None:
+        """Delete a conversation: its exchanges stay, but belong to none.
+
+        Raises:
+            LedgerError: The ledger cannot be written; nothing was deleted.
+        """
+        if not self.flush():
+            raise self.problem or self._held()
+        with explained(self.path), self._file.transaction() as connection:
+            for sql in _UNNAMES:
+                connection.execute(sql, (name,))
 
     def _held(self) -> LedgerError:
         return LedgerError(

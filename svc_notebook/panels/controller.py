@@ -395,6 +395,13 @@ class Controller:
             self.view.forget_shown()
         self.view.show(is_whole=True)
 
+    def begin(self, _: BrowserMessage) -> None:
+        """Show a new conversation, which compares nothing."""
+        comparing = replace(self.context.state.comparing, by="")
+        self.switch(conversations_dialog.begin(self.context))
+        self.context.change(comparing=comparing)
+        self.view.show()
+
     def _check(self, settings: PanelSettings) -> None:
         """Refuse settings that this panel cannot send."""
         has_tools = bool(self.context.tool_definitions)
@@ -511,8 +518,12 @@ ACTIONS: Mapping[str, Action] = {
         needs=("name",),
         is_offered=False,
     ),
-    "new": Action(
-        act=lambda panel, _: panel.switch(conversations_dialog.begin(panel.context)),
+    "new": Action(act=Controller.begin, is_offered=False),
+    "remove": Action(
+        act=lambda panel, message: panel.switch(
+            conversations_dialog.delete(panel.context, message.name)
+        ),
+        needs=("name",),
         is_offered=False,
     ),
     "rename": Action(

@@ -103,6 +103,13 @@ def begin(context: PanelContext) -> Conversation:
     return conversation
 
 
+def delete(context: PanelContext, name: str) -> Conversation:
+    """Delete a conversation; return the one to show: a new one if it was open."""
+    context.session.conversations.delete(name)
+    is_open = name == context.conversation.name
+    return begin(context) if is_open else context.conversation
+
+
 def export(context: PanelContext, ending: str, question_id: str) -> None:
     """Send the conversation of this panel as a file with this ending."""
     if ending not in _EXPORTS:

@@ -46,6 +46,41 @@ LISTED = [listed("plan"), listed("ทริป-" * 40, PROMPT, 2), listed("של�
 LISTED += [listed(f"chat-{n}", PROMPT) for n in range(2, 20)]
 
 
+def test_sending_closes_the_list(page: Page) -> None:
+    """The message is in sight, and the cursor stays where it is written."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Conversations").click()
+    panel.composer.fill("Question")
+    panel.composer.press("Enter")
+
+    expect(panel.root.get_by_role("dialog")).to_be_hidden()
+    expect(panel.root.get_by_text("Question", exact=True)).to_be_in_viewport()
+    expect(panel.composer).to_be_focused()
+
+
+def test_a_conversation_is_deleted_only_after_a_question(page: Page) -> None:
+    """It says how much would go; Cancel and Escape have the focus and change nothing."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Conversations").click()
+    rows = [listed("plan"), listed("sea", n_turns=2)]
+    panel.tell(t="found", search="", rows=rows, n_more=0)
+    items = panel.root.get_by_role("listitem")
+    for way in ("Escape", "Enter"):
+        items.nth(1).locator(".svc-row").press("Delete")
+        question = items.nth(1).get_by_role("alertdialog")
+        expect(question).to_contain_text("Delete sea (2 turns) for good?")
+        expect(panel.button("Cancel")).to_be_focused()
+        page.keyboard.press(way)
+        expect(items.nth(1).locator(".svc-row")).to_be_focused()
+    panel.button("Delete the conversation sea").click()
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        page.screenshot(path=f"{folder}/delete.png")
+    panel.button("Delete").click()
+
+    sent = [message for message in panel.sent if message["t"] != "find"]
+    assert sent == [{"t": "remove", "name": "sea"}]
+
+
 def test_the_list_is_used_by_keys(page: Page) -> None:
     """Arrows go through it, Enter opens, Escape goes back to where one was."""
     panel = PanelPage(page, view([turn(n, RICH) for n in range(1, 9)]))
@@ -57,7 +92,7 @@ def test_the_list_is_used_by_keys(page: Page) -> None:
     expect(panel.log).to_be_hidden()
     rows = [listed(HOSTILE, HOSTILE), listed("plan"), listed("sea", n_turns=2)]
     panel.tell(t="found", search="", rows=rows, n_more=9997)
-    items = panel.root.get_by_role("listitem").get_by_role("button")
+    items = panel.root.locator("li > .svc-row")
     expect(items.first).to_contain_text(f"{HOSTILE}{HOSTILE}")
     expect(items.nth(1)).to_have_attribute("aria-current", "true")
     expect(panel.root).to_contain_text("The newest 3 of 10,000 conversations")
@@ -116,10 +151,16 @@ def test_conversations_of_the_ledger(bench: Bench, place: str) -> None:
         panel.get_by_role("button", name="Export JSON").press("Enter")
     if folder := os.environ.get("LOOKS_FOLDER"):
         notebook.page.screenshot(path=f"{folder}/conversations-{place}.png")
-    notebook.page.keyboard.press("Escape")
-    expect(panel.get_by_role("button", name="Conversations")).to_be_focused()
+    panel.get_by_role("button", name="Delete the conversation ทะเล").click()
+    panel.get_by_role("button", name="Delete", exact=True).click()
+    expect(panel.get_by_role("listitem").filter(has_text="ทะเล")).to_have_count(0)
+    expect(panel.locator(".svc-turn")).to_have_count(0)
+    panel.get_by_role("textbox", name="Message").fill("Out of sight?")
+    panel.get_by_role("textbox", name="Message").press("Enter")
+    expect(panel.locator(".svc-prompt")).to_have_text("Out of sight?")
+    expect(panel.locator(".svc-prompt")).to_be_in_viewport()
 
     assert markdown.value.suggested_filename == "ทะเล.md"
     assert json.value.suggested_filename == "ทะเล.json"
     assert "An **answer**." in Path(markdown.value.path()).read_text("utf-8")
-    expect(notebook.shown(1).locator(".svc-static")).to_contain_text("Is it blue?")
+    expect(notebook.shown(1).locator(".svc-static")).to_contain_text("Out of sight?")

@@ -177,6 +177,35 @@ def test_a_rename_reaches_every_panel(kept: OpenPage) -> None:
     assert find(page) == ["trip", "chat", "sea"]
 
 
+def test_a_deleted_conversation_is_gone_and_its_cost_stays(kept: OpenPage) -> None:
+    """It is in no list, cannot come back, and its name is free."""
+    page = kept("sea")
+    page.ask("And deep?")
+    page.say("remove", name="sea")
+
+    assert (page.view["name"], prompts(page)) == ("chat-2", [])
+    assert find(page) == ["chat"]
+    with isolated():
+        assert not svc.conversation("sea").saved()
+        assert len(svc.replies_df(scope="all")) == 3
+    page.say("remove", name="chat")
+    assert (page.view["name"], find(page)) == ("chat-2", [])
+    page.say("rename", name="sea")
+    assert page.view["name"] == "sea"
+
+
+def test_a_new_conversation_compares_nothing(open_page: OpenPage) -> None:
+    """What was compared before can be switched on again."""
+    page = open_page()
+    page.say("compare", name="temperature", value=[0.1, 0.2], on=False)
+    page.ask("Hello")
+    page.say("new")
+
+    assert page.view["compare"]["by"] == ""
+    page.say("compare", name="temperature", value=None, on=False)
+    assert page.view["compare"]["values"] == [0.1, 0.2]
+
+
 @pytest.mark.parametrize("ending", ["md", "json"])
 def test_a_file_has_what_python_writes(open_page: OpenPage, ending: str) -> None:
     """Its name is one that every system takes; only the page that asked saves it."""

@@ -50,6 +50,8 @@ const BUTTONS = {
   deny: { label: "Deny" },
   // The dialog of conversations
   new: { label: "New conversation" },
+  remove: { label: "Delete" },
+  keep: { label: "Cancel" },
   rename: { label: "Rename" },
   export_md: { label: "Export Markdown" },
   export_json: { label: "Export JSON" },

@@ -13,7 +13,9 @@ class Composer {
     this.stopButton = iconButton("stop", () => this.stop());
     this.status = make("span", { class: "svc-status" });
     this.hint = make("span", { class: "svc-hint" });
-    const box = make("div", { class: "svc-composer" }, this.area, this.sendButton, this.stopButton);
+    this.count = make("span", { class: "svc-words" });
+    const box = make("div", { class: "svc-composer" }, this.area, this.count);
+    box.append(this.sendButton, this.stopButton);
     this.under = make("div", { class: "svc-under" }, this.status, this.hint);
     this.attach = new AttachMenu(panel, this.area, this.drafts, () => connection.draw());
     this.element = make("div", { class: "svc-form" }, box, this.attach.element);
@@ -62,6 +64,7 @@ class Composer {
       this.drawStatus();
     }
     if (!isAllowed(this.sendButton)) return;
+    panel.conversations.close(this);
     panel.isAtEnd = true;
     this.focus();
     this.drafts.sendPrompt(area.value);
@@ -87,7 +90,10 @@ class Composer {
     this.stopButton.hidden = !isBusy;
     allow(this.sendButton, canSend && Boolean(this.area.value.trim()));
     const { by, values } = view.compare ?? {};
-    const send = by ? `Ask ${values.length} times` : BUTTONS.send.label;
+    const count = by ? `${values.length} ${KINDS[by].toLowerCase()}` : "";
+    setText(this.count, count);
+    this.count.hidden = !count || isBusy;
+    const send = by ? `Ask ${count}` : BUTTONS.send.label;
     named(this.sendButton, `${send} (${sendKeys(view)[0]})`);
     this.area.disabled = isDead;
     this.area.placeholder = isDead ? "" : "Message";

@@ -49,6 +49,7 @@ class ConversationsDialog {
   /** Show the transcript again, where it was. */
   close(focused = this.button) {
     const { panel } = this;
+    if (this.element.hidden) return;
     clearTimeout(this.timer);
     this.element.hidden = true;
     panel.middle.hidden = false;
@@ -67,6 +68,9 @@ class ConversationsDialog {
       event.preventDefault();
       event.stopPropagation();
       this.close();
+    } else if (event.key === "Delete" && this.places().includes(event.target)) {
+      event.preventDefault();
+      this.confirm(this.rows[this.places().indexOf(event.target)]);
     } else if (event.key === "Enter" && event.target === this.name) {
       event.preventDefault();
       this.rename();
@@ -119,7 +123,7 @@ class ConversationsDialog {
     if (kind !== this.unhandled || this.element.hidden) return;
     this.unhandled = "";
     if (isProblem) return;
-    if (kind === "rename") return this.find();
+    if (kind === "rename" || kind === "remove") return this.find();
     this.place = { isAtEnd: true, top: 0 };
     this.close(this.panel.composer);
   }
@@ -129,7 +133,7 @@ class ConversationsDialog {
     if (this.element.hidden || search !== this.search.value) return;
     const focused = this.rows[this.places().indexOf(document.activeElement)]?.name;
     this.rows = rows;
-    this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row))));
+    this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row), this.deleteButton(row))));
     this.list.scrollTop = 0;
     this.places()[rows.findIndex(({ name }) => name === focused)]?.focus();
     const n = rows.length.toLocaleString();
@@ -142,16 +146,46 @@ class ConversationsDialog {
   }
 
   places() {
-    return [...this.list.querySelectorAll("button")];
+    return [...this.list.querySelectorAll("button.svc-row")];
+  }
+
+  deleteButton(row) {
+    return iconButton("delete", () => this.confirm(row), `Delete the conversation ${row.name}`);
+  }
+
+  /** Ask in the row whether to delete its conversation. */
+  confirm(row) {
+    const at = this.rows.indexOf(row);
+    const line = this.list.children[at];
+    const back = () => {
+      line.replaceChildren(this.row(row), this.deleteButton(row));
+      this.draw(this.panel.connection.view);
+      line.firstChild.focus();
+    };
+    const remove = textButton("remove", () => {
+      this.send("remove", { name: row.name });
+      this.search.focus();
+    });
+    const keep = textButton("keep", back);
+    const words = `Delete ${row.name} (${turnsText(row.n_turns)}) for good? The ledger keeps what it cost.`;
+    const is = { class: "svc-confirm", role: "alertdialog", "aria-label": words };
+    const box = make("div", is, make("span", { dir: "auto" }, words), remove, keep);
+    box.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      back();
+    });
+    line.replaceChildren(box);
+    keep.focus();
   }
 
   row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt }) {
     const click = () => this.send("open", { name });
     const when = new Date(askedAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const about = [when, `${nTurns} turn${nTurns === 1 ? "" : "s"}`, ...models].join(" · ");
+    const about = [when, turnsText(nTurns), ...models].join(" · ");
     return make(
       "button",
-      { type: "button", click },
+      { type: "button", class: "svc-row", click },
       make("strong", { dir: "auto", title: name }, name),
       make("span", { dir: "auto", title: prompt }, prompt),
       make("small", {}, about),
@@ -163,7 +197,7 @@ class ConversationsDialog {
     allow(this.button, !this.panel.connection.isDead);
     if (isNew(this, "drawn", name)) this.name.value = name;
     this.drawRename();
-    this.places().forEach((button, at) => {
+    [...this.list.children].forEach(({ firstChild: button }, at) => {
       if (this.rows[at].name === name) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
     });
@@ -173,4 +207,8 @@ class ConversationsDialog {
     const typed = this.name.value.trim();
     allow(this.renameButton, Boolean(typed) && typed !== this.panel.connection.view.name);
   }
+}
+
+function turnsText(n) {
+  return `${n} turn${n === 1 ? "" : "s"}`;
 }

@@ -34,6 +34,7 @@
  * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
  * @typedef {{t: "open", name: string}} OpenAction
  * @typedef {{t: "new"}} NewAction
+ * @typedef {{t: "remove", name: string}} RemoveAction deletes a conversation
  * @typedef {{t: "rename", name: string}} RenameAction
  * @typedef {{t: "export", name: string, id: string}} ExportAction as md or json
  * @typedef {{t: "set", name: string, value: *}} SetAction
