@@ -98,7 +98,7 @@ def _compared(turn: Turn) -> Iterator[MessageEntry]:
     for column in to_columns(turn):
         state = "picked" if column.is_picked else "used" if column.is_used else ""
         marks = {*(of_turn if column.is_used else ()), *column.marks}
-        heads = ["assistant", column.label, state, *sorted(marks)]
+        heads = [column.label, state, *sorted(marks)]
         yield MessageEntry(
             heading=" · ".join(filter(None, heads)),
             text="\n\n".join(filter(None, [column.text, column.problem])),
@@ -109,7 +109,8 @@ def _compared(turn: Turn) -> Iterator[MessageEntry]:
 
 def _answer(turn: Turn) -> MessageEntry:
     version, n_versions = turn.version, len(turn.versions)
-    heads = ["assistant"]
+    model, _, footer = version.footer.partition(" · ")
+    heads = [model or "assistant"]  # copied turns have no model
     if n_versions > 1:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
@@ -123,14 +124,14 @@ def _answer(turn: Turn) -> MessageEntry:
         heading=" · ".join([*heads, *turn.marks]),
         text="\n\n".join(texts),
         is_markdown=True,
-        footer=version.footer,
+        footer=footer,
         notes=tuple(calls),
         folded=titled_reasonings(version.reasonings),
     )
 
 
 def _prompt(number: int, version: Version) -> MessageEntry:
-    heading, text = f"{number} · user", version.prompt.content or ""
+    heading, text = f"{number} · You", version.prompt.content or ""
     if not version.attached:
         return MessageEntry(heading=heading, text=text)
     folded = tuple((item.note, item.text) for item in version.items)

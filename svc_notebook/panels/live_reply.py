@@ -19,7 +19,7 @@ from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.footer import REASONING
-from svc_notebook.display.markdown import Blocks, block_html, tail_html
+from svc_notebook.display.markdown import Blocks, block_html, tail_html, to_html
 from svc_notebook.display.reply_display import POLL_S, Wait, follow
 from svc_notebook.display.tool_runs import (
     CALL_CHARS,
@@ -47,6 +47,7 @@ GAP_S = 0.05  # at most one message in this time, on average
 MAX_TAIL_BYTES = 448  # of the HTML that each message draws again
 
 MAX_BYTES_PER_S = 12_000  # so that a long reply is not sent faster than it is read
+MAX_GAP_S = 1.0  # after a message that draws a long block again
 
 ENVELOPE_BYTES = 600  # of a message, without its content
 
@@ -120,11 +121,17 @@ def _parts(parts: Iterable[tuple[str, str]]) -> str:
 
 
 class _ChoiceRenderer:
-    """Renders one choice while it grows: finished blocks once, and the open tail."""
+    """Renders one choice while it grows: finished blocks once, and the open tail.
+
+    A long block is drawn in pieces, and once more as a whole when it is finished: code
+    then has its colours.
+    """
 
     def __init__(self, so_far: str = "") -> None:
         self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
         self.has_news = False  # whether it has grown since the last `take`
+        self._htmls: list[str] = []  # of the blocks and pieces that were taken so far
+        self._pieces: list[str] = []  # the Markdown of the last block, if it goes on
         self.drawn = {"html": "", "tail": ""}  # all that was taken so far
         self.feed(so_far)
 
@@ -133,13 +140,25 @@ class _ChoiceRenderer:
         self._blocks.feed(text)
         self.has_news |= bool(text)
 
-    def take(self) -> dict[str, str]:
-        """Return the HTML of newly finished blocks, and of the tail."""
+    def take(self) -> dict[str, Any]:
+        """Return the HTML of newly finished blocks, and of the tail.
+
+        The blocks replace the last `n_back` of those before, which are pieces of them.
+        """
         self.has_news = False
-        html = "".join(map(block_html, self._blocks.take()))
+        n_sent = n_same = len(self._htmls)
+        for block in self._blocks.take():
+            html = block_html(block)
+            if self._pieces and not block.is_cut:
+                del self._htmls[-len(self._pieces) :]
+                html = to_html("".join((*self._pieces, block.source)))
+            n_same = min(n_same, len(self._htmls))
+            self._htmls.append(html)
+            self._pieces = [*self._pieces, block.source] if block.is_cut else []
         tail = tail_html(self._blocks.tail)
-        self.drawn = {"html": self.drawn["html"] + html, "tail": tail}
-        return {"html": html, "tail": tail}
+        self.drawn = {"html": "".join(self._htmls), "tail": tail}
+        html = "".join(self._htmls[n_same:])
+        return {"html": html, "tail": tail, "n_back": n_sent - n_same}
 
 
 class ReplyRenderer:
@@ -168,7 +187,8 @@ class ReplyRenderer:
             ENVELOPE_BYTES + len((message["html"] + message["tail"]).encode())
             for message in messages
         )
-        self._due_at_s = now_s + max(GAP_S * len(messages), n_bytes / MAX_BYTES_PER_S)
+        gap_s = min(n_bytes / MAX_BYTES_PER_S, MAX_GAP_S)
+        self._due_at_s = now_s + max(GAP_S * len(messages), gap_s)
         return messages
 
     @property

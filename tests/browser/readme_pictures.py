@@ -48,7 +48,7 @@ CALM = """
 * { caret-color: transparent !important; animation: none !important }
 .jp-cell-toolbar, .jp-Notebook-footer { display: none !important }
 """
-SHORT = ".svc-panel.svc-tall .svc-body { height: 530px !important }"
+SHORT = ".svc-panel .svc-log { max-height: 400px !important }"
 
 
 @pytest.fixture

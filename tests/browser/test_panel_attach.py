@@ -64,8 +64,8 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     names(panel)
     page.keyboard.type("d")
     page.keyboard.press("Enter")
-    expect(panel.composer).to_have_value("Mail me@example.org: (@fine) df ")
-    page.keyboard.type("of ราคา@")
+    expect(panel.composer).to_have_value("Mail me@example.org: (@fine) df")
+    page.keyboard.type("? of ราคา@")
     names(panel)
     page.keyboard.press("Tab")
     expect(panel.composer).to_be_focused()
@@ -78,7 +78,7 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(chips).to_have_count(0)
 
-    text = "Mail me@example.org: (@fine) df of ราคาErr "
+    text = "Mail me@example.org: (@fine) df? of ราคาErr"
     assert panel.sent == [
         {"t": "names", "text": ""},
         {"t": "names", "text": ""},
@@ -101,7 +101,7 @@ def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
     expect(chips).to_have_count(0)
     panel.tell(t="problem", text="df cannot be attached.")
     panel.tell(t="heard", kind="send")
-    expect(panel.composer).to_have_value("Why df ")
+    expect(panel.composer).to_have_value("Why df")
     expect(chips).to_have_text(["df DataFrame"])
     panel.button("Remove df").click()
     panel.show(state="busy", live=live(attached=[TABLE]))
@@ -128,7 +128,7 @@ def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
 def attach(panel: PanelPage) -> None:
     """Attach several values, one of which is gone, and ask for more."""
     for name in ("df", "notes_on_the_interviews_in_march", "In[3]", "gone"):
-        panel.composer.press_sequentially("@")
+        panel.composer.press_sequentially(" @")
         offer = {"name": name, "kind": "text", "size": ""}
         panel.tell(t="names", text="", offers=[offer], is_all=True)
         listed(panel).click()
@@ -175,7 +175,5 @@ def test_a_table_is_attached_while_a_cell_runs(bench: Bench, place: str) -> None
     notebook.save()
 
     [sent] = bench.emulator.requests[-1].json["messages"]
-    assert sent["content"].startswith(
-        "Which is larger in df \n\ndf:\n```\nDataFrame df"
-    )
+    assert sent["content"].startswith("Which is larger in df\n\ndf:\n```\nDataFrame df")
     assert "27 tokens)</summary>" in notebook.path.read_text()

@@ -59,7 +59,7 @@ def test_sending_closes_the_list(page: Page) -> None:
 
 
 def test_a_conversation_is_deleted_only_after_a_question(page: Page) -> None:
-    """It says how much would go; Cancel and Escape have the focus and change nothing."""
+    """It says how much would go; Cancel has the focus, Escape does the same."""
     panel = PanelPage(page, view([turn(1)]))
     panel.button("Conversations").click()
     rows = [listed("plan"), listed("sea", n_turns=2)]

@@ -1,33 +1,69 @@
 """Where things are in the panel, and what they are called: nothing moves or clashes."""
 
+import os
+from itertools import pairwise
+
 from playwright.sync_api import Locator, Page, expect
 
+from svc_notebook.panels.live_reply import ReplyRenderer
 from svc_notebook.panels.widget import script
 from tests.browser.conftest import Bench
 from tests.browser.panel_page import MODEL, PanelPage, turn, view
 
 
-def test_nothing_moves_while_a_reply_grows(page: Page) -> None:
-    """Stop keeps its place from the first word to the last, and Send has it then."""
+def test_the_panel_is_as_tall_as_what_it_shows(page: Page) -> None:
+    """It grows with a reply up to a limit; what is used stays in sight meanwhile."""
     page.set_viewport_size({"width": 900, "height": 800})
     panel = PanelPage(page, view([turn(1)]))
+    page.locator("main").evaluate("(main) => { main.style.paddingTop = '300px' }")
     panel.composer.fill("Question")
     panel.composer.press("Enter")
     panel.begin()
-    stop = panel.button("Stop (Esc)")
-    places = [stop.bounding_box()]
-    for n in range(12):
+    heights = [_height(panel.root)]
+    for n in range(24):
         panel.tell(t="delta", choice=0, html=f"<p>{f'word{n} ' * 60}</p>", tail="")
-        places.append(stop.bounding_box())
-    panel.show(notice="Left out to fit the limit: the oldest turn")
-    places.append(stop.bounding_box())
-    panel.tell(t="ended", text="Reply finished")
-    panel.show(state="idle", live=None, can=["send"], turns=[turn(1), turn(2)])
-    places.append(panel.button("Send (Enter)").bounding_box())
+        heights.append(_height(panel.root))
+        expect(panel.button("Stop (Esc)")).to_be_in_viewport(ratio=1)
 
-    assert len([box for box in places if box]) == 15
-    [(_, y)] = {(box["x"], box["y"]) for box in places if box}
-    assert y < 770
+    assert heights == sorted(heights)
+    assert heights[0] < 450
+    assert heights[-1] == heights[-2] < 800
+
+
+def test_code_uses_the_width_and_text_does_not(page: Page) -> None:
+    """Lines of text stay short enough to read."""
+    page.set_viewport_size({"width": 1400, "height": 800})
+    text = "word " * 100 + "\n\n```py\n" + "x = 1  # " + "y" * 200 + "\n```"
+    panel = PanelPage(page, view([turn(1, text)]))
+    width = "(element) => element.getBoundingClientRect().width"
+
+    assert panel.log.locator("pre").evaluate(width) > 1200
+    assert panel.log.locator("p").evaluate(width) < 750
+
+
+def test_code_in_pieces_has_no_seam(page: Page) -> None:
+    """While it is written the pieces touch; when it ends, one block replaces them."""
+    page.set_viewport_size({"width": 900, "height": 800})
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin()
+    renderer, n_lines = ReplyRenderer(), 60
+    code = "```py\n" + "x = 'a line of code'\n" * n_lines
+    for at in range(0, len(code), 300):
+        renderer.feed(0, code[at : at + 300])
+        panel.tell(**renderer.take(at)[0])
+    boxes = [each.bounding_box() for each in panel.log.locator("pre").all()]
+    bounds = [(box["y"], box["y"] + box["height"]) for box in boxes if box]
+    assert len(bounds) > 2
+    gaps = [top - end for (_, end), (top, _) in pairwise(bounds)]
+    assert max(map(abs, gaps)) < 1
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        page.screenshot(path=f"{folder}/seam.png")
+    renderer.feed(0, "```\n\nDone.")
+    panel.tell(**renderer.take(0, is_last=True)[0])
+
+    expect(panel.log.locator("pre")).to_have_count(1)
+    expect(panel.log.locator("pre span").first).to_be_attached()
+    assert panel.log.locator("pre").inner_text().count("line of code") == n_lines
 
 
 def test_a_second_click_where_stop_was_deletes_nothing(page: Page) -> None:

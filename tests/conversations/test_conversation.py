@@ -275,9 +275,7 @@ def test_as_markdown_it_reads_from_top_to_bottom(plan: svc.Conversation) -> None
 
     text = plan.to_markdown()
 
-    assert text.startswith(
-        "# plan\n\n## system\n\nBe brief\n\n## 1 · user\n\nCount\n\n"
-    )
+    assert text.startswith("# plan\n\n## system\n\nBe brief\n\n## 1 · You\n\nCount\n\n")
     assert "one, tw" in text
 
 

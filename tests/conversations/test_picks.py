@@ -197,8 +197,8 @@ def test_the_transcript_and_exports_name_every_reply() -> None:
     plan.prefer(1, 2)
 
     for text in (plan.to_markdown(), *_bundle(plan).values()):
-        assert f"assistant · {A}" in text
-        assert f"assistant · {B}" in text
+        assert f"{A} · " in text
+        assert f"{B} · picked" in text
         assert text.count(" · picked") == 1
     again = svc.conversation("again").from_json(plan.to_json())
     assert to_columns(again.turns[0]) == to_columns(plan.turns[0])

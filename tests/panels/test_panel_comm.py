@@ -1,6 +1,7 @@
 """The messages of a panel: their route to the browser, their number and size."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ipywidgets import Widget
 
+from svc_notebook.display.markdown import to_html
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.comm import Comm
 from svc_notebook.panels.live_reply import ENVELOPE_BYTES, GAP_S, ReplyRenderer
@@ -101,19 +103,42 @@ def test_a_closed_widget_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 TEXT = "# Head\n\nSome *text* here.\n\n- one\n- two\n\n```py\nx = 1\n```\n\nThe end"
 
 
+# Before each block at the top: the blocks of the text below have none inside.
+TOP = re.compile(
+    r"(?=<div style=margin-bottom:-1em>|(?<!-1em>)<div class=highlight|<h1)"
+)
+
+
 def played(
     renderer: ReplyRenderer, pieces: list[tuple[int, str]], gap_s: float
 ) -> list[str]:
     """Feed pieces at a pace; return what a page shows for each choice."""
-    shown: dict[int, tuple[str, str]] = {}
+    shown: dict[int, tuple[list[str], str]] = {}
     now_s = 0.0
     for at, (choice, text) in enumerate(pieces):
         renderer.feed(choice, text)
         now_s += gap_s
         for message in renderer.take(now_s, is_last=at == len(pieces) - 1):
-            html, _ = shown.get(message["choice"], ("", ""))
-            shown[message["choice"]] = (html + message["html"], message["tail"])
-    return ["".join(shown[choice]) for choice in sorted(shown)]
+            blocks, _ = shown.get(message["choice"], ([], ""))
+            n_same = len(blocks) - message["n_back"]
+            added = filter(None, TOP.split(message["html"]))
+            shown[message["choice"]] = ([*blocks[:n_same], *added], message["tail"])
+    return ["".join((*shown[at][0], shown[at][1])) for at in sorted(shown)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_a_long_block_of_code_has_its_colours_when_it_ends(size: int) -> None:
+    """Drawn in pieces without colours, it is then drawn as a whole in their place."""
+    code = "```py\n" + "x = 'a line of code'\n" * 60 + "```\n"
+    text = f"# Head\n\n{code}\nThe end"
+    pieces = [(0, text[at : at + size]) for at in range(0, len(text), size)]
+    renderer = ReplyRenderer()
+
+    [shown] = played(renderer, pieces, gap_s=2.0)
+
+    assert shown == to_html(text)
+    [drawn] = renderer.drawn
+    assert drawn["html"] + drawn["tail"] == shown
 
 
 @pytest.mark.slow

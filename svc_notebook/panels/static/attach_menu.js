@@ -152,10 +152,9 @@ class AttachMenu {
   /** Make a chip of a name, which takes the place of what was typed. */
   choose({ name, kind }) {
     const { start, end } = this.mention();
-    const rest = this.area.value.slice(end);
     this.close();
     this.area.setSelectionRange(start, end);
-    insertText(this.area, rest ? name : `${name} `);
+    insertText(this.area, name);
     this.set([...this.holder.chips.filter((chip) => chip.name !== name), { name, kind }]);
     this.panel.connection.send({ t: "size", name });
     this.panel.say(`${name} is attached`);

@@ -21,6 +21,8 @@ class CompareRow {
     const words = "Names are hidden, in a random order, until you pick";
     const blind = make("label", { class: "svc-check", title: words }, this.blind, "Blind");
     this.cost = make("span", { class: "svc-words" });
+    this.isUnhandled = false; // whether the kernel has yet to handle a choice
+    this.refusal = "";
     this.element = make("div", { class: "svc-comparing", role: "group", "aria-label": "Compare" });
     this.element.append(this.by, blind, this.items, this.add, this.cost);
   }
@@ -34,7 +36,20 @@ class CompareRow {
     this.send(isOn ? "" : this.by.value, null);
   }
 
+  /** Return whether the error is visible in the row. */
+  isSaying({ notice, is_problem: isProblem, compare }) {
+    return Boolean(isProblem && compare?.by) && (this.isUnhandled || this.refusal === notice);
+  }
+
+  /** Show the error of a choice that was refused. */
+  heard(kind, { notice, is_problem: isProblem }) {
+    if (kind !== "compare" || !this.isUnhandled) return;
+    this.isUnhandled = false;
+    this.refusal = isProblem ? notice : "";
+  }
+
   send(name, value) {
+    this.isUnhandled = true;
     this.panel.connection.send({ t: "compare", name, value, on: this.blind.checked });
   }
 
@@ -69,7 +84,10 @@ class CompareRow {
     this.blind.checked = isBlind;
     for (const control of [this.by, this.blind, ...this.controls]) control.disabled = !isAlive;
     allow(this.add, isAlive && values.length < compare.max_values);
-    setText(this.cost, cost);
+    const { view } = this.panel.connection;
+    const isRefused = this.isSaying(view);
+    setText(this.cost, isRefused ? view.notice : cost);
+    this.cost.classList.toggle("svc-refusal", isRefused);
   }
 
   makeItems(by, options, values) {

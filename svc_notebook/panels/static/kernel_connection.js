@@ -171,15 +171,16 @@ class KernelConnection {
   }
 
   /** @param {DeltaMessage} message */
-  takeDelta({ choice = 0, html = "", tail = "" }) {
+  takeDelta({ choice = 0, html = "", tail = "", n_back: nBack = 0 }) {
     if (!this.live) return this.ask(true);
     const choices = this.live.choices;
     while (choices.length <= choice) choices.push({ html: "", tail: "" });
+    if (nBack) choices[choice].html = withoutLast(choices[choice].html, nBack);
     choices[choice].html += html;
     choices[choice].tail = tail;
     this.live.status = "";
     this.status = null;
-    for (const view of this.views) view.grow(choice, html, tail);
+    for (const view of this.views) view.grow(choice, html, tail, nBack);
   }
 
   /** @param {ColumnMessage} message */
@@ -217,6 +218,7 @@ class KernelConnection {
     if (isIdle && this.drafts.edited?.isHeard) this.drafts.settleEdit();
     for (const view of this.views) {
       view.settings.heard(kind, this.view);
+      view.compare.heard(kind, this.view);
       view.conversations.heard(kind, this.view);
     }
   }

@@ -45,7 +45,8 @@
  * What the kernel sends; each message also has `seq`, its place among messages and views.
  * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
  * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
- * @typedef {{t: "delta", choice: number, html: string, tail: string}} DeltaMessage
+ * @typedef {{t: "delta", choice: number, html: string, tail: string,
+ *   n_back: number}} DeltaMessage the blocks replace the last `n_back`, pieces of them
  * @typedef {{t: "column", choice: number, column: Column}} ColumnMessage
  * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
  * @typedef {{t: "ended", text: string}} EndedMessage

@@ -34,7 +34,7 @@ class Panel {
     // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
     this.menu = new Menu(this);
-    const parts = [this.top, this.chips, this.compare.element, this.conversations.element];
+    const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
     const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
@@ -44,6 +44,8 @@ class Panel {
     this.sizes = new ResizeObserver(() => this.settle());
     this.sizes.observe(this.log);
     this.sizes.observe(this.content);
+    this.sight = new IntersectionObserver(([{ isIntersecting }]) => (this.isInSight = isIntersecting));
+    this.sight.observe(this.composer.element);
     this.clock = setInterval(() => this.drawStatus(), 500);
     const { signal } = this.gone;
     const ask = () => document.hidden || connection.ask();
@@ -57,6 +59,7 @@ class Panel {
   remove() {
     this.connection.leave(this);
     this.sizes.disconnect();
+    this.sight.disconnect();
     this.gone.abort();
     clearInterval(this.clock);
     this.root.remove();
@@ -65,6 +68,7 @@ class Panel {
   makeTop() {
     this.label = make("strong", { class: "svc-label" });
     this.model = make("span", { class: "svc-model" });
+    this.modelRefusal = make("div", { class: "svc-field svc-model-refusal" });
     this.chips = make("div", { class: "svc-chips", role: "group", "aria-label": "Changed settings" });
     this.meter = new TokenMeter();
     this.buttons = HEADER_BUTTONS.map((t) => iconButton(t, () => this.connection.send({ t })));
@@ -179,7 +183,6 @@ class Panel {
     const hadFocus = this.root.contains(document.activeElement);
     this.root.classList.toggle("svc-dead", this.connection.isDead);
     this.root.classList.toggle("svc-unanswered", this.connection.isUnanswered);
-    this.stretch();
     this.drawTop();
     const { scrollHeight, scrollTop } = this.log;
     const isMore = this.requestedOlder > this.connection.view.n_older;
@@ -200,14 +203,6 @@ class Panel {
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
     if (hadFocus && isLost) this.composer.focus();
-  }
-
-  /** Give the panel its height when a reply starts, so that nothing moves while it grows. */
-  stretch() {
-    if (this.isTall || !(this.connection.live || this.connection.drafts.pending)) return;
-    this.isTall = true;
-    this.root.classList.add("svc-tall");
-    if (this.root.contains(document.activeElement)) this.composer.element.scrollIntoView({ block: "nearest" });
   }
 
   drawTop() {
@@ -265,16 +260,17 @@ class Panel {
     this.turns.delete(id);
   }
 
-  grow(at, html, tail) {
+  grow(at, html, tail, nBack) {
     const turn = this.turns.get(this.connection.live.turn) ?? this.turns.get("new");
-    if (!turn?.grow(at, html, tail)) this.drawTurns();
+    if (!turn?.grow(at, html, tail, nBack)) this.drawTurns();
     this.drawStatus();
     this.settle();
   }
 
   drawNotices() {
     const { isDead, problems, view } = this.connection;
-    const notice = this.settings.isSaying(view) ? "" : view.notice;
+    const isSaid = this.settings.isSaying(view) || this.compare.isSaying(view);
+    const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear")])) return;
     const dismissable = (kind, text, act) =>
@@ -318,6 +314,14 @@ class Panel {
     if (isSelecting) this.isAtEnd = false;
     if (this.isAtEnd) this.log.scrollTop = this.log.scrollHeight;
     this.scrolled(false);
+    this.keepInSight();
+  }
+
+  /** Let a reply that makes the panel higher not move the composer out of sight. */
+  keepInSight() {
+    const { live, drafts } = this.connection;
+    const isUsed = this.isInSight && this.root.contains(document.activeElement);
+    if (isUsed && (live || drafts.pending)) this.composer.element.scrollIntoView({ block: "nearest" });
   }
 
   /** Let the host typeset math in finished blocks, if it can. */

@@ -25,6 +25,12 @@ function blocksOf(html) {
     .map((node) => ({ source: node.outerHTML ?? node.textContent, node }));
 }
 
+/** Leave out the last blocks. */
+function withoutLast(html, n) {
+  const blocks = blocksOf(html).slice(0, -n);
+  return blocks.map(({ source }) => source).join("");
+}
+
 function built({ source, node }, isGrowing) {
   const copy = rebuilt(node, isGrowing);
   const block = copy?.nodeType === 1 ? copy : make("div", {}, copy);

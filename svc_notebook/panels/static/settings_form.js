@@ -24,8 +24,8 @@ class SettingsForm {
 
   /** Return whether the error is visible at its field. */
   isSaying({ notice, is_problem: isProblem }) {
-    if (!this.element.open || !isProblem) return false;
-    return this.unhandled.length > 0 || this.refusal === notice;
+    const name = this.unhandled[0] ?? (this.refusal === notice ? this.refused : null);
+    return Boolean(isProblem && name) && (this.element.open || name === "model");
   }
 
   /** Show the kernel's values again, and an error at the field that was refused. */
@@ -34,6 +34,7 @@ class SettingsForm {
     const name = kind === "set" ? this.unhandled.shift() : null;
     if (!name || !this.controls[name]) return;
     this.refusal = isProblem ? notice : "";
+    this.refused = name;
     this.refusals[name].hidden = !this.refusal;
     const dismiss = () => this.panel.connection.send({ t: "dismiss" });
     const close = iconButton("close", dismiss);
@@ -129,7 +130,8 @@ class SettingsForm {
       if (field.name === "model") {
         control.setAttribute("aria-label", "Model");
         this.panel.model.replaceChildren(control);
-        return make("div", { class: "svc-field svc-kind-longtext" }, refusal, help);
+        this.panel.modelRefusal.replaceChildren(refusal);
+        return make("div", { class: "svc-field svc-kind-longtext" }, help);
       }
       const pair = make("div", { class: "svc-pair" }, this.slider(field, control), control);
       const parts = [label, pair, refusal, help];

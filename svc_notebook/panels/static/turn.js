@@ -143,10 +143,11 @@ class Turn {
     else this.send("pick", { choice: at });
   }
 
-  /** Add a piece: finished blocks are drawn once, the tail each time. */
-  grow(at, html, tail) {
+  /** Add a piece: finished blocks are drawn once, or again as a whole; the tail each time. */
+  grow(at, html, tail, nBack = 0) {
     if (at >= this.choices.length) return false;
     const choice = this.choices[at];
+    for (let n = 0; n < nBack; n += 1) choice.blocks.lastElementChild?.remove();
     if (html) {
       const added = blocksOf(html).map((block) => built(block));
       choice.blocks.append(...added);
