@@ -216,7 +216,7 @@ def conversation(
     """Return the conversation of this name; `%%svc -c NAME` continues the same one.
 
     Args:
-        name: A word without spaces; a new name begins a new conversation.
+        name: Up to 100 printable characters; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
         messages: Turns to begin with, such as examples: messages as in `complete`; a
             frame of `to_df()` or of replies, or its file (.jsonl, .parquet) by
@@ -227,7 +227,7 @@ def conversation(
         of that name from before, a warning says so; `restore` brings them back.
 
     Raises:
-        ParameterError: The name is empty or has blanks, the messages are not turns
+        ParameterError: The name is not allowed, the messages are not turns
             (doc: Tool-calling flow), or the conversation has other turns.
 
     Example:

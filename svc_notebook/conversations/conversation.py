@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -17,12 +18,18 @@ from svc_notebook.client.request_path import SendRequest
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import known_keys
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import BadRequestError, ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.ledger.store import Ledger, name_taken
 from svc_notebook.service.catalogue import ModelInfo
-from svc_notebook.service.params import OtherParams, check_text, with_params
+from svc_notebook.service.params import (
+    OtherParams,
+    check_text,
+    shorten,
+    with_params,
+)
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.rounds import Permit, ToolParams, take_permit
@@ -75,6 +82,7 @@ class Conversation:
         self._shared = UndoableHistory(name)
         self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._has_warned_of_older = False
+        self.is_untitled = False  # nobody chose its name: a panel names it by its text
 
     @property
     def name(self) -> str:
@@ -437,7 +445,8 @@ class Conversation:
     def rename(self, name: str) -> Self:
         """Give the conversation another free name, in this kernel and in the ledger.
 
-        Another kernel that has the conversation goes on under the old name.
+        `svc.conversation` and `svc.panel` find it by the old name, too. Another kernel
+        that has the conversation goes on under the old name.
 
         Raises:
             ParameterError: The name is taken or not allowed.
@@ -446,7 +455,17 @@ class Conversation:
         if name != self.name:
             self._registry.rename(self.name, name, self._shared.state.all_series)
             self._shared.rename(name)
+        self.is_untitled = False
         return self
+
+    def title(self, text: str) -> None:
+        """Name a conversation that nobody named by its first message."""
+        if not self.is_untitled or self.turns or not (title := to_title(text)):
+            return
+        name = self._registry.free_name(title)
+        self._registry.rename(self.name, name, ())  # the ledger's `chat` may be another
+        self._shared.rename(name)
+        self.is_untitled = False
 
     def from_json(self, text: str) -> Self:
         """Read the turns and the system message that `to_json` wrote, not the name.
@@ -557,7 +576,7 @@ class Conversation:
         raise ParameterError(
             f"The conversation {self.name!r} belongs to this kernel and cannot be "
             "copied or pickled. Use copy(NAME), or its `history`, a plain value; in "
-            f"another kernel `%svc restore {self.name}` brings it back.",
+            f"another kernel `%svc restore {in_a_line(self.name)}` brings it back.",
             param="conversation",
         )
 
@@ -585,23 +604,48 @@ class Conversations:
     ledger: Callable[[], Ledger]
     _lock: RLock = field(default_factory=RLock, init=False)
     _by_name: dict[str, Conversation] = field(default_factory=dict, init=False)
+    _by_old_name: dict[str, Conversation] = field(default_factory=dict, init=False)
 
     def named(self, name: str) -> Conversation:
-        """Return the conversation with this name, made at the first call."""
+        """Return the conversation with this name, made at the first call.
+
+        One that was renamed, here or by an earlier kernel, is found by its old name.
+        """
         check_name(name)
         with self._lock:
-            if name not in self._by_name:
-                self._by_name[name] = Conversation(name, self)
-            return self._by_name[name]
+            known = self._by_name.get(name) or self._by_old_name.get(name)
+            return known or self._made(name)
+
+    def _made(self, name: str) -> Conversation:
+        """Make a conversation, under the name that the ledger has for it now."""
+        now = name
+        with suppress(SvcError):  # an unreadable ledger has renamed nothing
+            now = self.ledger().renamed(name) or name
+        if now not in self._by_name:
+            self._by_name[now] = Conversation(now, self)
+        if now != name:
+            self._by_old_name[name] = self._by_name[now]
+        return self._by_name[now]
 
     def rename(self, old: str, new: str, series: Collection[str]) -> None:
-        """Note a new name, here and in the ledger: see `Conversation.rename`."""
+        """Note a new name, here and in the ledger: see `Conversation.rename`.
+
+        Without `series` nothing was asked, and the ledger has nothing to rename.
+        """
         check_name(new)
         with self._lock:
             if new in self._by_name:
                 raise name_taken(new)
-            self.ledger().rename(old, new, series=series)
-            self._by_name[new] = self._by_name.pop(old)
+            if series:
+                self.ledger().rename(old, new, series=series)
+            self._by_name[new] = self._by_old_name[old] = self._by_name.pop(old)
+
+    def free_name(self, name: str) -> str:
+        """Return a name that no conversation has or had, with a number if needed."""
+        known = {*self._by_name, *self._by_old_name}
+        names = (name if n == 1 else f"{name}-{n}" for n in count(1))
+        is_taken = self.ledger().has_conversation
+        return next(name for name in names if name not in known and not is_taken(name))
 
     def delete(self, name: str) -> None:
         """Delete a conversation, here and in the ledger, which keeps what was paid.
@@ -612,17 +656,20 @@ class Conversations:
         with self._lock:
             self.ledger().unname(name)
             conversation = self._by_name.pop(name, None)
+            for old, renamed in tuple(self._by_old_name.items()):
+                if renamed is conversation:
+                    del self._by_old_name[old]
         if conversation and conversation.turns:
             conversation.reset()
 
     def known(self, name: str) -> Conversation:
         """Return a conversation that this session has."""
-        if name in self._by_name:
-            return self._by_name[name]
+        if name in self._by_name or name in self._by_old_name:
+            return self.named(name)
         known = ", ".join(self._by_name) or "none yet"
         raise ParameterError(
             f"This kernel has no conversation {name!r} (it has: {known}). "
-            f"`%svc restore {name}` looks for it in the ledger.",
+            f"`%svc restore {in_a_line(name)}` looks for it in the ledger.",
             param="conversation",
         )
 
@@ -630,12 +677,15 @@ class Conversations:
         return iter(tuple(self._by_name.values()))
 
 
+MAX_NAME_CHARS = 100
+_TITLE_CHARS = 60
 _JOINERS = str.maketrans("", "", "\u200c\u200d")  # emoji and some scripts need them
 
 
-def _can_be_seen(name: str) -> bool:
+def _is_fit(name: str) -> bool:
     visible = name.translate(_JOINERS)
-    return bool(visible) and visible.isprintable()
+    is_short = 0 < len(visible) <= len(name) <= MAX_NAME_CHARS
+    return is_short and visible.isprintable() and name.strip() == name
 
 
 def check_name(name: object) -> None:
@@ -648,9 +698,20 @@ def check_name(name: object) -> None:
         )
     if isinstance(name, str):
         check_text(name, param="conversation", name="The name of the conversation")
-    if not isinstance(name, str) or name.split() != [name] or not _can_be_seen(name):
+    if not isinstance(name, str) or not _is_fit(name):
+        shown = shorten(repr(name), MAX_NAME_CHARS)
         raise ParameterError(
-            f"A conversation cannot be named {name!r}; use a word without spaces and "
-            "invisible characters, such as plan.",
+            f"A conversation cannot be named {shown}; use up to {MAX_NAME_CHARS} "
+            "printable characters, without spaces around them.",
             param="conversation",
         )
+
+
+def to_title(text: str) -> str:
+    """Return the beginning of a message as the name of a conversation."""
+    words = "".join(char if char.isprintable() else " " for char in text).split()
+    title = " ".join(words)
+    if len(title) <= _TITLE_CHARS:
+        return title
+    cut = title[:_TITLE_CHARS].rpartition(" ")[0]
+    return f"{cut or title[:_TITLE_CHARS]} …"

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
 
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached
@@ -308,7 +309,8 @@ class History:
         except ValueError:
             raise ParameterError(
                 f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {number!r}; "
-                f"`%svc history {self.name}` lists them with their versions.",
+                f"`%svc history {in_a_line(self.name)}` lists them with their "
+                "versions.",
                 param="turn",
             ) from None
 

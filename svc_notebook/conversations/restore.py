@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
-from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.escape import in_a_line, to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.records import TurnMarks
@@ -106,7 +106,7 @@ def older_note(ledger: Ledger, name: str) -> str:
         return ""
     return (
         f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here: see "
-        f"`%svc restore {name}`"
+        f"`%svc restore {in_a_line(name)}`"
     )
 
 
@@ -124,8 +124,8 @@ def pick_saved(
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
     raise ParameterError(
-        f"{number!r} is not a number of the list that `%svc restore {name}` shows; "
-        f"choose a number from 1 to {len(saved)}.",
+        f"{number!r} is not a number of the list that `%svc restore "
+        f"{in_a_line(name)}` shows; choose a number from 1 to {len(saved)}.",
         param="number",
     )
 

@@ -4,6 +4,7 @@ Control characters, and marks that reorder text, become visible instead of actin
 """
 
 import re
+import shlex
 from html import escape
 
 _C0 = tuple(c for c in range(0x20) if chr(c) not in "\n\t")
@@ -57,3 +58,11 @@ def to_text(text: str) -> str:
     """Escape text for HTML so that no character acts and no math is typeset."""
     plain = escape(visible(text), quote=False).translate(_NOT_MATH)
     return without_blank_lines(plain)
+
+
+_NEEDS_QUOTES = re.compile(r"[\s'\"\\]")
+
+
+def in_a_line(name: str) -> str:
+    """Write a name as a line of `%svc` takes it: in quotes if it needs them."""
+    return shlex.quote(name) if _NEEDS_QUOTES.search(name) else name

@@ -59,6 +59,11 @@ _RENAMES = [  # not the records: they stay as they were paid for, with their che
     f"UPDATE {table} SET conversation = ? WHERE conversation = ?"  # noqa: S608 - our own
     for table in ("exchanges", "tool_runs", "turn_marks")
 ]
+_NAMED_NOW = (  # records keep the name under which they were asked
+    "SELECT conversation FROM exchanges WHERE conversation IS NOT NULL "
+    "AND instr(record, ?) AND json_valid(record) "
+    "AND json_extract(record, '$.origin.conversation') = ? ORDER BY seq DESC LIMIT 1"
+)
 _UNNAMES = [  # what was paid for stays
     "UPDATE exchanges SET conversation = NULL WHERE conversation = ?",
     "UPDATE tool_runs SET conversation = NULL WHERE conversation = ?",
@@ -213,6 +218,17 @@ class Ledger:
                 raise name_taken(new)
             for sql in _RENAMES:
                 connection.execute(sql, (new, name))
+
+    def renamed(self, name: str) -> str | None:
+        """Return the name that a conversation has now, if it once had this one.
+
+        None if it was not renamed, or if another conversation has the name.
+        """
+        if self.has_conversation(name):
+            return None
+        text = f'"conversation":{msgspec.json.encode(name).decode()}'
+        rows = self._rows(_NAMED_NOW, (text, name))
+        return rows[0][0] if rows else None
 
     def unname(self, name: str) -> None:
         """Delete a conversation: its exchanges stay, but belong to none.

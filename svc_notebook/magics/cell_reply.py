@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from svc_notebook import Completion, CompletionStream, Toolbox
 from svc_notebook.client.request_path import SendRequest
 from svc_notebook.completion import cut_mark, on_reply
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.footer import REASONING
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
@@ -385,7 +386,7 @@ def final_form(
     """Make the final form: the footer with its notes, drawn as `--format` says."""
     advice = on_reply(completion.text, completion.request.params) or ""
     code = next_cell(completion, mode).note if options.layout == "code" else ""
-    of = f" -c {options.conversation}" if options.conversation else ""
+    of = f" -c {in_a_line(options.conversation)}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded
     rest = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
     has_part = completion.exchange.status == "cancelled" and completion.exchange.choices

@@ -12,6 +12,7 @@ from svc_notebook.conversations.turn_exchange import (
     request_continuation,
     request_rest,
 )
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.reply_display import Final, Mode
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
@@ -119,8 +120,8 @@ def _check(reply: Completion, owner: Conversation | None) -> None:
         of = exchange.exchange_id, exchange.origin.continues
         if version is None or version.exchange_id not in of:
             raise _refused(
-                f"The conversation {owner.name} has moved on; `%svc -c {owner.name} "
-                "continue` continues its last reply."
+                f"The conversation {owner.name} has moved on; `%svc -c "
+                f"{in_a_line(owner.name)} continue` continues its last reply."
             )
         ended = [choice.finish_reason not in {None, *CUT_REASONS} for choice in choices]
         has_ended = len(choices) > 1 and ended[version.picked]

@@ -8,6 +8,7 @@ from svc_notebook.conversations.restore import (
     pick_saved,
     read_saved,
 )
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
@@ -86,7 +87,7 @@ def _restore(session: Session, name: str, saved: tuple[SavedTurns, ...]) -> str:
     if not others:
         return note
     rest = [f"  {turns}" for turns in others]
-    way = f"`%svc restore {name} NUMBER` adds those of a line."
+    way = f"`%svc restore {in_a_line(name)} NUMBER` adds those of a line."
     return "\n".join((f"{note} The ledger also has:", *rest, f"  {way}"))
 
 

@@ -6,7 +6,9 @@ tool than a question.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -124,7 +126,7 @@ _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
     """Read what follows the options of a `%svc` line, or the line without options."""
-    words = text.split()
+    words = _words(text)
     if not words:
         return CommandLine("help")
     first, *rest = words
@@ -149,6 +151,15 @@ def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
             param="line",
         )
     raise _both_spellings(text, meant)
+
+
+def _words(text: str) -> list[str]:
+    """Split a line; a name with spaces is in quotes behind the command."""
+    words = text.split()
+    if len(words) > 1 and words[1][0] in "'\"":
+        with suppress(ValueError):  # a question with an open quote
+            return shlex.split(text)
+    return words
 
 
 def _both_spellings(text: str, meant: str) -> ParameterError:

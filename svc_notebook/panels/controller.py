@@ -78,6 +78,8 @@ class PanelReplies:
         live = LiveReply(turn=turn or "new", prompt=text)
         message: dict[str, Any] = {"turn": turn}
         if text is not None:
+            self._context.conversation.title(text)
+        if text is not None:
             items = self._items(text, turn, attached, kept)
             live = replace(live, attached=tuple(map(draw_item, items)))
             if items:

@@ -6,12 +6,16 @@ What the list finds is sent in messages, not in the view, which is saved with no
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
-from svc_notebook.conversations.restore import n_turns, pick_saved, read_saved
+from svc_notebook.conversations.restore import (
+    n_turns,
+    pick_saved,
+    read_saved,
+)
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import LedgerError, SvcError
 from svc_notebook.service.params import must_be
 from svc_notebook.session import Session
@@ -86,20 +90,17 @@ def _others(conversation: Conversation) -> str:
         if n := sum(len(saved.history.turns) for saved in others):
             return (
                 f"The ledger has {n_turns(n, 'more ')} of {name}, asked apart from "
-                f"these: see `%svc restore {name}`."
+                f"these: see `%svc restore {in_a_line(name)}`."
             )
     return ""
 
 
 def begin(context: PanelContext) -> Conversation:
     """Return a new conversation; an empty panel has one already."""
-    session, conversation = context.session, context.conversation
+    conversation, all_of_session = context.conversation, context.session.conversations
     if conversation.turns or conversation.can_undo:
-        here = {other.name for other in session.conversations}
-        names = (NEW_NAME if n == 1 else f"{NEW_NAME}-{n}" for n in count(1))
-        is_taken = session.ledger.has_conversation
-        name = next(name for name in names if name not in here and not is_taken(name))
-        conversation = session.conversations.named(name)
+        conversation = all_of_session.named(all_of_session.free_name(NEW_NAME))
+        conversation.is_untitled = True
     return conversation
 
 

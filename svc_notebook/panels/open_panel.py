@@ -40,7 +40,8 @@ def panel(
     Prompts and replies are saved with the notebook; keys are not.
 
     Args:
-        name: The conversation's name, without spaces; `chat` if None.
+        name: The conversation's name, up to 100 printable characters. If None, the
+            first message gives it one; `chat` finds it in this kernel.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
@@ -74,6 +75,8 @@ def panel(
     for param, value in values.items():
         settings = settings.setting(param, value, info)
     conversation = session.conversations.named(NEW_NAME if name is None else name)
+    if name is None and not (conversation.turns or conversation.can_undo):
+        conversation.is_untitled = True
     opened = _PANELS.take(conversation)
     change: dict[str, Any] = {}
     if restore and name is not None:

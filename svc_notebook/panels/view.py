@@ -204,6 +204,7 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
     model: str,
     models: tuple[str, ...] = DOCUMENTED_IDS,
     n_older: int = 0,
+    label: str = "",
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
@@ -212,7 +213,7 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
     """
     return {
         "name": history.name,
-        "label": f"Conversation {history.name}",
+        "label": label or f"Conversation {history.name}",
         "state": str(state.phase),
         "main_writes": state.main_writes,
         "turns": turns,
@@ -319,6 +320,7 @@ class PanelView:
             history,
             can=self._allowed(context),
             n_older=self._n_older,
+            label="New conversation" * context.conversation.is_untitled,
             turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=context.session.settings.model,

@@ -135,7 +135,7 @@ def attach(panel: PanelPage) -> None:
     panel.tell(t="size", name="df", kind=KIND, n_tokens=1490, problem="")
     said = "gone cannot be attached: this notebook has no such variable now."
     panel.tell(t="size", name="gone", kind="", n_tokens=0, problem=said)
-    panel.composer.press_sequentially("@")
+    panel.composer.press_sequentially(" @")
     names(panel)
     expect(listed(panel)).to_have_count(3)
 

@@ -302,3 +302,10 @@ def test_a_system_message_holds_once_it_was_answered(
     assert svc.conversation("plan").system is None
     roles = [each["role"] for each in emulator.requests[-1].json["messages"]]
     assert roles == ["user", "assistant", "user"]
+
+
+def test_a_name_with_spaces_is_in_quotes(shell: Shell) -> None:
+    """In the options of a cell, and behind a command."""
+    shell.run("%%svc -c 'queueing theory'\nHello")
+
+    assert "Turn 1 is pinned" in shell.run("%svc pin 'queueing theory' 1").shown

@@ -358,14 +358,14 @@ def test_a_panel_without_a_name_goes_on_with_the_chat(open_page: OpenPage) -> No
 
     again: Page = open_page(None)
 
-    assert again.view["name"] == "chat"
+    assert again.view["name"] == "Hello"
     assert [turn["prompt"] for turn in again.view["turns"]] == ["Hello"]
 
 
 def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
-    """A name with spaces and a parameter out of range are refused."""
-    with pytest.raises(svc.errors.ParameterError, match="spaces"):
-        open_page("a b")
+    """A name of two lines and a parameter out of range are refused."""
+    with pytest.raises(svc.errors.ParameterError, match="100 printable"):
+        open_page("a\nb")
     with pytest.raises(svc.errors.ParameterError, match="0 to 2"):
         open_page(temperature=5)
 

@@ -206,6 +206,47 @@ def test_a_new_conversation_compares_nothing(open_page: OpenPage) -> None:
     assert page.view["compare"]["values"] == [0.1, 0.2]
 
 
+def test_a_conversation_without_a_name_gets_one_from_its_first_message(
+    kept: OpenPage,
+) -> None:
+    """Without a request; the cell that opened it finds it, and a name stays."""
+    page = kept(None)
+    assert page.view["label"] == "New conversation"
+    long = (
+        "Explain queueing theory,\nplease, in two sentences of at most ten words each"
+    )
+    page.ask(long)
+    title = "Explain queueing theory, please, in two sentences of at …"
+
+    assert (page.view["name"], page.view["label"]) == (title, f"Conversation {title}")
+    assert svc.conversation("chat").name == kept(None).view["name"] == title
+    assert find(page) == [title, "chat", "sea"]  # the chat of an earlier kernel stays
+    page.ask("And then?")
+    assert page.view["name"] == title
+    page.say("new")
+    page.say("rename", name="queueing theory")
+    page.ask("Hello")
+    assert page.view["name"] == "queueing theory"
+    page.say("new")
+    page.ask("Hello")
+    page.say("new")
+    page.ask("Hello")
+    assert find(page)[:3] == ["Hello-2", "Hello", "queueing theory"]
+
+
+@pytest.mark.slow
+def test_a_renamed_conversation_is_found_by_either_name(kept: OpenPage) -> None:
+    """In this kernel, and in the next one."""
+    page = kept("sea")
+    page.say("rename", name="the sea")
+    again = kept("sea")
+
+    assert again.panel.conversation is page.panel.conversation
+    with isolated():
+        assert svc.panel("sea").conversation.name == "the sea"
+        assert len(svc.panel("the sea").conversation.turns) == 1
+
+
 @pytest.mark.parametrize("ending", ["md", "json"])
 def test_a_file_has_what_python_writes(open_page: OpenPage, ending: str) -> None:
     """Its name is one that every system takes; only the page that asked saves it."""

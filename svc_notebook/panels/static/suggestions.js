@@ -6,6 +6,11 @@ const EXAMPLES = [
   "Suggest three titles for a chart of rain by month.",
 ];
 
+/** Write a name as the magic takes it: in quotes if it has spaces. */
+function inALine(name) {
+  return /[\s'"\\]/.test(name) ? JSON.stringify(name) : name;
+}
+
 class Suggestions {
   constructor(panel) {
     this.panel = panel;
@@ -21,7 +26,7 @@ class Suggestions {
       Model: model ?? "",
       "System prompt": system || "none so far",
       Keys: keyWords(view),
-      "In a cell": make("span", {}, make("code", {}, `%%svc -c ${name}`), " shares this conversation"),
+      "In a cell": make("span", {}, make("code", {}, `%%svc -c ${inALine(name)}`), " shares this conversation"),
     };
     const list = make("dl");
     for (const [title, text] of Object.entries(rows)) {
