@@ -1,6 +1,7 @@
 """The static transcript of a panel: what a saved notebook shows without a kernel."""
 
 from contextvars import Context, copy_context
+from dataclasses import replace
 from html import escape
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -9,9 +10,9 @@ from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.display.cell_output import Output
 
-PART_TURNS = 5  # of one output; twice as many where there are too many outputs
-
-MAX_PARTS = 40  # JupyterLab draws 50 outputs of a cell
+PART_TURNS = 5  # of one output
+MAX_PARTS = 40  # then the oldest are left out: JupyterLab draws 50 outputs of a cell
+_DROPPED_PARTS = 10  # at once, so that the outputs need not move at every turn
 
 # Without a kernel JupyterLab writes an error in the widget's place; until then it waits
 # and has not named the kind of output.
@@ -33,14 +34,59 @@ class _Part(NamedTuple):
     name: str  # of the conversation
 
 
-def _parts(history: History) -> list[_Part]:
-    turns, size = history.turns, PART_TURNS
-    while len(turns) > size * MAX_PARTS:
-        size *= 2
-    return [
-        _Part(at, turns[at : at + size], None if at else history.system, history.name)
-        for at in range(0, max(1, len(turns)), size)
-    ]
+def _unmarked(history: History) -> History:
+    """Leave out what a user marks in turns: it is written with the next change."""
+    turns = (
+        replace(turn, is_pinned=False, is_hidden=False, is_stale=False)
+        for turn in history.turns
+    )
+    return replace(history, turns=tuple(turns))
+
+
+class _Places:
+    """Which output shows which turns.
+
+    Outputs keep their order and cannot be removed. When the oldest parts are left out,
+    the others move up into their outputs, one with each change: none costs much.
+    """
+
+    def __init__(self) -> None:
+        self._first = 0  # turns that are left out
+        self._outputs: list[int] = []  # of each part, ascending
+
+    def place(self, history: History) -> dict[int, _Part]:
+        """Return the part of each output that has one."""
+        n_parts = self._count(len(history.turns))
+        while n_parts > MAX_PARTS:
+            self._first += _DROPPED_PARTS * PART_TURNS
+            n_parts -= _DROPPED_PARTS
+            del self._outputs[:_DROPPED_PARTS]
+        del self._outputs[n_parts:]
+        self._move_up()
+        while len(self._outputs) < n_parts:
+            self._outputs.append(self._outputs[-1] + 1 if self._outputs else 0)
+        return {
+            output: self._part(history, self._first + at * PART_TURNS)
+            for at, output in enumerate(self._outputs)
+        }
+
+    def _count(self, n_turns: int) -> int:
+        if n_turns <= self._first:  # cleared, or so many were deleted
+            self._first, self._outputs = 0, []
+        return max(1, -(-(n_turns - self._first) // PART_TURNS))
+
+    def _move_up(self) -> None:
+        """Move the first part that has a free output before it."""
+        for at, output in enumerate(self._outputs):
+            free = self._outputs[at - 1] + 1 if at else 0
+            if free < output:
+                self._outputs[at] = free
+                return
+
+    def _part(self, history: History, start: int) -> _Part:
+        front = history.system if start == self._first else None
+        turns = history.turns[start : start + PART_TURNS]
+        return _Part(start, turns, front, history.name)
 
 
 class StaticTranscript:
@@ -48,22 +94,25 @@ class StaticTranscript:
 
     It is plain HTML, in other outputs than the panel: an update of the panel's output
     would draw the panel again. Each output has a few turns, so that a long chat costs
-    little. `panel.css` hides them where the panel works; a host without JupyterLab's
-    classes gets them folded. Where a panel cannot work (nbclient, a terminal), only the
-    transcript is shown.
+    little; of more than 200 turns the newest are shown. `panel.css` hides them where
+    the panel works; a host without JupyterLab's classes gets them folded. Where a panel
+    cannot work (nbclient, a terminal), only the transcript is shown.
     """
 
     def __init__(self, output: Output | None = None) -> None:
         self._output = output or Output()
         self.name = f"svc-panel-{uuid4().hex[:12]}"
         self._cell: Context | None = None  # of the cell that shows the panel
-        self._shown: list[_Part] = []
+        self._places = _Places()
+        self._shown: dict[int, _Part] = {}  # by output
         self._n_outputs = 0
+        self._unmarked: History | None = None  # as it was written
         self._is_frozen = self._is_folded = self._is_alone = False
 
     def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
         """Show the widget in this cell, unless it is there, and the transcript."""
-        self._cell, self._shown, self._n_outputs = copy_context(), [], 0
+        self._cell, self._shown, self._n_outputs = copy_context(), {}, 0
+        self._places, self._unmarked = _Places(), None
         self._is_alone = widget is not None
         if widget is not None:
             self._output.publish(widget, self.name)
@@ -84,7 +133,7 @@ class StaticTranscript:
     def fold(self, history: History, *, is_folded: bool) -> None:
         """Fold the transcript, for a host that cannot hide it."""
         if is_folded != self._is_folded:
-            self._is_folded, self._shown = is_folded, []
+            self._is_folded, self._shown, self._unmarked = is_folded, {}, None
             self.update(history)
 
     def update(self, history: History) -> None:
@@ -94,13 +143,21 @@ class StaticTranscript:
         if self._is_frozen:
             self._output.update(to_transcript(history), self.name)
             return
-        parts, shown = _parts(history), self._shown
-        for at, part in enumerate(parts):
-            if shown[at : at + 1] != [part]:
+        unmarked = _unmarked(history)
+        if unmarked == self._unmarked:
+            return
+        self._unmarked = unmarked
+        wanted = self._places.place(unmarked)
+        for at in range(max(self._n_outputs, *wanted, 0) + 1):
+            part = wanted.get(at)
+            if part == self._shown.get(at):
+                continue
+            if part is None:
+                self._output.update(_NOTHING, f"{self.name}-{at}")
+                del self._shown[at]
+            else:
                 self._put(at, self._bundle(history, part))
-        for at in range(len(parts), self._n_outputs):
-            self._output.update(_NOTHING, f"{self.name}-{at}")
-        self._shown = parts
+                self._shown[at] = part
 
     def freeze(self, history: History) -> None:
         """Replace the widget by the transcript."""
@@ -130,8 +187,4 @@ class StaticTranscript:
             html = f'<details class="svc-static">{title}{html}</details>'
         else:
             html = f'<div class="svc-static">{html}</div>'
-        is_first = part.start == 0
-        return {
-            **bundle,
-            "text/html": html + _NO_WIDGET * (is_first and self._is_alone),
-        }
+        return {**bundle, "text/html": html + _NO_WIDGET * self._is_alone}

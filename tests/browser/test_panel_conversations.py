@@ -1,12 +1,12 @@
 """The panel's list of conversations: keys, looks, and the files that it saves."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from svc_notebook.emulator.server import Emulator
 from tests.browser.conftest import Bench
@@ -164,3 +164,58 @@ def test_conversations_of_the_ledger(bench: Bench, place: str) -> None:
     assert json.value.suggested_filename == "ทะเล.json"
     assert "An **answer**." in Path(markdown.value.path()).read_text("utf-8")
     expect(notebook.shown(1).locator(".svc-static")).to_contain_text("Out of sight?")
+
+
+FILL = """\
+plan = svc.conversation('plan')
+for n in range(200):
+    plan.ask(f'Question {n}', model='svc-instruct')
+print('fil' + 'led')"""
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_a_long_conversation_is_cheap(
+    bench: Bench, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After 200 turns a short one costs less than 60 kB, and a pin less than 5."""
+    sizes: list[int] = []
+    page = bench.page()
+    page.on(
+        "websocket",
+        lambda socket: socket.on("framereceived", lambda data: sizes.append(len(data))),
+    )
+    path = bench.write(
+        f"long-{place}", f"import svc_notebook as svc\n{FILL}", LONG_CELL
+    )
+    notebook = bench.open(path, page, place=place)
+    notebook.run_all()
+    panel = notebook.shown(2).locator(".svc-panel")
+    expect(panel.locator(".svc-turn")).to_have_count(200)
+    notebook.wait_idle()
+    page.evaluate(WATCH)
+
+    def cost(act: Callable[[], object], ended: Locator) -> int:
+        sizes.clear()
+        act()
+        expect(ended).to_be_visible()
+        notebook.wait_idle()
+        return sum(sizes)
+
+    panel.get_by_role("textbox", name="Message").fill("One more")
+    last = panel.locator(".svc-turn").nth(200)
+    turn_bytes = cost(lambda: page.keyboard.press("Enter"), last.locator(".svc-foot"))
+    last.get_by_role("button", name="More").click()
+    pin = page.get_by_role("menuitemcheckbox", name="Pin")
+    pin_bytes = cost(pin.click, last.get_by_text("pinned"))
+    longest_ms = page.evaluate("() => Math.max(0, ...long_ms)")
+
+    with capsys.disabled():
+        print(f"\n{place}: turn {turn_bytes}, pin {pin_bytes} bytes, {longest_ms} ms")  # noqa: T201 - figures
+    assert turn_bytes < 60_000
+    assert pin_bytes < 5_000
+
+
+LONG_CELL = "svc.panel('plan', model='svc-instruct')"
+WATCH = """() => { window.long_ms = []; new PerformanceObserver((list) =>
+    list.getEntries().forEach((entry) => long_ms.push(entry.duration))
+).observe({ type: "longtask" }) }"""

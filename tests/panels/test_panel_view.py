@@ -1,10 +1,16 @@
 """The views that a panel sends to its page: what is in them, and how much."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from svc_notebook.conversations.history import History, Turn, Version
+from svc_notebook.display.cell_output import Bundle, Output
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.panels.static_transcript import StaticTranscript
+from svc_notebook.service.request import Message
 from tests.panels.conftest import OpenPage
 
 
@@ -60,3 +66,49 @@ def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
     page.say("nonsense")
 
     assert "reload" in page.view["notice"]
+
+
+def test_the_static_transcript_of_a_long_chat_costs_little() -> None:
+    """Of each turn a few outputs are written; they stay in order, and below 50."""
+    shown: dict[str, str] = {}
+    written: list[int] = []
+
+    def publish(bundle: Bundle, name: str | None) -> None:
+        shown[str(name)] = bundle["text/plain"]
+        written[-1] += len(str(bundle))
+
+    static = StaticTranscript(Output(publish=publish, update=publish))
+    turns: tuple[Turn, ...] = ()
+    text = "Some words of a reply. " * 40
+    for n in range(1, 621):
+        written.append(0)
+        turns = (*turns, answered(f"turn-{n}", f"Question {n}.", text))
+        history = History(name="plan", turns=turns)
+        if n == 1:
+            static.show(history)
+        static.update(history)
+        numbers = [int(n) for n in NUMBER.findall("\n".join(shown.values()))]
+        assert numbers == list(range(n - len(numbers) + 1, n + 1))
+        assert len(numbers) >= min(n, 150)
+
+    assert len(shown) < 50
+    assert max(written) < 30_000
+    written.append(0)
+    pinned = replace(turns[-3], is_pinned=True)
+    static.update(History(name="plan", turns=(*turns[:-3], pinned, *turns[-2:])))
+    assert written[-1] == 0
+    static.update(History(name="plan", turns=()))
+    assert NUMBER.findall("\n".join(shown.values())) == []
+
+
+NUMBER = re.compile(r"Question (\d+)\.")
+
+
+def answered(turn_id: str, prompt: str, reply: str) -> Turn:
+    """Return a turn with one answer."""
+    version = Version(
+        exchange_id=turn_id,
+        prompt=Message(role="user", content=prompt),
+        replies=(Message(role="assistant", content=reply),),
+    )
+    return Turn(turn_id=turn_id, versions=(version,))
