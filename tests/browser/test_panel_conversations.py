@@ -24,10 +24,13 @@ svc.panel("plan")"""
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator with one answer to all."""
-    with Emulator(
-        script=[{"text": "An **answer**.", "times": None}], limits=False
-    ) as running:
+    """An emulator with a slow answer, and another one to all else."""
+    words = [f"word{n} " for n in range(60)]
+    script = [
+        {"when": {"contains": "slow"}, "text": words, "gap_s": 0.1, "times": None},
+        {"text": "An **answer**.", "times": None},
+    ]
+    with Emulator(script=script, limits=False) as running:
         yield running
 
 
@@ -219,3 +222,36 @@ LONG_CELL = "svc.panel('plan', model='svc-instruct')"
 WATCH = """() => { window.long_ms = []; new PerformanceObserver((list) =>
     list.getEntries().forEach((entry) => long_ms.push(entry.duration))
 ).observe({ type: "longtask" }) }"""
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_a_renamed_panel_outlives_a_reload(bench: Bench, place: str) -> None:
+    """Shown by two cells, run again, saved, and reloaded while it replies."""
+    open_it = "import svc_notebook as svc\nsvc.panel('plan')"
+    path = bench.write(f"renamed-{place}", open_it, "p1 = svc.panel('plan')\np1")
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0)).to_contain_text("[1]:")
+    notebook.run(1)
+    first = notebook.shown(1).locator(".svc-panel")
+    first.get_by_role("button", name="Conversations").click()
+    first.get_by_role("textbox", name="Name of this conversation").fill("my trip")
+    first.get_by_role("button", name="Rename").click()
+    expect(first.get_by_text("Conversation my trip")).to_be_visible()
+    notebook.run(2)
+    second = notebook.shown(2).locator(".svc-panel")
+    expect(second.get_by_text("Conversation my trip")).to_be_visible()
+    notebook.run(1)
+    expect(notebook.cells.nth(1)).to_contain_text("[4]:")
+    notebook.save()
+    first.get_by_role("textbox", name="Message").fill("slow")
+    first.get_by_role("textbox", name="Message").press("Enter")
+    expect(first.locator(".svc-answer")).to_contain_text("word3")
+    notebook.page.on("dialog", lambda dialog: dialog.accept())
+    notebook.page.reload()
+
+    for panel in (first, second):
+        expect(panel.locator(".svc-answer")).to_contain_text("word59")
+        expect(panel.locator(".svc-foot")).to_be_visible()
+    expect(notebook.page.get_by_text("model not found")).to_have_count(0)
