@@ -26,7 +26,7 @@ svc.panel("plan")"""
 def emulator() -> Iterator[Emulator]:
     """An emulator with a slow answer, and another one to all else."""
     words = [f"word{n} " for n in range(60)]
-    script = [
+    script: list[dict[str, Any]] = [
         {"when": {"contains": "slow"}, "text": words, "gap_s": 0.1, "times": None},
         {"text": "An **answer**.", "times": None},
     ]

@@ -301,8 +301,9 @@ def test_a_panel_with_a_name_goes_on_where_it_was(kept: OpenPage) -> None:
     assert view["settings"]["system"] == "Be brief."
     assert view["notice"] == "1 turn of sea restored from the ledger."
     assert (view["is_restored"], view["is_problem"]) == (True, False)
-    sent = svc.last().request.messages
-    assert [message.content for message in sent][1] == "Is it blue?"
+    newest = svc.last()
+    assert newest
+    assert newest.request.messages[1].content == "Is it blue?"
     page.say("clear")
     assert (prompts(page), page.view["notice"]) == ([], "")
     assert kept("sea").view["turns"] == []
