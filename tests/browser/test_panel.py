@@ -322,6 +322,19 @@ def test_a_cell_and_the_panel_share_the_conversation(chat: Chat) -> None:
     chat.composer.fill("")
 
 
+def test_the_end_is_followed_while_math_is_typeset(chat: Chat) -> None:
+    """The host draws formulas late and higher than their source; it stays in sight."""
+    chat.page.evaluate(DISTANCES)
+    chat.ask("Prove it", "Done.")
+    expect(chat.last.locator("mjx-container")).to_have_count(len(FORMULAS))
+    distances: list[float] = chat.page.evaluate("() => distances")
+
+    print(f"at most {max(distances)} px from the end")  # noqa: T201 - a figure
+    assert sorted(distances)[len(distances) * 9 // 10] < END_PX
+    assert distances[-1] < END_PX
+    expect(chat.button("Jump to the latest")).to_be_hidden()
+
+
 def test_a_second_view_shows_the_same(chat: Chat) -> None:
     """A reply appears in both, and both steer it."""
     chat.notebook.run(SECOND)
@@ -367,19 +380,6 @@ def test_axe_finds_nothing_serious(chat: Chat, theme: str) -> None:
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
 
     assert axe_findings(chat.page, axe, ".jp-OutputArea .svc-panel") == []
-
-
-def test_the_end_is_followed_while_math_is_typeset(chat: Chat) -> None:
-    """The host draws formulas late and higher than their source; it stays in sight."""
-    chat.page.evaluate(DISTANCES)
-    chat.ask("Prove it", "Done.")
-    expect(chat.last.locator("mjx-container")).to_have_count(len(FORMULAS))
-    distances: list[float] = chat.page.evaluate("() => distances")
-
-    print(f"at most {max(distances)} px from the end")  # noqa: T201 - a figure
-    assert sorted(distances)[len(distances) * 9 // 10] < END_PX
-    assert distances[-1] < END_PX
-    expect(chat.button("Jump to the latest")).to_be_hidden()
 
 
 def test_a_long_reply_is_cheap(chat: Chat, frames: list[int]) -> None:
