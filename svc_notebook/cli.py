@@ -163,7 +163,8 @@ def _agrees(question: str) -> bool:
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the quickstart notebook in this terminal and show its outputs as they "
-        "come. An emulator on this machine answers, unless you give --service."
+        "come. The notebook is written into the folder svc-notebook-demo. An emulator "
+        "on this machine answers, unless you give --service."
     )
     parser.add_argument(
         "--service",
@@ -220,7 +221,8 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Copy the lessons into a folder and open them in JupyterLab. An emulator on "
-        "this machine answers."
+        "this machine answers. On a server without a browser: "
+        "svc-notebook lab -- --no-browser"
     )
     parser.add_argument(
         "--dir",

@@ -40,7 +40,7 @@ def need_scipy(what: str) -> None:
     import_extra("scipy.special", f"{what} need")
 
 
-HOW_TO_INSTALL = "need SciPy: python -m pip install 'svc-notebook[stats]'"
+HOW_TO_INSTALL = "need SciPy: python -m pip install scipy"
 
 
 def t_quantile(share: Any, df: Any) -> Any:  # noqa: ANN401 - a number or an array

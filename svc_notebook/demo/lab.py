@@ -33,8 +33,8 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
     if find_spec("jupyterlab") is None:
         raise SettingsError(
             "JupyterLab is not installed. Install it with "
-            "`python -m pip install 'svc-notebook[lab]'`, or run `svc-notebook demo`, "
-            "which needs only a terminal."
+            "`python -m pip install jupyterlab`, or run `svc-notebook demo`, which "
+            "needs only a terminal."
         )
     tour = copy_tour(folder or Path(LAB_FOLDER))
     with Emulator() as emulator:

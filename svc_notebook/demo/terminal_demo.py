@@ -187,7 +187,7 @@ class Report:
         _say("", f"  {self._style('Next: open it in JupyterLab', _BOLD)}")
         if find_spec("jupyterlab") is None:
             python = shlex.quote(sys.executable)
-            _say(f"    {python} -m pip install 'svc-notebook[lab]'")
+            _say(f"    {python} -m pip install jupyterlab")
         _say(f"    jupyter lab {shlex.quote(path)}")
         if self._is_emulated:
             title = self._style("Next: ask the real service", _BOLD)

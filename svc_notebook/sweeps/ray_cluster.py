@@ -317,8 +317,9 @@ def check_version(theirs: str) -> None:
     which = f"svc-notebook {theirs}" if theirs else "no svc-notebook"
     raise ConfigError(
         f"The workers of the Ray cluster have {which}, and this kernel has "
-        f"{VERSION}. Nothing more was sent. Install the same version on every "
-        f"node: python -m pip install 'svc-notebook[cluster]=={VERSION}'"
+        f"{VERSION}. Nothing more was sent. Install the same version on every node, "
+        "from where this kernel has it, and its two packages for a cluster: python -m "
+        "pip install 'ray[client]' pyarrow"
     )
 
 

@@ -265,7 +265,7 @@ def test_without_scipy_the_difference_is_there(
 
     assert found["difference"] == pytest.approx(np.mean(HIGH) - np.mean(LOW))
     assert found[["low", "high", "p"]].isna().all()
-    assert "pip install 'svc-notebook[stats]'" in capsys.readouterr().err
+    assert "python -m pip install scipy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_without_scipy_all_but_intervals_is_there(
     assert found["right"].notna().all()
     assert found[["right_low", "right_high"]].isna().all(axis=None)
     assert capsys.readouterr().err == (
-        "low and high need SciPy: python -m pip install 'svc-notebook[stats]'.\n"
+        "low and high need SciPy: python -m pip install scipy.\n"
     )
 
 

@@ -193,7 +193,7 @@ def test_without_scipy_there_is_a_slope_alone(monkeypatch: pytest.MonkeyPatch) -
 
     assert found.slope == pytest.approx(-2, abs=0.1)
     assert np.isnan([found.low, found.high, found.p]).all()
-    assert "svc-notebook[stats]" in found.says
+    assert "python -m pip install scipy" in found.says
 
 
 def test_hostile_names_cannot_steer_the_terminal() -> None:

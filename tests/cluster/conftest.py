@@ -18,7 +18,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 
-WHY_SKIPPED = "needs Ray: python -m pip install 'svc-notebook[cluster]'"
+WHY_SKIPPED = "needs Ray: python -m pip install 'ray[client]' pyarrow"
 OpenSession = Callable[[Emulator], Session]
 
 

@@ -146,7 +146,7 @@ def test_another_version_never_gets_the_key(
     )
 
     assert "workers of the Ray cluster have svc-notebook 0.1, and this kernel" in said
-    assert "python -m pip install 'svc-notebook[cluster]==" in said
+    assert "python -m pip install 'ray[client]' pyarrow" in said
     assert not given.exists()
     assert len(emulator.requests) == 0
 

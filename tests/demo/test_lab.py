@@ -55,16 +55,16 @@ def test_the_emulator_stands_in_the_services_place(emulator: Emulator) -> None:
     }
 
 
-def test_without_jupyterlab_the_extra_is_named(
+def test_without_jupyterlab_the_command_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A missing extra is one sentence with the command that installs it."""
+    """A missing package is one sentence with the command that installs it."""
     monkeypatch.setattr("svc_notebook.demo.lab.find_spec", lambda _: None)
 
     status = main(["lab"])
 
     assert status == 2
-    assert "pip install 'svc-notebook[lab]'" in capsys.readouterr().err
+    assert "`python -m pip install jupyterlab`" in capsys.readouterr().err
 
 
 def test_jupyterlab_is_started_on_the_tour(tmp_path: Path) -> None:

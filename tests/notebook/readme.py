@@ -13,7 +13,7 @@ class Block(NamedTuple):
     """A code block.
 
     Attributes:
-        section: The heading above it.
+        section: The heading above it; empty before the first one.
         language: bash or python; empty for a cell of the magic.
         code: What a reader copies.
     """
@@ -25,7 +25,7 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     """Return every code block of the README."""
-    _, *parts = _SECTION.split(PATH.read_text("utf-8"))
+    parts = ["", *_SECTION.split(PATH.read_text("utf-8"))]
     return [
         Block(section, language, code.removesuffix("\n"))
         for section, text in zip(parts[::2], parts[1::2], strict=True)
