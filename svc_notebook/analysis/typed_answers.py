@@ -80,7 +80,7 @@ class AnswerType:
         if self.read is None:
             again = f"call .read({name}), or give answer={name} again"
             return f"none are read, since {name} is not kept; {again}"
-        how = "the tool that is offered" if self.form else "each text"
+        how = "a call of the tool that is offered" if self.form else "each reply"
         return f"{name}, read from {how}"
 
 

@@ -89,7 +89,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         params=params,
         max_tokens=defaults.get("max_tokens") if max_tokens is None else max_tokens,
         notes=tuple(
-            filter(None, (inserted and f"put in: {inserted}", _advice(context, params)))
+            filter(
+                None, (inserted and f"inserted: {inserted}", _advice(context, params))
+            )
         ),
         info=context.session.info_of(model),
     )

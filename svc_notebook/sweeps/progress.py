@@ -14,6 +14,7 @@ from typing import Any
 
 from svc_notebook.display.cell_output import Output, Screen
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.terminal_width import padded, width
 from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
@@ -21,7 +22,8 @@ from .scheduler import ModelQueue
 GAP_S = 0.25  # at least, between two drawings
 BACKGROUND_GAP_S = 0.5  # while the run is in the background
 SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
-_FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
+_FORMAT = "{desc} |{bar}| {unit}"  # tqdm's postfix has a comma
+_LETTER = 0.9  # of a digit's width; a longer text takes what it needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class ModelProgress:
     n_total: int
     note: str = ""
     is_bad: bool = False
+
+    @property
+    def count(self) -> str:
+        """The name with what is done of all, as it is before the bar."""
+        return f"{to_terminal(self.name)} {self.n_done}/{self.n_total}"
 
 
 class Bars:
@@ -47,6 +54,7 @@ class Bars:
         self._is_over = False
         self._turn = Lock()  # the run draws on its thread, and `start` on the user's
         self._bars: dict[str, Any] = {}
+        self._columns = (0, 0)  # of the longest texts before and after a bar
 
     def show(self, models: Sequence[ModelProgress], *, is_last: bool = False) -> None:
         """Draw all bars, a few times a second at most; the last ones in any case."""
@@ -61,6 +69,7 @@ class Bars:
         self._drawn_s = now_s
         self._is_over = is_last
         try:
+            self._columns = self._widest(models)
             for at, progress in enumerate(models):
                 self._draw(progress, at)
             if is_last:
@@ -84,10 +93,26 @@ class Bars:
             bar = self._bars[progress.name] = self._new_bar(progress, at)
         bar.n = progress.n_done
         bar.total = progress.n_total
-        bar.unit = to_terminal(progress.note)
-        if self._where is Screen.NOTEBOOK and progress.is_bad:
-            bar.colour = "#ffa500"  # orange; tqdm warns of names
+        bar.desc, bar.unit = progress.count, to_terminal(progress.note)
+        if self._where is Screen.NOTEBOOK:
+            bar.colour = "#ffa500" if progress.is_bad else None  # tqdm warns of names
+            for text, columns in zip(
+                bar.container.children[::2], self._columns, strict=True
+            ):
+                text.layout.min_width = f"{_LETTER * columns:.0f}ch"
+        else:
+            bar.desc, bar.unit = map(padded, (bar.desc, bar.unit), self._columns)
         bar.refresh()
+
+    def _widest(self, models: Sequence[ModelProgress]) -> tuple[int, int]:
+        """Return the columns of the texts around the bars, which all have one length.
+
+        They never shrink, so that no bar moves back and forth.
+        """
+        before, after = self._columns
+        counts = [f"{to_terminal(x.name)} {x.n_total}/{x.n_total}" for x in models]
+        notes = [to_terminal(model.note) for model in models]
+        return max([before, *map(width, counts)]), max([after, *map(width, notes)])
 
     def _new_bar(self, progress: ModelProgress, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
         # tqdm loads its widgets, which takes time: only when there is something to draw
@@ -101,7 +126,7 @@ class Bars:
         bar: Any = make(
             initial=progress.n_done,
             total=progress.n_total,
-            desc=to_terminal(progress.name),
+            desc=progress.count,
             position=at,
             bar_format=_FORMAT,
             unit="",
@@ -169,7 +194,7 @@ def _note(
     words.append(f"{queue.n_tokens:,} tokens")
     words += scores
     if found_limit := queue.limiter and queue.limiter.found:
-        words.append(f"found: {_shown(found_limit)}")
+        words.append(f"limit found: {_shown(found_limit)}")
     if queue.given_up:
         words.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:

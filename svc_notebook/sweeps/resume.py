@@ -326,7 +326,8 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
     """Say what can be done once nothing is being sent."""
     n_todo = n_trials - len(settled_of(status))
     n_refused, n_open = status.count("refused"), status.count("open")
-    pending = ["what is missing"] if n_todo > n_open else []
+    some = "what is missing" if n_todo < n_trials or n_open else "them"
+    pending = [some] if n_todo > n_open else []
     pending += [f"{n_open} of those that failed again"] if n_open else []
     read = ".replies_df(), .summary_df(), .compare()"
     steps = [f".run() sends {' and '.join(pending)}" if pending else read]

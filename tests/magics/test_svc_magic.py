@@ -116,7 +116,7 @@ def test_variables_are_put_in_and_listed(shell: Shell, emulator: Emulator) -> No
             "content": "About ต้มยำ {{dish}} $x, not {dish} or {{dish}}",
         }
     ]
-    assert "put in: dish (text, about" in cell.shown
+    assert "inserted: dish (text, about" in cell.shown
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_context_is_added_by_name(shell: Shell, emulator: Emulator) -> None:
     content = sent(emulator)["messages"][0]["content"]
     assert content.startswith("Explain\n\nnote:\n```\na note\n```\n\nIn[1]:\n```\n")
     assert "ZeroDivisionError" in content
-    assert "put in: note (text" in cell.shown
+    assert "inserted: note (text" in cell.shown
 
 
 def test_a_line_asks_and_the_question_mark_survives(

@@ -54,7 +54,7 @@ def test_a_sweep_reads_answers(session: Session) -> None:
     run = _swept(session, Mail)
 
     assert "answer is var_answer" in repr(run)
-    assert "Literal['spam', 'ham'], read from each text" in repr(run)
+    assert "Literal['spam', 'ham'], read from each reply" in repr(run)
     frame = run.run().replies_df()
     assert frame["answer"].tolist() == ["spam", "ham"]
     assert frame["var_answer"].tolist() == ["spam", "ham"]

@@ -99,7 +99,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
     ]
     assert {line.index(line.split()[1]) for line in lines[1:6]} == {15}
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == ".run() sends what is missing"
+    assert lines[-1] == ".run() sends them"
 
 
 @pytest.mark.slow

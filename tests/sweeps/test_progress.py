@@ -1,6 +1,7 @@
 """Progress bars in a notebook and in a terminal."""
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import pytest
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.cell_output import Screen, find_screen
+from svc_notebook.display.terminal_width import width
 from svc_notebook.errors import BadRequestError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
@@ -59,6 +61,25 @@ def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "m 3/10" in text
     assert "1 failed · 20 tokens" in text
     assert "waits 12 s: minute limit" in text
+
+
+def test_the_bars_of_a_run_are_below_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They begin at one column and have one length, whatever their texts are."""
+    terminal = _terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["small (svc-v1.5-instruct)", "ใหญ่"]
+    parts = [
+        ModelProgress(name=name, n_done=n, n_total=120, note="9 tokens · ends" * n)
+        for n, name in enumerate(names)
+    ]
+
+    Bars(Screen.TERMINAL, clock=lambda: 0.0).show(parts, is_last=True)
+
+    lines = re.findall(r"^(.*?)\|(.*?)\|", terminal.getvalue(), re.MULTILINE)
+    drawn = [tuple(map(width, line)) for line in lines[-2:]]
+    assert drawn[0] == drawn[1]
 
 
 def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,8 +209,8 @@ def test_says_which_limits_were_found() -> None:
     queue.limiter.due()
 
     assert before == "0 tokens"
-    assert level == "0 tokens · found: 8 at once"
-    assert _note(queue) == "0 tokens · found: 8 a second, 8 at once"
+    assert level == "0 tokens · limit found: 8 at once"
+    assert _note(queue) == "0 tokens · limit found: 8 a second, 8 at once"
 
 
 def test_says_tokens_failures_and_the_computed_end() -> None:

@@ -106,7 +106,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     assert before["text/plain"].startswith(
         "Run tone: 2 requests planned, nothing sent yet.\n"
     )
-    assert before["text/plain"].endswith(".run() sends what is missing")
+    assert before["text/plain"].endswith(".run() sends them")
     assert "<strong>Run tone</strong>" in before["text/html"]
     assert after["text/plain"].startswith("Run tone: 2 requests: 2 ok.\n")
     assert repr(run) == after["text/plain"]
