@@ -62,7 +62,7 @@ def _in_code(code: str) -> Iterator[str]:
 def _in_pages() -> Iterator[str]:
     for path in (*ROOT.glob("notebooks/*.md"), ROOT / "README.md"):
         text = path.read_text("utf-8")
-        has_script = path.name == "README.md"  # its first cell says so
+        has_script = path.name in {"README.md", "cookbook.md"}  # the first cell says so
         for language, code in FENCED.findall(text):
             if language in {"", "python", "text"} and not (
                 has_script or WITH_SCRIPT.search(code)

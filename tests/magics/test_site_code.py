@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from svc_notebook.demo.lab import copy_tour
 from tests.magics.conftest import Shell
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -19,10 +20,11 @@ PAGES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs(
-    name: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    name: str, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The blocks marked `python`, one after the other, run against the emulator."""
-    monkeypatch.chdir(NOTEBOOKS)
+    """The blocks marked `python` run against the emulator, in a copy of the lessons."""
+    copy_tour(tmp_path)
+    monkeypatch.chdir(tmp_path)
     shell.run("import svc_notebook as svc")
 
     failed = [
