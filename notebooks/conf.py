@@ -5,6 +5,7 @@ and neither the build nor a page needs the network.
 """
 
 import sys
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -15,7 +16,12 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 sys.path.insert(0, str(FOLDER.parent))  # the package beside this folder
 
+from svc_notebook import __version__ as release  # noqa: E402 - found on the path above
+
 project = "svc-notebook"
+PROJECT = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text("utf-8"))
+# Write `[project.urls] Repository = "https://…"` there, and each page links to it.
+REPOSITORY = PROJECT["project"].get("urls", {}).get("Repository")
 
 extensions = ["myst_nb", "reference"]  # the second is beside this file
 suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture is shown
@@ -37,21 +43,26 @@ nb_execution_mode = "off"  # the outputs are those that nbval compares
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they come from a CDN
 
 html_theme = "pydata_sphinx_theme"
-html_title = "svc-notebook"
+html_title = f"svc-notebook {release}"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars: dict[str, list[str]] = {
-    "index": [],
-    "start": [],
-    "contributing": [],
-}  # no pages below them
+WITHOUT_SIDEBAR = (
+    "index start cookbook faq coming-from how-it-works contributing changelog"
+)
+html_sidebars: dict[str, list[str]] = {name: [] for name in WITHOUT_SIDEBAR.split()}
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": [],
     "footer_end": [],
+    "icon_links": [
+        {"name": "Repository", "url": REPOSITORY, "icon": "fa-solid fa-code-branch"}
+    ]
+    * bool(REPOSITORY),
 }
 
 

@@ -47,25 +47,58 @@ LISTS = {
     "%svc tools": TOOL_LIST,
 }
 PYTHON = {
-    "Replies": """
-        complete stream extract Completion CompletionStream Message""",
-    "Conversations and the panel": "conversation panel Conversation",
-    "Clients": "Client AsyncClient AsyncCompletionStream",
-    "Sweeps, scores and comparisons": """
-        sweep run Run score read_answers summary_df contrast Contrast contrast_df
-        Decision
-        how_many agreement_df repeats_df confusion_df compare plot trend
-        scores.exact scores.fields scores.contains scores.regex scores.json_valid
-        scores.json_schema scores.length""",
-    "Ledger and files": """
-        replies_df usage_df runs_df tool_calls_df conversations_df describe last
-        reply export read_parquet export_answers as_replies read_eval""",
-    "Tools": "tool Toolbox",
-    "Session, emulator and tokens": """
-        use Emulator estimate_tokens Tokens load_ipython_extension
-        unload_ipython_extension""",
+    "Replies": (
+        "Ask, stream a reply, or take a value out of a text",
+        "complete stream extract last reply Completion CompletionStream Message",
+    ),
+    "Conversations and the panel": (
+        "Keep a history, and chat next to your cells",
+        "conversation panel conversations_df Conversation",
+    ),
+    "Sweeps": (
+        "Ask every combination of prompts, rows, models and parameters",
+        "sweep run runs_df Run",
+    ),
+    "Scores and answers": (
+        "Say which replies are right",
+        """score read_answers scores.exact scores.fields scores.contains scores.regex
+        scores.json_valid scores.json_schema scores.length""",
+    ),
+    "Comparisons": (
+        "Say which model or prompt is better, and how sure that is",
+        """compare contrast Contrast contrast_df Decision summary_df trend plot how_many
+        agreement_df repeats_df confusion_df""",
+    ),
+    "Frames and usage": (
+        "See what was asked, and what it cost",
+        "replies_df usage_df describe estimate_tokens Tokens",
+    ),
+    "Files": (
+        "Write replies into files, and read those of other programs",
+        "export read_parquet export_answers as_replies read_eval",
+    ),
+    "Tools": ("Let the model call your functions", "tool Toolbox tool_calls_df"),
+    "Session and emulator": (
+        "Choose where requests go and what may be spent, or try it without a key",
+        "use Emulator load_ipython_extension unload_ipython_extension",
+    ),
+    "Clients": (
+        "Send requests from a program of your own",
+        "Client AsyncClient AsyncCompletionStream",
+    ),
 }
-"""A page for each group of public names; a name in none of them is on one more page."""
+"""A page for each task, with its public names; a name in none is on one more page."""
+PURPOSES = {
+    "magic": "Every option of a cell, every command, and the defaults of a kernel.",
+    "pandas": "A column from a template: `df.svc.complete`.",
+    "testing": "A fixture for pytest, and what a script of replies may say.",
+    "columns": "What each column of each frame means, with its dtype and unit.",
+    "parameters": "What a request may have, the ranges, and the service's defaults.",
+    "settings": "Variables, time-outs, and the file of your own servers.",
+    "errors": "The tree of errors, and what each of them carries.",
+    "command": "`svc-notebook` in a shell: demo, lab, emulate and ledger.",
+}
+"""What a page is for that has no names of Python."""
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):\n", re.MULTILINE)
 _ITEM = re.compile(r"^(\S[^:\n]*):[ \n]+(.*(?:\n(?:[ \t].*)?)*)", re.MULTILINE)
 _SPAN = re.compile(r"(?<![`\[])`(?:svc\.)?(?:errors\.)?(\w+)`(?!`)")
@@ -89,13 +122,20 @@ def pages() -> dict[str, str]:
         "command": "\n".join(["# The command `svc-notebook`\n", *commands]),
     }
     listed = "\n".join(made)
+    purposes = PURPOSES | {_page(x): f"{does}." for x, (does, _) in PYTHON.items()}
     index = (
         "# Reference\n\n"
         "These pages are made from the package: from its docstrings, and from the "
         "tables that its parsers and frames use. In a notebook `svc.complete?`, "
         "`%svc help`, `%svc settings` and `svc.describe(df)` show the same. "
         "(doc: Limits) means that heading of the service's document.\n\n"
-        f"```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
+        + "".join(
+            f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({name}.md): "
+            f"{purposes.get(name, '')}\n"
+            for name, text in made.items()
+        )
+        + f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{listed}\n```\n\n"
+        + "\n".join(_by_task())
     )
     return {"index": index, **made}
 
@@ -193,14 +233,19 @@ def entry(name: str, thing: Callable[..., object]) -> str:
     return "\n".join([head, prose(inspect.getdoc(thing) or ""), *parts])
 
 
-def members(name: str, cls: type) -> Iterator[str]:
-    """Return a section for each public method and property of a class."""
+def _public_members(cls: type) -> Iterator[tuple[str, object]]:
+    """Yield the public methods and properties of a class, also those it inherits."""
     ours = [each for each in cls.__mro__ if each.__module__.startswith("svc_notebook")]
     kinds = (property, staticmethod, classmethod, FunctionType)
     found = {key: each for base in ours[::-1] for key, each in vars(base).items()}
     for key, member in found.items():
-        if key.startswith("_") or not isinstance(member, kinds):
-            continue
+        if not key.startswith("_") and isinstance(member, kinds):
+            yield key, member
+
+
+def members(name: str, cls: type) -> Iterator[str]:
+    """Return a section for each public method and property of a class."""
+    for key, member in _public_members(cls):
         head, call = f"### `{name}.{key}`\n\n", ""
         if not isinstance(member, property):
             skips = int(isinstance(member, FunctionType))  # self
@@ -215,18 +260,55 @@ def public_names() -> list[str]:
     return [name for name in names if name not in known]
 
 
-def _python() -> dict[str, str]:
+def _page(title: str) -> str:
+    return re.split(r"\W", title)[0].lower()
+
+
+def _groups() -> dict[str, list[str]]:
+    """Return the public names of each page of Python."""
     public = public_names()
-    groups = {title: names.split() for title, names in PYTHON.items()}
+    groups = {title: names.split() for title, (_, names) in PYTHON.items()}
     placed = {name for names in groups.values() for name in names}
     if rest := [name for name in public if name not in placed]:
         groups["More names"] = rest
+    return {
+        title: [name for name in names if name in public]
+        for title, names in groups.items()
+    }
+
+
+def _python() -> dict[str, str]:
     made = {}
-    for title, names in groups.items():
-        known = [name for name in names if name in public]
-        found = (entry(name, attrgetter(name)(svc_notebook)) for name in known)
-        made[re.split(r"\W", title)[0].lower()] = "\n".join([f"# {title}\n", *found])
+    for title, names in _groups().items():
+        found = (entry(name, attrgetter(name)(svc_notebook)) for name in names)
+        made[_page(title)] = "\n".join([f"# {title}\n", *found])
     return made
+
+
+def _by_task() -> Iterator[str]:
+    """Yield a table for each task: its functions, each with its first sentence."""
+    yield "## Functions by task\n"
+    for title, names in _groups().items():
+        task, _ = PYTHON.get(title, (title, ""))
+        things = ((name, attrgetter(name)(svc_notebook)) for name in names)
+        rows = (
+            (f"[`svc.{name}`](#{target(name)})", linked(_first_line(thing)))
+            for name, thing in things
+        )
+        yield f"### {task}\n"
+        yield table(("Name", "What it does"), rows)
+    yield f"### What a [`svc.Run`](#{target('Run')}) can do\n"
+    yield table(
+        ("Name", "What it does"),
+        (
+            (code(f"run.{key}"), linked(_first_line(member)))
+            for key, member in _public_members(svc_notebook.Run)
+        ),
+    )
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def _module_doc(module: str) -> str:

@@ -13,10 +13,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
+from svc_notebook import __version__
 from tests.browser.panel_page import axe_findings
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("index", "start", "compare", "how-it-works")
+PAGES = ("index", "start", "cookbook", "compare", "how-it-works", "reference/index")
 BUILD_S = 600
 
 
@@ -155,6 +156,53 @@ def test_axe_finds_nothing(
     page.close()
 
     assert {at: each for at, each in found.items() if each} == {}
+
+
+def test_the_movie_comes_before_the_command(browser: Browser, site: Path) -> None:
+    """The first page shows what it is like, then the command, whole on a phone."""
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto((site / "index.html").as_uri())
+    movie = page.locator("img[src*='movie']:visible")
+    command = page.locator("pre", has_text="svc-notebook demo")
+
+    expect(movie).to_have_count(1)
+    above, below = movie.bounding_box(), command.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] < below["y"]
+    assert command.evaluate("pre => pre.scrollWidth <= pre.clientWidth")
+    page.close()
+
+
+def test_each_page_has_the_version_and_an_icon(browser: Browser, site: Path) -> None:
+    """They are in the head of the page, and in the tab."""
+    page = browser.new_page()
+    page.goto((site / "guides.html").as_uri())
+
+    expect(page.locator("header .navbar-brand").first).to_contain_text(__version__)
+    icon = page.locator("link[rel='icon']").get_attribute("href") or ""
+    assert (site / icon).is_file()
+    page.close()
+
+
+def test_a_button_copies_a_block_of_code(browser: Browser, site: Path) -> None:
+    """Code is copied as it is, and a console's without its prompts and results."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+
+    copied = []
+    for name, text in (("index", "svc-notebook demo"), ("reference/tools", ">>> ")):
+        page.goto((site / f"{name}.html").as_uri())
+        block = page.locator("div.highlight", has_text=text).first
+        block.hover()
+        block.get_by_role("button", name="Copy").click()
+        expect(block.get_by_role("button", name="Copied")).to_be_visible()
+        copied.append(page.evaluate("() => navigator.clipboard.readText()"))
+    context.close()
+
+    assert copied[0] == "python -m pip install . && svc-notebook demo"
+    assert copied[1]
+    assert ">>>" not in copied[1]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

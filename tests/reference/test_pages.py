@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,27 @@ def test_every_method_of_a_public_class_has_a_section(pages: dict[str, str]) -> 
     assert "\n### `Client.complete`\n" in whole
     assert "\n### `Completion.text`\n" in whole
     assert "\n### `Conversation.from_json`\n" in whole
+
+
+def test_every_function_is_listed_by_task_with_a_sentence(
+    reference: ModuleType, pages: dict[str, str]
+) -> None:
+    """The index has each public name once, and the methods of a run."""
+    rows = re.findall(r"^\| \[?`([\w.]+)`.* \| (.+) \|$", pages["index"], re.MULTILINE)
+    names = [name.removeprefix("svc.") for name, _ in rows if name.startswith("svc.")]
+
+    assert sorted(names) == sorted(reference.public_names())
+    assert "Sum up replies by group" in dict(rows)["svc.summary_df"]
+    assert "run.contrast" in dict(rows)
+
+
+def test_every_page_has_a_line_in_the_index(pages: dict[str, str]) -> None:
+    """Its title leads to it, with what it is for."""
+    lines = dict(
+        re.findall(r"^- \[.+\]\((\w+)\.md\): (.+)$", pages["index"], re.MULTILINE)
+    )
+
+    assert set(lines) == set(pages) - {"index"}
 
 
 def test_every_option_and_command_is_there(pages: dict[str, str]) -> None:
@@ -114,7 +136,7 @@ def test_a_name_that_is_not_placed_has_a_page(
     reference: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new public name is in the reference before somebody chooses its page."""
-    monkeypatch.setattr(reference, "PYTHON", {"Tools": "tool"})
+    monkeypatch.setattr(reference, "PYTHON", {"Tools": ("Call", "tool")})
 
     pages = reference.pages()
 
