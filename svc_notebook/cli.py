@@ -221,8 +221,8 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Copy the lessons into a folder and open them in JupyterLab. An emulator on "
-        "this machine answers. On a server without a browser: "
-        "svc-notebook lab -- --no-browser"
+        "this machine answers. `svc-notebook lab -- --no-browser` is for a server "
+        "without a browser: it prints the address to open."
     )
     parser.add_argument(
         "--dir",
