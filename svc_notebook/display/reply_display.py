@@ -18,6 +18,7 @@ from svc_notebook.service.chunk import Delta
 from .cell_output import Bundle, Output
 from .escape import to_terminal, to_text
 from .footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
+from .growing_markdown import Block, Blocks, block_html, tail_html
 from .html_styles import (
     BODY,
     card_html,
@@ -26,14 +27,7 @@ from .html_styles import (
     quiet_html,
     verbatim_html,
 )
-from .markdown import (
-    Block,
-    Blocks,
-    block_html,
-    link_addresses,
-    reply_html,
-    tail_html,
-)
+from .markdown import link_addresses, reply_html
 from .sandboxed_frame import page_html
 from .tool_runs import (
     Step,

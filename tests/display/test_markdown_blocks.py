@@ -1,10 +1,13 @@
 """Finished blocks and the tail of text that grows; fenced code."""
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.markdown import Block, Blocks, Fence, fences, to_html
+from svc_notebook.display.growing_markdown import Block, Blocks
+from svc_notebook.display.markdown import Fence, fences, to_html
 
 _LINES = (
     *("# h", "para one", "", "- a", "  more", "  - nested", "1. x", "10) z", "\t- t"),
@@ -68,12 +71,86 @@ def test_no_text_is_lost(text: str, sizes: list[int], max_tail_bytes: int) -> No
 @pytest.mark.slow
 @given(_texts, _sizes, st.integers(1, 60))
 def test_tails_stay_short(text: str, sizes: list[int], max_tail_bytes: int) -> None:
-    """After taking, no tail is longer than its limit."""
+    """After taking, no tail is longer than its limit, or than one character."""
     blocks = Blocks(max_tail_bytes=max_tail_bytes)
 
     _fed(blocks, _split(text, sizes))
 
-    assert len(blocks.tail.source.encode()) <= max_tail_bytes
+    tail = blocks.tail.source
+    assert len(tail) == 1 or len(tail.encode()) <= max_tail_bytes
+
+
+_CLUSTERS = (
+    *(
+        "น้ำ",
+        "ที่",
+        "ผู้",
+        "เ",
+        "ก",
+        "กำ",
+        "ນຳ້",
+        "é",
+        "e\u0301\u0323",
+        "क्षि",
+        "ガ",
+        "ｶﾞ",
+        "각",
+    ),
+    *(
+        "👩\u200d👩\u200d👧\u200d👦",
+        "👍🏽",
+        "🇹🇭",
+        "🇩🇪",
+        "❤️",
+        "1️⃣",
+        "🏴\U000e0067\U000e0062\U000e007f",
+    ),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opener", ["", "> ", "- ", "```\n", "|a|\n|-|\n|", "# "])
+@given(
+    clusters=st.lists(st.sampled_from(_CLUSTERS), max_size=80),
+    sizes=_sizes,
+    max_tail_bytes=st.integers(40, 448),
+)
+def test_no_letter_is_parted_from_its_marks(
+    opener: str, clusters: list[str], sizes: list[int], max_tail_bytes: int
+) -> None:
+    """Without blanks, text is cut between letters, emoji and flags, never in one."""
+    blocks = Blocks(max_tail_bytes=max_tail_bytes)
+    text = opener + "".join(clusters)
+    starts = set(accumulate(map(len, clusters), initial=len(opener)))
+    cuts: list[int] = []
+
+    for piece in _split(text, sizes):
+        blocks.feed(piece)
+        cuts += [len(block.source) for block in blocks.take()]
+        assert len(blocks.tail.source.encode()) <= max_tail_bytes
+
+    assert set(accumulate(cuts)) <= {*starts, *range(len(opener) + 1)}
+
+
+def test_thai_without_blanks_is_whole_at_every_cut() -> None:
+    """Fed by the character, no block and no tail ever begins with a vowel or a tone."""
+    blocks, begins = Blocks(max_tail_bytes=448), set()
+
+    for char in "ผู้ที่นี่กำลังทำน้ำแข็งให้เพื่อนๆ" * 40:
+        blocks.feed(char)
+        begins |= {block.source[0] for block in blocks.take()}
+        begins.add(blocks.tail.source[0])
+
+    assert not begins & set("ัำิีึืุู็่้๊๋์")
+
+
+def test_marks_without_end_are_cut() -> None:
+    """A hostile run of marks on one letter does not make the tail grow."""
+    blocks = Blocks(max_tail_bytes=100)
+
+    _fed(blocks, ["a", *["\u0301"] * 5_000])
+
+    assert len(blocks.tail.source.encode()) <= 100
 
 
 @pytest.mark.parametrize(
