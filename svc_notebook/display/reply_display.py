@@ -6,7 +6,8 @@ settled, or printed.
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, Self, TypeVar
@@ -27,7 +28,7 @@ from .html_styles import (
     quiet_html,
     verbatim_html,
 )
-from .markdown import link_addresses, reply_html
+from .markdown import link_addresses, reply_html, with_line_feeds
 from .sandboxed_frame import page_html
 from .tool_runs import (
     Step,
@@ -92,7 +93,8 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
     The view's `end` is called once, however the stream ends.
 
     Raises:
-        Interrupted: The user stopped it; `partial` is what arrived.
+        Interrupted: The user stopped it; `partial` is what arrived, or the whole
+            reply if it had ended.
         SvcError: It failed; `partial` is what arrived.
     """
     wait_s = POLL_S
@@ -112,7 +114,10 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
     except SvcError as error:
         view.end(error.partial)
         raise
-    view.end(completion)
+    try:
+        view.end(completion)
+    except KeyboardInterrupt:  # the view has ended all the same
+        raise Interrupted(completion) from None
     return completion
 
 
@@ -201,7 +206,13 @@ def _choice_head(index: int, n_texts: int) -> str:
 
 
 class _Shown:
-    """What each mode of display can do; this class shows nothing."""
+    """What each mode of display can do; this class shows nothing.
+
+    `is_torn` says that an interrupt or an error came in the middle of a call, so that
+    only what the service sent is certain.
+    """
+
+    is_torn = False
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of a choice."""
@@ -281,6 +292,9 @@ class _Plain(_Settled):
     def finish(self, final: Final | None) -> None:
         self.flush(0.0)
         texts = final.texts if final else ()
+        if texts and self._text and texts[0].startswith(self._text):
+            self._pending = texts[0].removeprefix(self._text)  # an interrupt kept it
+            self.flush(0.0)
         is_printed = bool(texts and self._text == texts[0])
         rest = [_plain_choice(texts, i) for i in range(is_printed, len(texts))]
         closing = final.closing_line if final else ""
@@ -337,6 +351,11 @@ class _OutputPart:
         self.text_html += other.text_html
         self.plain += other.plain
 
+    @property
+    def source(self) -> str:
+        """The text of its blocks, as the reply has it."""
+        return "".join(item.source for item in self.items if isinstance(item, Block))
+
     def draw_again(self, links: Mapping[str, object]) -> None:
         """Draw it with the addresses of links that were written further down."""
         self.text_html = "".join(self._drawn(item, links) for item in self.items)
@@ -373,6 +392,8 @@ class _LiveOutputs(_Shown):
         self._is_verbatim = is_verbatim
         self._bytes_per_s = MAX_TEXT_BYTES_PER_S if is_verbatim else MAX_BYTES_PER_S
         self._n_outputs = 0
+        self._is_publishing = False  # and nobody knows whether it was published
+        self._bundles: dict[int, Bundle] = {}  # of each output, as it was sent
         self._n_messages = self._n_bytes = 0
         self._status = WAITING
         self._is_waiting = self._is_stale = True
@@ -427,16 +448,23 @@ class _LiveOutputs(_Shown):
         self._n_messages += 1
         self._n_bytes += ENVELOPE_BYTES + sum(len(t.encode()) for t in bundle.values())
         if number > self._n_outputs:
-            self._n_outputs = number
+            self._is_publishing = True
             self._output.publish(bundle, name)
+            self._n_outputs, self._is_publishing = number, False
         else:
             self._output.update(bundle, name)
+        self._bundles[number] = bundle
 
     def finish(self, final: Final | None) -> None:
         """Show the final form in place, or remove what was shown."""
+        if self._is_publishing and self._own_output:
+            # Published again, it could be there twice.
+            self._forget_outputs()
         if not self._n_outputs:
             if final:
                 self._show_bundle(1, final.bundle())
+            elif self._is_publishing:
+                self._output.erase()
         elif final is not None:
             self._end(final)
         elif self._own_output:
@@ -450,9 +478,15 @@ class _LiveOutputs(_Shown):
 
     def _replace(self, final: Final) -> None:
         """Show the final form in place of several outputs; it cannot be updated."""
-        self._output.clear()
-        self._output.publish(final.bundle(), None)
+        self._forget_outputs()
+        self._show_bundle(1, final.bundle())
         self._n_outputs = 0
+
+    def _forget_outputs(self) -> None:
+        """Let the next output take the place of all."""
+        self._output.clear()
+        self._n_outputs = 0
+        self._bundles.clear()
 
 
 class _LiveChoices(_LiveOutputs):
@@ -547,11 +581,13 @@ class _LiveText(_LiveOutputs):
         bundle = {"text/html": f"{BODY}{html}</div>"}
         if plain:
             bundle["text/plain"] = to_terminal(plain)
-        self._show_bundle(number, bundle)
+        if bundle != self._bundles.get(number):
+            self._show_bundle(number, bundle)
 
     def reopen(self, so_far: str) -> bool:
         """Go on after the end, in the outputs that there are; see `_Shown`."""
-        if not self._n_outputs or "".join(self._pieces[0]) != so_far:
+        is_shown = 0 < self._n_outputs == len(self._above) + 1
+        if not is_shown or self.is_torn or "".join(self._pieces[0]) != so_far:
             return False
         self._own_output, self._max_outputs = False, self._n_outputs
         self._news(is_waiting=True)
@@ -559,27 +595,57 @@ class _LiveText(_LiveOutputs):
         return True
 
     def _end(self, final: Final) -> None:
-        if not self._is_drawn(final) and self._n_outputs > 1:
+        is_whole = self._is_drawn(final) or self._draw_from(final)
+        if not is_whole and self._n_outputs > 1:
             self._replace(final)
-        elif self._is_drawn(final) and (self._above or self._shown_calls):
+        elif is_whole and (self._above or self._shown_calls):
             self._close(final)
         else:
             super()._end(final)
 
+    def _draw_from(self, final: Final) -> bool:
+        """Draw the final text in the outputs that there are; False where it cannot be.
+
+        An interrupt can lose text, or leave it in two outputs. What is right stays
+        where it is, and the rest goes below.
+        """
+        if not self._is_in_form(final) or self._shown_calls:
+            return False
+        text, at_char = with_line_feeds("".join(final.texts)), 0
+        above: list[_OutputPart] = []
+        for part in self._above:
+            if not (part.source and text.startswith(part.source, at_char)):
+                break
+            above.append(_OutputPart(is_verbatim=self._is_verbatim))
+            for item in part.items:
+                above[-1].add(item)
+            at_char += len(part.source)
+        if self._n_outputs > len(above) + 1:
+            return False
+        self._above, self._pieces = above, [["".join(final.texts)]]
+        self._open = _OutputPart(is_verbatim=self._is_verbatim)
+        self._blocks = Blocks(is_verbatim=self._is_verbatim)
+        self._blocks.feed(text[at_char:])
+        self.is_torn = False
+        return True
+
     def _is_drawn(self, final: Final) -> bool:
         """Whether what streamed is the final text, in the final form."""
-        if final.is_page or final.is_verbatim != self._is_verbatim:
+        if self.is_torn or not self._is_in_form(final):
             return False
         return "".join(self._pieces[0]).split() == " ".join(final.texts).split()
 
+    def _is_in_form(self, final: Final) -> bool:
+        return not final.is_page and final.is_verbatim == self._is_verbatim
+
     def _close(self, final: Final) -> None:
-        """Add to the open output what only the final form has."""
+        """Add to the open output what only the final form has, and mend the others."""
         self._take_blocks()
         links = {} if self._is_verbatim else link_addresses("".join(self._pieces[0]))
-        if links:
-            for number, part in enumerate(self._above, start=1):
+        for number, part in enumerate(self._above, start=1):
+            if links:
                 part.draw_again(links)
-                self._show_part(number)
+            self._show_part(number)
         last, tail = _OutputPart(is_verbatim=self._is_verbatim), self._blocks.tail
         last.join(self._open)
         last.add(Block(tail.source, tail.markdown))
@@ -655,7 +721,8 @@ class ReplyDisplay:
     def add(self, text: str, choice: int = 0) -> None:
         """Add a piece of a choice, cut off anywhere; it ends the status line."""
         if text:
-            self._shown.add(text, choice)
+            with self._whole():
+                self._shown.add(text, choice)
             self.flush()
 
     def wait(self, wait: Wait) -> None:
@@ -668,14 +735,16 @@ class ReplyDisplay:
 
         Set `is_now` if no flush will follow soon.
         """
-        self._shown.status(text)
+        with self._whole():
+            self._shown.status(text)
         if is_now:
             self._shown.hurry()
         self.flush()
 
     def tool_run(self, step: Step) -> None:
         """Show a tool call that was answered, below the text so far."""
-        self._shown.tool_run(step)
+        with self._whole():
+            self._shown.tool_run(step)
         self._shown.hurry()
         self.flush()
 
@@ -684,12 +753,30 @@ class ReplyDisplay:
 
         If it is not time, return the seconds until then.
         """
-        return self._shown.flush(self._clock())
+        with self._whole():
+            return self._shown.flush(self._clock())
 
     def finish(self, final: Final | None) -> None:
-        """Show the final form in place of what streamed; None removes that."""
+        """Show the final form in place of what streamed; None removes that.
+
+        An interrupt waits until it is shown.
+        """
         shown, self._shown = self._shown, _Shown()
-        shown.finish(final)
+        try:
+            shown.finish(final)
+        except KeyboardInterrupt:
+            shown.is_torn = True
+            shown.finish(final)
+            raise
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Note if a call does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            self._shown.is_torn = True
+            raise
 
     def reopen(self, so_far: str) -> bool:
         """Go on with a finished reply in its own outputs; False where it cannot be.

@@ -271,21 +271,28 @@ class CellReply:
 
     def _send(self, *, own_output: bool) -> Completion:
         """Send the request, in rounds where tools can run, and show the reply."""
-        context, cell_request = self._context, self._cell_request
-        layout = self._options.layout
-        start = to_start(context, self._options)
+        cell_request = self._cell_request
+        start = to_start(self._context, self._options)
         if self._toolbox:
             check_budget(cell_request.request)
-        has_rounds = any(tool.function is not None for tool in self._toolbox or ())
-        stream = (
-            None
-            if has_rounds
-            else start(cell_request.request, origin=cell_request.origin)
-        )
+        if any(tool.function is not None for tool in self._toolbox or ()):
+            # what tools print, and what was asked, is not the reply's to clear
+            return self._send_rounds(start, self._here(own_output=False))
+        stream = start(cell_request.request, origin=cell_request.origin)
+        try:
+            view = self._to_view(self._here(own_output=own_output))
+        except KeyboardInterrupt:
+            raise Interrupted(stream.cancel()) from None
+        self._place = view.place
+        return follow(stream, view)
+
+    def _here(self, *, own_output: bool) -> Place:
+        """Open a display in the cell that runs; return the reply's place."""
+        context, cell_request = self._context, self._cell_request
+        layout = self._options.layout
         display = ReplyDisplay.open(
             context.mode,
-            # what tools print, and what was asked, is not the reply's to clear
-            own_output=own_output and not has_rounds,
+            own_output=own_output,
             is_verbatim=layout in {"text", "json", "html"},
             is_late=layout == "json",
             n_texts=cell_request.request.params.get("n") or 1,
@@ -293,11 +300,7 @@ class CellReply:
         draw = partial(final_form, self._options, cell_request, context.mode)
         places = context.memory.places
         self._place = places.here(display, draw, self._options.output)
-        if stream is None:
-            return self._send_rounds(start, self._place)
-        view = self._to_view(self._place)
-        self._place = view.place
-        return follow(stream, view)
+        return self._place
 
     def _send_rounds(self, start: Start, place: Place) -> Completion:
         session, options = self._context.session, self._options

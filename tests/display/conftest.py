@@ -21,14 +21,18 @@ class Recorder:
         """Read the time, which only tests move."""
         return self.now_s
 
+    def note(self, act: Act) -> None:
+        """Show something."""
+        self.acts.append(act)
+
     def output(self) -> Output:
         """Make the screen that is recorded."""
         return Output(
-            publish=lambda bundle, name: self.acts.append(("publish", bundle, name)),
-            update=lambda bundle, name: self.acts.append(("update", bundle, name)),
-            clear=lambda: self.acts.append(("clear", None, None)),
-            erase=lambda: self.acts.append(("erase", None, None)),
-            write=lambda text: self.acts.append(("write", text, None)),
+            publish=lambda bundle, name: self.note(("publish", bundle, name)),
+            update=lambda bundle, name: self.note(("update", bundle, name)),
+            clear=lambda: self.note(("clear", None, None)),
+            erase=lambda: self.note(("erase", None, None)),
+            write=lambda text: self.note(("write", text, None)),
         )
 
     def kinds(self) -> list[str]:

@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.footer import UNFINISHED, WAITING
-from svc_notebook.display.html_styles import BODY, quiet_html
+from svc_notebook.display.html_styles import BODY, quiet_html, verbatim_html
 from svc_notebook.display.markdown import to_html
-from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
+from svc_notebook.display.reply_display import (
+    Final,
+    Mode,
+    ReplyDisplay,
+    Wait,
+    follow,
+)
+from svc_notebook.errors import Interrupted
+from svc_notebook.service.chunk import Delta
 from svc_notebook.tools.call import ToolRun
-from tests.display.conftest import Recorder
+from tests.display.conftest import Act, Recorder
 
 _FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))
 
@@ -166,6 +174,110 @@ def test_what_streamed_is_drawn_as_a_whole(pieces: list[str]) -> None:
     html = "".join(part.removeprefix(BODY).removesuffix("</div>") for part in parts)
     assert html == to_html(text)
     assert len(parts) <= 10
+
+
+class _Interrupting(Recorder):
+    """A screen where an interrupt comes at one act, before it is shown or after."""
+
+    def __init__(self, at_act: int, *, is_before: bool) -> None:
+        super().__init__()
+        self._at_act = at_act
+        self._is_before = is_before
+        self._n_acts = 0
+
+    def note(self, act: Act) -> None:
+        """Show the act, unless the interrupt comes first."""
+        self._n_acts += 1
+        is_hit = self._n_acts == self._at_act
+        if not (is_hit and self._is_before):
+            super().note(act)
+        if is_hit:
+            raise KeyboardInterrupt
+
+
+class _Polled:
+    """A stream whose pieces come a few at a time, a second after the ones before."""
+
+    def __init__(self, recorder: Recorder, text: str, *, is_verbatim: bool) -> None:
+        self.display = _open(recorder, Mode.LIVE, is_verbatim=is_verbatim)
+        self.completion = ""  # as far as it arrived
+        self.final = Final(texts=(), is_verbatim=is_verbatim, marks=("interrupted",))
+        self._recorder = recorder
+        self._text = text
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all pieces were returned."""
+        return self.completion == self._text
+
+    def poll(self, timeout_s: float) -> list[Delta]:
+        """Return the next pieces."""
+        self._recorder.now_s += 20 * timeout_s
+        at = len(self.completion)
+        pieces = [self._text[start : start + 37] for start in range(at, at + 111, 37)]
+        self.completion += "".join(pieces)
+        return [Delta(text=piece) for piece in pieces]
+
+    def cancel(self) -> str:
+        """Return what arrived."""
+        return self.completion
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece."""
+        self.display.add(delta.text or "")
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait."""
+        self.display.wait(wait)
+
+    def flush(self) -> float | None:
+        """Show what is new."""
+        return self.display.flush()
+
+    def end(self, completion: object | None) -> None:
+        """Show the final form."""
+        self.final = replace(self.final, texts=(str(completion),))
+        self.display.finish(self.final)
+
+
+_MIXED = f"# Head\n\n{_LONG}\n\n- one\n  - two\n\n```python\nx = 1\n```\n\n" * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_verbatim", [True, False])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_an_interrupt_at_any_message_loses_nothing(
+    *, is_before: bool, is_verbatim: bool
+) -> None:
+    """What arrived is in the outputs, once and in order, wherever an interrupt came."""
+    whole = Recorder()
+    polled = _Polled(whole, _MIXED, is_verbatim=is_verbatim)
+    follow(polled, polled)
+
+    for at_act in range(1, len(whole.acts) + 1):
+        recorder = _Interrupting(at_act, is_before=is_before)
+        stream = _Polled(recorder, _MIXED, is_verbatim=is_verbatim)
+        with pytest.raises(Interrupted) as caught:
+            follow(stream, stream)
+
+        assert caught.value.partial == stream.completion
+        assert _read(recorder) == (
+            _read_html(stream.final.bundle()["text/html"]),
+            stream.final.bundle()["text/plain"].split(),
+        )
+
+
+def _read(recorder: Recorder) -> tuple[str, list[str]]:
+    """Return what the outputs show together: HTML without its frames, and words."""
+    html = "".join(_read_html(bundle["text/html"]) for bundle in recorder.cell())
+    return html, " ".join(out["text/plain"] for out in recorder.cell()).split()
+
+
+def _read_html(html: str) -> str:
+    """Return the HTML within the frames of an output."""
+    within = html.removeprefix(BODY).removesuffix("</div>")
+    frame, end = verbatim_html("|").split("|")
+    return within.replace(frame, "").replace(end, "")
 
 
 def test_verbatim_text_is_drawn_as_written(recorder: Recorder) -> None:
