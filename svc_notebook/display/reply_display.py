@@ -362,7 +362,21 @@ class _OutputPart:
 
     def html(self, tail: str = "") -> str:
         """Return its HTML, with the unfinished text below."""
-        text = self.text_html + tail
+        return self._framed(self.text_html + tail)
+
+    def live_html(self, tail: str, line: str, name: str) -> str:
+        """Return its HTML, what is unfinished, and a line, so that each can be hidden.
+
+        `name` is the class of the finished part; with "t", of the rest.
+        """
+        tag = "span" if self._is_verbatim else "div"
+        text = f"<{tag} class={name}>{self.text_html}</{tag}>" * bool(self.text_html)
+        if not self._is_verbatim:
+            return f"{text}<div class={name}t>{tail}{line}</div>"
+        text += f"<span class={name}t>{tail}</span>" * bool(tail)
+        return f"{self._framed(text)}<div class={name}t>{line}</div>"
+
+    def _framed(self, text: str) -> str:
         return verbatim_html(text) if self._is_verbatim and text else text
 
     def _drawn(self, item: Block | Step, links: Mapping[str, object]) -> str:
@@ -498,6 +512,15 @@ class _LiveChoices(_LiveOutputs):
         self._show_bundle(1, {"text/html": shown.bundle()["text/html"] + line})
 
 
+def _hiding(name: str) -> str:
+    """Hide what another output shows under a class, until that output is updated.
+
+    Text moves from one output to another by two messages, and the page may be painted
+    between them. So the first hides the old place of what it shows.
+    """
+    return f"<style>.{name}{{display:none}}</style>"
+
+
 class _LiveText(_LiveOutputs):
     """One reply in a few outputs.
 
@@ -521,6 +544,7 @@ class _LiveText(_LiveOutputs):
         self._above: list[_OutputPart] = []
         self._open = _OutputPart(is_verbatim=is_verbatim)
         self._shown_calls: list[str] = []
+        self._n_moves = 0
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of the only choice."""
@@ -537,18 +561,32 @@ class _LiveText(_LiveOutputs):
         self._news(is_waiting=True)
 
     def _draw(self, line: str) -> None:
-        self._take_blocks()
+        old_name = self._name
+        # What is drawn moves, and only that: so each message shows what the last did.
         moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
+        self._take_blocks()
         tail = self._blocks.tail
         text = to_text(tail.source) if self._is_verbatim else tail_html(tail)
-        html = self._open.html(text) + line
-        # In this order nothing that is read disappears in between.
-        is_new_below = moved == self._n_outputs
-        if moved and not is_new_below:
-            self._show_part(moved)
-        self._show(len(self._above) + 1, html)
-        if moved and is_new_below:
-            self._show_part(moved)
+        html = (
+            self._open.html(text) + line
+            if self._max_outputs == 1
+            else self._open.live_html(text, line, self._name)
+        )
+        number = len(self._above) + 1
+        if moved is None:
+            self._show(number, html)
+        elif moved == self._n_outputs:
+            self._show(number, _hiding(f"{old_name}t") + html)
+            for part_number in range(max(moved - 1, 1), moved + 1):
+                self._show_part(part_number)
+        else:
+            self._show_part(moved, _hiding(old_name))
+            self._show(number, html)
+
+    @property
+    def _name(self) -> str:
+        """The class of what is in the open output until something moves up."""
+        return f"svc-{self._prefix[-6:]}-{self._n_moves}"
 
     def _take_blocks(self) -> None:
         for block in self._blocks.take():
@@ -571,11 +609,12 @@ class _LiveText(_LiveOutputs):
         else:
             above.join(self._open)
         self._open = _OutputPart(is_verbatim=self._is_verbatim)
+        self._n_moves += 1
         return len(self._above)
 
-    def _show_part(self, number: int) -> None:
+    def _show_part(self, number: int, style: str = "") -> None:
         part = self._above[number - 1]
-        self._show(number, part.html(), part.plain)
+        self._show(number, style + part.html(), part.plain)
 
     def _show(self, number: int, html: str, plain: str = "") -> None:
         bundle = {"text/html": f"{BODY}{html}</div>"}

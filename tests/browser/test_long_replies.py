@@ -1,6 +1,7 @@
 """Long replies in JupyterLab and Notebook 7: what is being read stays where it is."""
 
 from collections.abc import Iterator
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -87,6 +88,23 @@ def _nested(n_bytes: int) -> str:
     return _marked(items)
 
 
+def _numbered(n_parts: int) -> str:
+    """Write paragraphs, lists and code whose words are numbered.
+
+    Three parts are as long as Notebook 7 lets an output grow before it scrolls in it.
+    """
+    numbers = count()
+
+    def words(n_words: int) -> str:
+        return " ".join(f"word{next(numbers)}" for _ in range(n_words))
+
+    return "".join(
+        f"{words(40)}\n\n- {words(8)}\n- {words(4)}\n\n"
+        f"```python\n{words(3)}\n{words(5)}\n```\n\n{words(25)}\n\n"
+        for _ in range(n_parts)
+    )
+
+
 REPLIES = {
     "short": _mixed(1_000),
     "mixed": _mixed(6_000),
@@ -117,6 +135,13 @@ def emulator() -> Iterator[Emulator]:
         }
         for kind, text in REPLIES.items()
     ]
+    script.append(
+        {
+            "when": {"contains": "kind numbered."},
+            "text": _pieces(_numbered(3)),
+            "gap_s": STREAM_S / N_PIECES,
+        }
+    )
     several = {"times": None, "gap_s": STREAM_S / N_PIECES}
     beside: dict[str, Any] = {"text": _pieces(_mixed(3_000))}
     script += [
@@ -125,6 +150,26 @@ def emulator() -> Iterator[Emulator]:
     ]
     with Emulator(script=script, limits=False) as running:
         yield running
+
+
+# Notes after every change of the page what could be painted: the numbered words that
+# can be read, and where the cell below is.
+WATCH_CHANGES = """
+() => {
+  const cells = document.querySelectorAll('.jp-CodeCell');
+  const area = cells[1].querySelector('.jp-Cell-outputArea');
+  window.frames_ = [];
+  const look = () => {
+    const words = new Set(area.innerText.match(/word[0-9]+/g) || []);
+    const y = cells[2].getBoundingClientRect().y - cells[1].getBoundingClientRect().y;
+    window.frames_.push([words.size, y]);
+  };
+  const channel = new MessageChannel();
+  channel.port1.onmessage = look;
+  new MutationObserver(() => channel.port2.postMessage(0)).observe(
+    area, {subtree: true, childList: true, characterData: true});
+}
+"""
 
 
 CASES = [
@@ -182,3 +227,29 @@ def test_replies_side_by_side_stay(bench: Bench, cell: str) -> None:
 
     assert None not in places
     assert _is_still(places)
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_nothing_flickers(bench: Bench, place: str) -> None:
+    """No change takes words away, and the cell below never moves up.
+
+    `pytest -s` prints the figures.
+    """
+    path = bench.write(f"frames-{place}", "%%svc\nkind numbered.", "1 + 1")
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
+    notebook.page.evaluate(WATCH_CHANGES)
+    notebook.run(1)
+    expect(notebook.shown(1)).to_contain_text("word1")
+    expect(notebook.shown(1)).not_to_contain_text(UNFINISHED)
+    notebook.page.wait_for_timeout(500)  # what moves late, moves by then
+
+    frames = notebook.page.evaluate("() => window.frames_")
+    begin = next(at for at, (n_words, _) in enumerate(frames) if n_words)
+    steps = list(pairwise(frames[begin:]))
+    n_fewer = sum(after[0] < before[0] for before, after in steps)
+    jumps_px = [before[1] - after[1] for before, after in steps if after[1] < before[1]]
+    print(f"{place}: {len(steps)} changes, {n_fewer} to fewer words, up {jumps_px} px")  # noqa: T201 - with `pytest -s`
+    assert (n_fewer, jumps_px) == (0, [])

@@ -1,5 +1,6 @@
 """A reply while it streams: what each mode shows, how often, and when."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -120,10 +121,33 @@ def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
     assert n_seen == sorted(n_seen)
 
 
+@pytest.mark.parametrize("is_verbatim", [True, False])
+def test_what_moves_is_seen_once(recorder: Recorder, *, is_verbatim: bool) -> None:
+    """After each message every word that was shown can be read once, none twice."""
+    display = _open(recorder, Mode.LIVE, is_verbatim=is_verbatim)
+    words = [f"word{number:03}" for number in range(600)]
+    _stream(display, recorder, "\n\n".join(words), n_chars=90)
+    acts, recorder.acts = recorder.acts, []
+
+    seen: set[str] = set()
+    for act in acts:
+        recorder.acts.append(act)
+        html = "".join(bundle["text/html"] for bundle in recorder.cell())
+        for name in re.findall(r"<style>\.([\w-]+)\{display:none}</style>", html):
+            tag = "span" if is_verbatim else "div"
+            html = re.sub(
+                rf"<{tag} class={name}>.*?</{tag}>", "", html, flags=re.DOTALL
+            )
+        visible = re.findall(r"word\d{3}", html)
+        assert len(visible) == len(set(visible))
+        assert seen <= set(visible)
+        seen = set(visible)
+
+
 def test_a_long_reply_ends_in_place(recorder: Recorder) -> None:
     """At the end only the last output changes: it gets the footer."""
     display = _open(recorder, Mode.LIVE)
-    text = f"{_LONG}\n\nTwo."
+    text = f"{_LONG}\n\n{_LONG}\n\nTwo."
     _stream(display, recorder, text)
     n_before = len(recorder.acts)
 
@@ -132,14 +156,14 @@ def test_a_long_reply_ends_in_place(recorder: Recorder) -> None:
     assert recorder.kinds()[n_before:] == ["update"]
     assert [bundle["text/plain"] for bundle in recorder.cell()] == [
         f"{_LONG}\n\n",
-        "Two.\n\n[cut] 3 tokens",
+        f"{_LONG}\n\nTwo.\n\n[cut] 3 tokens",
     ]
 
 
 def test_a_final_text_that_differs_replaces_what_streamed(recorder: Recorder) -> None:
     """A reply that was changed at its end is shown alone."""
     display = _open(recorder, Mode.LIVE)
-    _stream(display, recorder, f"{_LONG}\n\nTwo.")
+    _stream(display, recorder, f"{_LONG}\n\n{_LONG}\n\nTwo.")
 
     display.finish(_FINAL)
 
