@@ -26,7 +26,7 @@ from IPython.core.magic import (
     no_var_expand,
 )
 
-from svc_notebook.errors import last_error
+from svc_notebook.errors import Interrupted, last_error
 
 from .config_traits import SvcTraits, remove_unusable
 
@@ -111,7 +111,12 @@ class SvcMagics(SvcTraits, Magics):
         local_ns: Mapping[str, object] | None = None,
     ) -> object:
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
-        return self._command.run(line, cell, local_ns)
+        try:
+            command = self._command
+        except KeyboardInterrupt:  # in the imports, whose traceback says nothing
+            message = "(interrupted while svc_notebook was loading; nothing was sent)"
+            raise Interrupted(message=message) from None
+        return command.run(line, cell, local_ns)
 
     def close(self) -> None:
         """Let go of the shell."""

@@ -1,4 +1,7 @@
-"""The source of a `%%svc` cell reaches the magic as it was typed."""
+"""A `%%svc` cell reaches the magic as it was typed, also if that must load first."""
+
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -46,3 +49,47 @@ def test_any_body_arrives_unchanged(body: str) -> None:
 def test_what_ipython_would_clean_is_kept(body: str) -> None:
     """Prompts, blank lines, magics and shell escapes in a body stay text."""
     assert body_of("%%svc -t 1\n" + body + "\n") == body
+
+
+_INTERRUPTED_IMPORT = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "svc_notebook")
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+shell.run_cell("%svc help")
+print("-----")
+shell.run_cell("%svc help")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module",
+    [
+        "svc_notebook.magics.svc_command",
+        "svc_notebook.tools.rounds",
+        "svc_notebook.session",
+        "svc_notebook.magics.subcommands",
+    ],
+)
+def test_an_interrupt_of_the_first_imports_is_one_line(module: str) -> None:
+    """The first cell says that it was interrupted; run again, it works."""
+    code = [sys.executable, "-c", _INTERRUPTED_IMPORT, module]
+
+    ended = subprocess.run(code, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
+
+    first, again = ended.stdout.split("-----")
+    assert first.split("\n") == [
+        "(interrupted while svc_notebook was loading; nothing was sent)",
+        "",
+    ]
+    assert "%%svc" in again
+    assert "Traceback" not in again
