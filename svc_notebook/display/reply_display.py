@@ -322,6 +322,8 @@ ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
 _SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and then move smoothly
+# A reply that comes slowly is shown in larger steps, but no step waits longer.
+BYTES_PER_TEXT_BYTE, SLOW_GAP_S = 36, 0.25
 MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
 # So many characters are in an output; each next one may have more, without end.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
@@ -412,6 +414,7 @@ class _LiveOutputs(_Shown):
         self._status = WAITING
         self._is_waiting = self._is_stale = True
         self._due_at = 0.0
+        self._n_new_bytes = self._n_due_bytes = 0.0  # of text, since the last update
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
 
@@ -419,6 +422,7 @@ class _LiveOutputs(_Shown):
         """Take a piece of a choice."""
         if choice < len(self._pieces):  # else it shows at the end
             self._pieces[choice].append(text)
+            self._n_new_bytes += len(text.encode(errors="replace"))
             self._news(is_waiting=False)
 
     def status(self, text: str) -> None:
@@ -429,14 +433,16 @@ class _LiveOutputs(_Shown):
 
     def hurry(self) -> None:
         """Let the next flush show what is new, even if it is not time yet."""
-        self._due_at = 0.0
+        self._due_at = self._n_due_bytes = 0.0
 
     def flush(self, now_s: float) -> float | None:
         """Show what is new, if it is time; else return the seconds until then."""
         if not self._is_stale:
             return None
-        if now_s < self._due_at:
-            return self._due_at - now_s
+        is_slow = self._n_new_bytes < self._n_due_bytes
+        due_at = self._due_at + SLOW_GAP_S * is_slow
+        if now_s < due_at:
+            return due_at - now_s
         self._is_stale = False
         self._n_messages = self._n_bytes = 0
         self._draw(live_html(self._status, is_waiting=self._is_waiting))
@@ -445,6 +451,9 @@ class _LiveOutputs(_Shown):
         sending_s = self._n_bytes / bytes_per_s
         gap_s = max(GAP_S * self._n_messages, sending_s)
         self._due_at = now_s + min(gap_s, MAX_GAP_S)
+        has_text = any(self._pieces)  # the first words come at once
+        self._n_new_bytes = 0
+        self._n_due_bytes = has_text * self._n_bytes / BYTES_PER_TEXT_BYTE
         return None
 
     def _draw(self, line: str) -> None:

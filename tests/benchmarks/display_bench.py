@@ -103,12 +103,12 @@ def replies(n_bytes: int) -> dict[str, str]:
     }
 
 
-def chunks(text: str) -> Iterator[str]:
-    """Cut a reply into pieces of 2 to 7 characters, the same each time."""
+def chunks(text: str, n_chars: tuple[int, int] = (2, 7)) -> Iterator[str]:
+    """Cut a reply into pieces of so many characters, the same each time."""
     sizes = random.Random(7)  # noqa: S311 - no secret
     at = 0
     while at < len(text):
-        size = sizes.randint(2, 7)
+        size = sizes.randint(*n_chars)
         yield text[at : at + size]
         at += size
 
@@ -165,12 +165,15 @@ class Wire:
         )
 
 
-def replay(text: str, *, own_output: bool = True) -> Cost:
+def replay(
+    text: str, *, own_output: bool = True, n_chars: tuple[int, int] = (2, 7)
+) -> Cost:
     """Show a reply as it would come at 200 chunks a second.
 
     Args:
         text: The whole reply.
         own_output: As in `ReplyDisplay.open`.
+        n_chars: The least and the most characters of a piece.
 
     Returns:
         The exact cost.
@@ -179,7 +182,7 @@ def replay(text: str, *, own_output: bool = True) -> Cost:
     display = ReplyDisplay.open(
         Mode.LIVE, own_output=own_output, output=wire.output(), clock=lambda: now_s
     )
-    for piece in chunks(text):
+    for piece in chunks(text, n_chars):
         now_s += 1 / CHUNKS_PER_S
         display.add(piece)
         if now_s - flushed_s >= _FLUSH_GAP_S:

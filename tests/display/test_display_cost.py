@@ -25,6 +25,14 @@ def test_growing_costs_little(bench: dict[str, Any], kind: str, n_bytes: int) ->
     assert (cost.messages_per_s <= 26, cost.bytes_per_byte <= 35) == (True, True), cost
 
 
+@pytest.mark.parametrize("kind", ["mixed", "thai", "paragraph", "list"])
+def test_small_pieces_cost_little(bench: dict[str, Any], kind: str) -> None:
+    """In pieces of 1 to 3 characters a reply costs at most 40 bytes a byte."""
+    cost = bench["replay"](bench["replies"](6_000)[kind], n_chars=(1, 3))
+
+    assert cost.bytes_per_byte <= 40, cost
+
+
 @pytest.mark.parametrize(
     "kind", ["mixed", "code", "thai", "paragraph", "list", "table"]
 )
