@@ -246,8 +246,9 @@ def token_lines(token: Token) -> tuple[int, int]:
 # Short, since the open end of a long code block repeats it 20 times a second.
 _PRE = (
     "<div class=highlight style=margin-bottom:1em>"
-    "<pre style=padding:.6em;overflow:auto;white-space:pre;"
-    "background:var(--jp-cell-editor-background,#8881)><code style=background:none>"
+    "<pre style=padding:.6em;overflow:auto;"
+    "background:var(--jp-cell-editor-background,#8881)>"
+    "<code style=background:none;white-space:pre>"
 )
 _PRE_END = "</code></pre></div>\n"
 # Two and more times what a reply can be; what is longer is shown as written.

@@ -326,3 +326,11 @@ def test_html_shows_controls_as_pictures() -> None:
     got = visible("\x1b\x7f\u202e\x85\ud83d")
 
     assert got == "\u241b\u2421⟨U+202E⟩⟨U+0085⟩\ufffd"
+
+
+def test_long_lines_of_code_scroll() -> None:
+    """Hosts wrap `code` too, so the element itself keeps its lines."""
+    html = to_html("```\nx\n```")
+
+    assert re.search(r"<pre style=[^>]*overflow:auto", html)
+    assert re.search(r"<code style=[^>]*white-space:pre>", html)
