@@ -10,11 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 from urllib.parse import urlsplit
 
-from svc_notebook.connection_settings import (
-    SETTINGS,
-    ConnectionSettings,
-    check_settings,
-)
 from svc_notebook.credentials import (
     Key,
     check_variables,
@@ -23,6 +18,11 @@ from svc_notebook.credentials import (
     note_keyless,
     refuse_key_form,
     to_key,
+)
+from svc_notebook.endpoint_settings import (
+    SETTINGS,
+    ConnectionSettings,
+    check_settings,
 )
 from svc_notebook.endpoints import (
     FILE,

@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import msgspec
 
-from svc_notebook.connection_settings import variable_of
+from svc_notebook.endpoint_settings import variable_of
 from svc_notebook.endpoints import (
     ADDRESS_VARIABLE,
     FILE,

@@ -9,7 +9,7 @@ folder is read.
     base_url = "http://127.0.0.1:8000/v1"
     key = false                             # or key_env = "LAB_API_KEY"
 
-    headers = { X-Team = "tides" }          # and more: connection_settings.py
+    headers = { X-Team = "tides" }          # and more: endpoint_settings.py
 
     [lab.models."qwen-32b"]
     context = 32768                         # tokens of prompt and reply
@@ -36,7 +36,7 @@ from threading import Event
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
-from svc_notebook.connection_settings import (
+from svc_notebook.endpoint_settings import (
     SETTINGS,
     Pairs,
     check_settings,

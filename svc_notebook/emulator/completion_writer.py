@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from .emulated_tokens import count_tokens, split_tokens
 from .http_values import Piece, Reply, whole, write_json
-from .request_checks import Call, ChatRequest, JsonObject, count_tokens, split_tokens
+from .request_checks import Call, ChatRequest, JsonObject
 
 STOP = "stop"
 LENGTH = "length"

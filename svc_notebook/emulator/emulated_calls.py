@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from .request_checks import Call, ChatRequest, Tool, split_tokens
+from .emulated_tokens import split_tokens
+from .request_checks import Call, ChatRequest, Tool
 
 # What all results together take of a reply, so that some text follows them.
 _RESULTS_TOKENS = 100

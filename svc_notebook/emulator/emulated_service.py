@@ -13,6 +13,7 @@ from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, 
 from .emulated_calls import calls_for, tool_results
 from .emulated_keys import Keys, check_key, check_permission
 from .emulated_rate_limits import LIMITS, Quota
+from .emulated_tokens import split_tokens
 from .http_values import (
     BY_HAND,
     DOCUMENTED,
@@ -26,7 +27,7 @@ from .http_values import (
     whole,
     write_json,
 )
-from .request_checks import ChatRequest, read_chat_request, split_tokens
+from .request_checks import ChatRequest, read_chat_request
 from .script import Script, play, read_script
 
 # At the root, for people who open the address in a browser.

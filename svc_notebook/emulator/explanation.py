@@ -12,8 +12,9 @@ from itertools import chain, islice
 from random import Random
 from typing import NamedTuple
 
+from .emulated_tokens import split_tokens
 from .filler import draw_sentences, is_thai, tool_sentences
-from .request_checks import ChatRequest, split_tokens
+from .request_checks import ChatRequest
 
 # Sentences of a reply whose length is not stated, of a short one, of a long one, and of
 # a paragraph.

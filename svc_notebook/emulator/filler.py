@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
-from .request_checks import ChatRequest, split_tokens
+from .emulated_tokens import split_tokens
+from .request_checks import ChatRequest
 
 # Scores are drawn from LOWEST to LOWEST + SPREAD: above 0, since the repetition
 # penalty divides them.

@@ -65,8 +65,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from svc_notebook.errors import SettingsError
 
 from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
+from .emulated_tokens import split_tokens
 from .http_values import MARK, End, Piece, Reply, whole, write_json
-from .request_checks import Call, ChatRequest, split_tokens
+from .request_checks import Call, ChatRequest
 
 # As HTTP has them: the letters of a header's name and of its value.
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")

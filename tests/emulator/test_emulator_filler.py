@@ -12,14 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
+from svc_notebook.emulator.emulated_tokens import count_tokens, split_tokens
 from svc_notebook.emulator.filler import draw, offered_word, penalised, write
 from svc_notebook.emulator.http_values import DOCUMENTED
-from svc_notebook.emulator.request_checks import (
-    ChatRequest,
-    count_tokens,
-    read_chat_request,
-    split_tokens,
-)
+from svc_notebook.emulator.request_checks import ChatRequest, read_chat_request
 
 MakeChat = Callable[..., ChatRequest]
 
