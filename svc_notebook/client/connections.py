@@ -75,13 +75,17 @@ class Proxy:
 
 
 def proxy_for(base_url: str, named: str | None = None) -> Proxy | None:
-    """Return the proxy for an address: the one named, else the environment's."""
+    """Return the proxy for an address: the one named, else the environment's.
+
+    This machine has none: a key may go there unencrypted, but not to a proxy.
+    """
     parts = urlsplit(base_url)
-    host = parts.hostname or ""
     proxy: Proxy | SettingsError | None = None
+    if is_loopback(parts.hostname or ""):
+        return None
     if named:
         proxy = _proxy(named, "The proxy of the endpoint", "proxy")
-    elif not is_loopback(host) and not proxy_bypass(parts.netloc):
+    elif not proxy_bypass(parts.netloc):
         proxy = _environments_proxy(parts.scheme)
     if isinstance(proxy, SettingsError):
         raise proxy

@@ -1,11 +1,18 @@
 """Proxies out of the environment."""
 
 import traceback
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from svc_notebook.client.connections import proxy_for
+from svc_notebook.client.sync_client import Client
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import SettingsError
+from svc_notebook.settings import Settings
+from tests.faults.server import RawServer
 
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -48,6 +55,23 @@ def test_this_machine_needs_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy")
 
     assert proxy_for("http://127.0.0.1:5000/v1") is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_named_proxy_does_not_get_what_is_for_this_machine(
+    host: str, serve: Callable[..., RawServer], emulator: Emulator
+) -> None:
+    """A key that may go unencrypted to this machine is not sent to a proxy."""
+    proxy = serve([b""])
+    base_url = emulator.base_url.replace("127.0.0.1", host)
+    named = proxy.base_url.removesuffix("/v1")
+    endpoint = replace(SERVICE, proxy=named)
+    settings = Settings(base_url=base_url, endpoint=endpoint)
+
+    with Client(settings, api_key=emulator.api_key) as client:
+        assert client.complete("Hi").text
+
+    assert (len(emulator.requests), proxy.requests) == (1, [])
 
 
 @pytest.mark.parametrize(
