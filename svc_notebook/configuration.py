@@ -27,6 +27,7 @@ from svc_notebook.endpoint_settings import (
 from svc_notebook.endpoints import (
     FILE,
     OF_SERVICE,
+    SERVICE,
     Endpoint,
     facts_of,
     forget_learnt,
@@ -35,7 +36,6 @@ from svc_notebook.endpoints import (
     read_endpoints,
     to_server_url,
 )
-from svc_notebook.endpoints import SERVICE as SERVICE_ENDPOINT
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.prices import Prices
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from svc_notebook.client.spending_limit import CostOf
     from svc_notebook.emulator.server import Emulator
 
-EMULATOR, SERVICE = "emulator", "service"
+EMULATOR_NAME, SERVICE_NAME = "emulator", SERVICE.name
 
 
 LIST_S = 1.0  # to wait for a server's list of models, when it is chosen
@@ -93,8 +93,8 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         base_url: The address of the service or a server, such as https://HOST/v1.
         key: The API key for `base_url`, which goes to no other address and is forgotten
             when the kernel ends; False for a server that needs none. If None, it is
-            the one typed for this address, SVC_API_KEY if this is SVC_BASE_URL, that
-            of the file's `key_env`, or the keyring's.
+            the one typed for this address; that of the file's `key_env`, or, where the
+            file names none, SVC_API_KEY if this is SVC_BASE_URL; or the keyring's.
         model: The model id for requests that name none.
         ledger: The file that keeps every exchange from now on; `:memory:` for no file.
         prices: The file with your price table, for costs.
@@ -237,9 +237,9 @@ def use_named(
     has_model: bool = False,
 ) -> None:
     """Use the emulator, the service or an endpoint of the file."""
-    if name == EMULATOR:
+    if name == EMULATOR_NAME:
         use_emulator(session)
-    elif name == SERVICE:
+    elif name == SERVICE_NAME:
         use_service(session)
     elif (endpoint := read_endpoints().get(name)) is not None:
         source = "use" if connection else f"{OF_ENDPOINT}{name}"
@@ -309,7 +309,7 @@ def answers_without_key(session: Session, address: str) -> bool:
 def use_emulator(session: Session, emulator: "Emulator | None" = None) -> "Emulator":
     """Send requests to an emulator that lives as long as this kernel."""
     used = session.start_emulator(emulator)
-    endpoint = replace(SERVICE_ENDPOINT, name=EMULATOR, base_url=used.base_url)
+    endpoint = replace(SERVICE, name=EMULATOR_NAME, base_url=used.base_url)
     _go_to(session, endpoint, source="use emulator", is_emulated=True)
     return used
 
@@ -462,7 +462,7 @@ def _checked_path(name: str, path: str) -> str:
 
 def known_endpoints() -> tuple[str, ...]:
     """Return the names that can be chosen; those of a broken file are left out."""
-    names = [EMULATOR, SERVICE]
+    names = [EMULATOR_NAME, SERVICE_NAME]
     with suppress(SettingsError):
         names += read_endpoints()
     return tuple(dict.fromkeys(names))

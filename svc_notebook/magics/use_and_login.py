@@ -7,8 +7,8 @@ from collections.abc import Callable
 from getpass import getpass
 
 from svc_notebook.configuration import (
-    EMULATOR,
-    SERVICE,
+    EMULATOR_NAME,
+    SERVICE_NAME,
     address_endpoint,
     answers_without_key,
     known_endpoints,
@@ -63,7 +63,7 @@ def use(
         return describe(session)
     if has_address_form(word):
         _use_address(session, word, is_keyless=bool(option), ask=ask or getpass)
-    elif word == SERVICE:
+    elif word == SERVICE_NAME:
         try:
             use_service(session)
         except ConfigError as problem:
@@ -136,7 +136,7 @@ def _where(session: Session) -> str:
     if settings.is_emulated:
         return EMULATOR_NOTE
     named = settings.endpoint.name
-    is_named = named in known_endpoints() and named != SERVICE
+    is_named = named in known_endpoints() and named != SERVICE_NAME
     name = f"{named}, " if is_named else ""
     source = settings.sources.get("model", "")
     is_its_own = settings.endpoint.default_model and source.endswith(named)
@@ -194,7 +194,7 @@ def describe(session: Session) -> str:
     settings = session.settings
     where, named = _address(session), settings.endpoint.name
     lines = [f"service  {where}", f"key      {_key_source(session)}"]
-    if named not in {EMULATOR, SERVICE}:
+    if named not in {EMULATOR_NAME, SERVICE_NAME}:
         lines[0] = (
             f"endpoint {named}, {where}" if named not in where else f"endpoint {where}"
         )

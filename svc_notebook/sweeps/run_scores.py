@@ -44,24 +44,24 @@ GATHER_S = 0.25
 _SHOWN_SCORES = 2  # in a line of progress
 
 
-class Rule(NamedTuple):
+class ScoreRule(NamedTuple):
     """A function that scores, and what a reply has for which it raises."""
 
     function: Scorer
     on_error: OnError = "missing"
 
 
-_remembered: dict[str, dict[str, Rule]] = {}  # of named runs
+_remembered: dict[str, dict[str, ScoreRule]] = {}  # of named runs
 
 
-def _rules_of(plan: Plan, session: Session) -> dict[str, Rule]:
+def _rules_of(plan: Plan, session: Session) -> dict[str, ScoreRule]:
     """Return the functions of a run by name; all `Run`s of its name share them."""
-    rules: dict[str, Rule] = {}
+    rules: dict[str, ScoreRule] = {}
     if plan.name is not None:
         rules = _remembered.setdefault(run_key(session.ledger, plan.run_id), rules)
     for name, score in plan.scores.items():
         if not isinstance(score, LostFunction):
-            rules[name] = Rule(score)
+            rules[name] = ScoreRule(score)
     return rules
 
 
@@ -109,7 +109,7 @@ class RunScores:
             if function is None:
                 self.rules.pop(name, None)
             else:
-                self.rules[name] = Rule(function, on_error)
+                self.rules[name] = ScoreRule(function, on_error)
         plan = self._result.plan  # shows these scores, too
         now = {name: scores.get(name, score) for name, score in plan.scores.items()}
         changed = {name: score for name, score in now.items() if score is not None}
@@ -321,7 +321,7 @@ class ScoringPass:
                 self._problems[name] = f"{name}: {problem}"
 
     def _score_in_pieces(
-        self, name: str, rule: Rule, columns: Columns, positions: Sequence[int]
+        self, name: str, rule: ScoreRule, columns: Columns, positions: Sequence[int]
     ) -> None:
         """Keep the scores of a slow function soon, so that a stop loses few of them."""
         while positions and not self._is_stopped:
@@ -332,7 +332,7 @@ class ScoringPass:
             self._n_rows[name] = max(n_rows // 2, 1) if is_slow else n_rows * 2
 
     def _score_with(
-        self, name: str, rule: Rule, columns: Columns, positions: Sequence[int]
+        self, name: str, rule: ScoreRule, columns: Columns, positions: Sequence[int]
     ) -> None:
         outcome = self._outcomes.get(name)
         if outcome is None or outcome.rule is not rule.function:
