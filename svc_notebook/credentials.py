@@ -1,10 +1,16 @@
 """The API key: find it, hold it, keep it out of everything (doc: Authentication).
 
-A key goes to its own address and to no other, by three rules:
+A key goes to its own address and to no other. It is looked for in this order:
 
-1. A key that is typed, or given in code, is for the address it was given for.
-2. SVC_API_KEY is for SVC_BASE_URL, both from the environment.
-3. An endpoint of the user's own file names its variable (`key_env`).
+1. The argument: `key=` or `api_key=` of a client, for that client's address.
+2. What was typed (`%svc login`), or given to `svc.use`, for this address.
+3. The variable that the user's own file names for this address (`key_env`); where it
+   names none, SVC_API_KEY, if this address is SVC_BASE_URL.
+4. The keyring's entry for this address.
+
+Where `key=False` or the file says that no key is needed, only the argument is sent. The
+kernel's emulator has a random key, which is used for nothing else. The workers of
+a Ray cluster look for no key: they are sent the one that was found here.
 
 The value leaves a `Key` only through `authorization()`, where headers are written. No
 frame that raises may have the value in a local variable: tracebacks can show those.
@@ -326,7 +332,9 @@ def to_key(
 
 
 _typed: dict[str, Key] = {}
-"""The keys that were typed, or given in code, by their address (rule 1)."""
+"""The keys that were typed, or given to `svc.use`, by their address."""
+_seen: dict[tuple[str, str], Key] = {}
+"""The keys that were found, or given to a client, by their hash and their source."""
 _keyless: set[str] = set()
 """The addresses that are used with `key=False` or `no-key`."""
 _not_inherited: dict[str, str] = {}
@@ -339,7 +347,7 @@ def find_key(
     base_url: str | None,
     endpoint: Endpoint = SERVICE,
 ) -> Key:
-    """Return the API key of an address, by the three rules, else from the keyring.
+    """Return the API key of an address: 2 to 4 of the list at the head of this file.
 
     Args:
         environ: The variables.
@@ -358,14 +366,32 @@ def find_key(
     variable = endpoint.key_env
     if variable is None and base_url in {None, service_address(environ)}:
         variable = KEY_VARIABLE
-    key = to_key(environ.get(variable), source=variable) if variable else None
+    key = _from_variable(variable, environ) if variable else None
     is_set = bool(environ.get(KEY_VARIABLE, "").strip())
     environ = {}  # a traceback may show the locals of this frame
     if key is None and base_url is not None:
         key = to_key(_from_keyring(base_url), source="the keyring")
     if isinstance(key, Key):
-        return key
+        return make_known(key)
     raise key or _no_key(base_url, endpoint, variable, is_set=is_set)
+
+
+def _from_variable(
+    name: str, environ: Mapping[str, str]
+) -> Key | MissingKeyError | None:
+    """Return a variable's key; None if it is not set, or blank."""
+    return to_key(environ.get(name, "").strip() or None, source=name)
+
+
+def make_known(key: Key) -> Key:
+    """Return a key that is hidden, and refused, wherever this kernel's keys are.
+
+    It is one object however often it is found: `others` would make longer and longer
+    chains of new ones.
+    """
+    if not key.authorization():
+        return key
+    return _seen.setdefault((key.digest(""), key.source), key)
 
 
 _used_variables: set[str] = set()
@@ -378,7 +404,7 @@ def check_variables(endpoint: Endpoint, environ: Mapping[str, str] = _environ) -
         if not (variable := variable_of(value)):
             continue
         _used_variables.add(variable)
-        secret = to_key(environ.get(variable), source=variable)
+        secret = _from_variable(variable, environ)
         if not isinstance(secret, Key):
             raise secret or MissingKeyError(
                 f"The header {name} of {endpoint.base_url} needs {variable}, which is "
@@ -457,8 +483,9 @@ def remember(key: Key, base_url: str) -> str | None:
 
 
 def forget() -> None:
-    """Forget the keys that were typed; a keyring keeps its entries."""
+    """Forget the keys that were typed or given; a keyring keeps its entries."""
     _typed.clear()
+    _seen.clear()
     _keyless.clear()
     _used_variables.clear()
 
@@ -514,19 +541,20 @@ def shell_headers(base_url: str) -> list[str]:
     return [*([f"{key_header} ${variable}"] if variable else []), *headers]
 
 
-def _key_variables() -> tuple[str, ...]:
+def _key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables that have keys: the service's, and those of endpoints."""
     named = {KEY_VARIABLE: None, **dict.fromkeys(sorted(_used_variables))}
     with suppress(SettingsError):
-        for endpoint in read_endpoints().values():
+        for endpoint in read_endpoints(environ).values():
             named |= dict.fromkeys(endpoint.variables)
     return tuple(named)
 
 
 def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:
-    """Return the keys of this kernel: those that were typed, and those of variables."""
-    keys = (to_key(environ.get(name), source=name) for name in _key_variables())
-    return (*_typed.values(), *(key for key in keys if isinstance(key, Key)))
+    """Return the keys of this kernel: typed, given, found, and those of variables."""
+    keys = (_from_variable(name, environ) for name in _key_variables(environ))
+    of_variables = (key for key in keys if isinstance(key, Key))
+    return (*_typed.values(), *_seen.values(), *of_variables)
 
 
 def hide_others(key: Key) -> Key:
@@ -538,7 +566,7 @@ def hide_others(key: Key) -> Key:
 @contextmanager
 def without_keys() -> Iterator[None]:
     """Let programs that start inside the block inherit no key; it is found here."""
-    keys, variables = known_keys(), _key_variables()
+    keys, variables = known_keys(), _key_variables(os.environ)
     removed = {
         name: value
         for name, value in os.environ.items()

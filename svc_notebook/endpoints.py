@@ -28,6 +28,7 @@ import re
 import ssl
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
@@ -68,7 +69,8 @@ _RIGHT_FORM = "the right form is https://HOST/v1"
 def to_base_url(text: str, *, allow_http: bool = False) -> str:
     """Return the service's base address in its one form, such as https://host/v1.
 
-    The text may have a trailing slash, lack /v1, or have the path of the endpoint.
+    The text may have a trailing slash, lack /v1, or have the path of the endpoint. Its
+    host is in lower case, and has no port that is that of its scheme anyway.
 
     Raises:
         SettingsError: It is not a plain address, or the key would be sent unencrypted
@@ -127,7 +129,21 @@ def _address(parts: SplitResult, path: str, *, allow_http: bool) -> str:
             "network that you trust, SVC_ALLOW_HTTP=1 allows it, or allow_http = true "
             "of the endpoint in your ~/.config/svc_notebook/svc_notebook.toml."
         )
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    return urlunsplit((parts.scheme, _host_and_port(parts), path, "", ""))
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def _host_and_port(parts: SplitResult) -> str:
+    """Return host and port in one form, since keys and limits are kept by them."""
+    host = parts.hostname or ""  # in lower case
+    if "[" in parts.netloc:
+        with suppress(ValueError):
+            host = ipaddress.ip_address(host).compressed
+        host = f"[{host}]"
+    is_default = parts.port in {None, _DEFAULT_PORTS[parts.scheme]}
+    return host if is_default else f"{host}:{parts.port}"
 
 
 def _cleaned(text: object) -> str:
@@ -223,7 +239,8 @@ class Endpoint:
         stream_usage: Whether a stream is asked to report its tokens.
             None where it is tried.
         ca_file: A file with the certificates to trust; None for the usual ones.
-        proxy: The proxy's address; None for the one that the environment names.
+        proxy: The proxy's address; None for the one that the environment names. An
+            address on this machine is reached without a proxy.
         is_documented: Whether it is the service, asked as the document says. Of any
             other endpoint nothing is assumed.
         headers: More headers; a value with $ names the variable that has it.
@@ -272,13 +289,13 @@ class Endpoint:
 
     def known_models(self) -> tuple[Model, ...]:
         """Return the models that are described, then others that it has spoken of."""
-        facts = _facts_of(self.base_url)
+        facts = _facts_or_nothing(self.base_url)
         refused = (Model(model_id) for model_id in facts.contexts)
         return _without_repeats((*self.models, *facts.listed, *refused))
 
     def model(self, model_id: str) -> Model:
         """Return what is known of a model; a `Model` with its id only if nothing is."""
-        known = (*self.models, *_facts_of(self.base_url).listed)
+        known = (*self.models, *_facts_or_nothing(self.base_url).listed)
         named = (model for model in known if model.id == model_id)
         model = next(named, Model(model_id))
         context_tokens, source = self._known_context(model_id)
@@ -286,7 +303,7 @@ class Endpoint:
 
     def info_of(self, model_id: str) -> ModelInfo:
         """Return what requests have to know of a model."""
-        facts, stated = _facts_of(self.base_url), _named(self.models, model_id)
+        facts, stated = _facts_or_nothing(self.base_url), _named(self.models, model_id)
         listed, extra = _named(facts.listed, model_id), dict(self.extra)
         context_tokens, source = self._known_context(model_id)
         most = (
@@ -313,7 +330,7 @@ class Endpoint:
 
     def _known_context(self, model_id: str) -> tuple[int | None, str]:
         """Return a model's context and who has stated it; "" is the document."""
-        facts = _facts_of(self.base_url)
+        facts = _facts_or_nothing(self.base_url)
         if stated := self.stated_context(model_id):
             return stated, _STATED
         if learnt := facts.contexts.get(model_id):
@@ -331,7 +348,7 @@ class Endpoint:
         """Whether the next stream is asked for its tokens."""
         if self.stream_usage is not None or self.is_documented:
             return bool(self.stream_usage)
-        return _facts_of(self.base_url).takes_stream_usage
+        return _facts_or_nothing(self.base_url).takes_stream_usage
 
     def limit_of(self, model_id: str) -> Limit | None:
         """Return the limit of a model; None if it is not known and has to be found."""
@@ -402,7 +419,8 @@ NOT_REACHED = "no connection"
 _facts: dict[str, Facts] = {}
 
 
-def _facts_of(base_url: str | None) -> Facts:
+def _facts_or_nothing(base_url: str | None) -> Facts:
+    """Return what the server at an address has said of its models, to read it."""
     return _facts.get(base_url or "", _NOTHING)
 
 
@@ -485,7 +503,7 @@ def _count_in(fields: Mapping[str, object], names: Iterable[str]) -> int | None:
 
 def forget_learnt(base_url: str | None) -> None:
     """Forget what was learnt from the refusals of a server."""
-    facts = _facts_of(base_url)
+    facts = _facts_or_nothing(base_url)
     for learnt in (facts.contexts, facts.max_replies, facts.fields):
         learnt.clear()
 
@@ -505,15 +523,17 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(folder, "svc_notebook", FILE)  # noqa: PTH118 - as above
 
 
-def read_endpoints() -> Mapping[str, Endpoint]:
+def read_endpoints(
+    environ: Mapping[str, str] = os.environ,
+) -> Mapping[str, Endpoint]:
     """Return the endpoints of the file by name; without a file there are none.
 
     Raises:
         SettingsError: The file cannot be used; the message names the line.
     """
-    path = config_file()
+    path = config_file(environ)
     stamp = _stamp(path)
-    if stamp is None and os.environ.get(CONFIG_VARIABLE, "").strip():
+    if stamp is None and environ.get(CONFIG_VARIABLE, "").strip():
         raise SettingsError(
             f"{CONFIG_VARIABLE} names {path}, which does not exist. Correct the path, "
             "or unset the variable to use your own file."
@@ -800,7 +820,7 @@ ENDPOINT_KEYS = {
     "prices": "a price table for this endpoint, as a path seen from the file",
     "allow_http": "true lets a key be sent unencrypted",
     "ca_file": "certificates (PEM), as a path seen from the file",
-    "proxy": "http://HOST:PORT, instead of the environment's",
+    "proxy": "http://HOST:PORT, instead of the environment's; this machine has none",
     **SETTINGS,
     **_LIMITS,
     "models": "a table for each model, such as [lab.models.qwen-32b]",

@@ -1,6 +1,7 @@
 """Settings: where requests go, how long they may take, and where each value is set.
 
-The environment is read only when `from_env` or `read_env` is called.
+`from_env` and `read_env` read the variables that settings come from, and the file of
+endpoints; `endpoint_at` reads SVC_BASE_URL and that file.
 """
 
 import os
@@ -266,7 +267,7 @@ def endpoint_at(
     The service is at SVC_BASE_URL.
     """
     base_url, query = to_server_url(text, allow_http=True)
-    described = read_endpoints() if endpoints is None else endpoints
+    described = read_endpoints(environ) if endpoints is None else endpoints
     for endpoint in described.values():
         if endpoint.base_url in {base_url, text}:
             return replace(endpoint, query=query or endpoint.query)
@@ -296,7 +297,7 @@ def read_env(
     problems: dict[str, SettingsError] = {}
     endpoints: Mapping[str, Endpoint] = {}
     try:
-        endpoints = read_endpoints()
+        endpoints = read_endpoints(environ)
     except SettingsError as problem:
         problems[FILE] = problem.with_traceback(None)
     allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right
@@ -351,7 +352,7 @@ class Environment:
         endpoint = values.get("endpoint", SERVICE)
         is_of_file = sources.get("endpoint") == OF_ENDPOINT + endpoint.name
         if is_of_file and FILE not in problems:  # the file may have changed
-            endpoint = read_endpoints().get(endpoint.name, endpoint)
+            endpoint = read_endpoints(self._environ).get(endpoint.name, endpoint)
             values |= {"endpoint": endpoint, "base_url": endpoint.base_url}
         return replace(now, **values, sources={**now.sources, **sources}), problems
 
@@ -359,7 +360,7 @@ class Environment:
         """Watch the variables and the file that settings and keys are read from now."""
         key_variables = [KEY_VARIABLE]
         with suppress(SettingsError):
-            for endpoint in read_endpoints().values():
+            for endpoint in read_endpoints(self._environ).values():
                 key_variables += endpoint.variables
         self._watched = (*ENV_NAMES.values(), *_PLACES, *key_variables)
         self._file = config_file(self._environ)

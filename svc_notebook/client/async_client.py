@@ -58,6 +58,25 @@ class Defaults:
     take_tools: Callable[..., RunTools | None] = take_no_tools
 
 
+def _at_address(
+    settings: Settings, base_url: str | None, *, needs_key: bool | None
+) -> Settings:
+    """Return settings of an address; None for theirs. They refuse a key over http.
+
+    `needs_key` is what the arguments say of the address; None if they do not.
+    """
+    endpoint = settings.endpoint if base_url is None else endpoint_at(base_url)
+    if needs_key is not None:
+        endpoint = replace(endpoint, needs_key=needs_key)
+    if base_url is not None:
+        return settings.setting(
+            "argument", base_url=base_url, endpoint=endpoint, is_emulated=False
+        )
+    if endpoint == settings.endpoint:
+        return settings
+    return settings.setting("argument", endpoint=endpoint)
+
+
 class BaseClient:
     """What both clients share; `AsyncClient` describes the arguments."""
 
@@ -92,16 +111,9 @@ class BaseClient:
         settings = settings or defaults.settings()
         if isinstance(given_key, MissingKeyError):
             raise given_key
-        if base_url is not None:
-            endpoint = endpoint_at(base_url)
-            endpoint = replace(
-                endpoint, needs_key=endpoint.needs_key and not is_keyless
-            )
-            values = {"base_url": base_url, "endpoint": endpoint}
-            settings = settings.setting("argument", is_emulated=False, **values)
-        if is_keyless:
-            endpoint = replace(settings.endpoint, needs_key=False)
-            settings = settings.setting("argument", endpoint=endpoint)
+        has_key = given_key is not None and bool(given_key.authorization())
+        needs_key = True if has_key else False if is_keyless else None
+        settings = _at_address(settings, base_url, needs_key=needs_key)
         answers = answers or defaults.answers(settings)
         if given_key is None and answers is None and settings.is_emulated:
             given_key = defaults.key(settings)
@@ -161,8 +173,9 @@ class AsyncClient(BaseClient):
         settings: Where to, and how long things may take; the session's if None, so
             that `%svc use` and the environment hold here too.
         base_url: The service's base address, instead of the settings' one.
-        api_key: The API key of this address; found at the first request if None. A
-            key that belongs to another address is not sent.
+        api_key: The API key of this address, which is sent to it even where none is
+            needed. If None, it is found at the first request; a key that is found for
+            another address is not sent.
         key: The same, as a `Key`; False for a server that needs none.
         sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
             the session's ledger if None.

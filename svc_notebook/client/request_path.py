@@ -23,6 +23,7 @@ from svc_notebook.credentials import (
     find_key,
     hide_others,
     known_keys,
+    make_known,
 )
 from svc_notebook.endpoints import SERVICE, Endpoint, facts_of
 from svc_notebook.errors import (
@@ -557,7 +558,7 @@ class RequestPath:
         self.settings = settings
         self._send = send
         self._transport = transport
-        self._key = key
+        self._key = key if key is None else make_known(key)
         self._sinks = Sinks(sinks)
         self._limits = limits
         self._answers = answers

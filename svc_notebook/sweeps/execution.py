@@ -710,9 +710,9 @@ class Executor:
         if preflight.n_todo() == 0:
             self._keep_plan()
             return None
-        preflight.check_texts()
         preflight.check_endpoint()
         preflight.check_settings()
+        preflight.check_texts()  # when the key is known: the keyring may have it
         ledger = preflight.choose_ledger()
         held = held_here(ledger, self._plan.run_id)
         self._is_own = held is None or held.execution is None or held.execution.is_over

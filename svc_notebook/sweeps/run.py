@@ -194,7 +194,9 @@ class Run:
                 of a minute or more are announced on stderr.
             on: A Ray cluster whose workers send the requests: `ray` starts or joins
                 one here, `auto` joins that of this machine, `ray://HOST:PORT` another.
-                All else happens here, tools included. None sends from this process.
+                All else happens here, tools included. The API key is sent to each
+                worker, so join only a cluster that you trust. None sends from this
+                process.
             workers: How many; if None, one for each CPU of the cluster, at most 8.
 
         Returns:

@@ -423,6 +423,31 @@ def test_a_key_is_not_sent_in_clear(address: str) -> None:
         Client(base_url=address, api_key=KEY)
 
 
+@pytest.mark.parametrize("make", [svc.Client, svc.AsyncClient])
+@pytest.mark.parametrize("name", ["api_key", "key"])
+@pytest.mark.parametrize("address", [None, "http://10.0.0.5/v1"])
+def test_a_key_given_to_a_client_makes_its_server_need_one(
+    make: Callable[..., Any], name: str, address: str | None
+) -> None:
+    """It is not sent in clear text where the address was used without a key."""
+    with isolated():
+        svc.use(base_url="http://10.0.0.5/v1", key=False)
+
+        assert make().settings.base_url == "http://10.0.0.5/v1"
+        with pytest.raises(SettingsError, match="unencrypted") as caught:
+            make(base_url=address, **{name: KEY})
+
+    assert KEY not in shown_by(caught.value)
+
+
+def test_the_key_of_a_client_is_known_everywhere(emulator: Emulator) -> None:
+    """A text that contains it is refused where the kernel's own keys are."""
+    Client(base_url=emulator.base_url, api_key=KEY)
+
+    with pytest.raises(ParameterError, match="contains the API key"):
+        svc.sweep(f"My key is {KEY}.", model=["a", "b"])
+
+
 @pytest.mark.parametrize(
     "address",
     [f"https://{KEY}@svc.invalid/v1", f"https://svc.invalid/v1?key={KEY}", KEY],

@@ -2,19 +2,22 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from zlib import decompress
 
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
+import svc_notebook as svc
 from svc_notebook.client.sync_client import Client
 from svc_notebook.credentials import Key, find_key, forget, remember
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.endpoints import Endpoint
-from svc_notebook.errors import MissingKeyError, SettingsError
+from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.magics.use_and_login import login
-from svc_notebook.session import Session
+from svc_notebook.session import Session, current, isolated
 from svc_notebook.settings import Settings
 
 VALUE = "sk-secret-of-the-keyring"
@@ -121,6 +124,39 @@ def test_without_the_extra_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(MissingKeyError):
         find_key({}, base_url=HERE)
+
+
+@pytest.mark.parametrize("blank", ["", " \t\n"])
+def test_a_blank_variable_is_not_set(ring: Ring, blank: str) -> None:
+    """A blank SVC_API_KEY leaves the keyring's entry in use, as if it were unset."""
+    environ = {"SVC_API_KEY": blank, "SVC_BASE_URL": HERE}
+    with pytest.raises(MissingKeyError, match="SVC_API_KEY is not set"):
+        find_key(environ, base_url=HERE)
+    ring.entries["svc-notebook", HERE] = VALUE
+
+    assert find_key(environ, base_url=HERE).source == "the keyring"
+
+
+def test_a_run_never_keeps_the_keyrings_key(
+    ring: Ring, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the template nor the name of a run brings it into the ledger."""
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    ring.entries["svc-notebook", emulator.base_url] = VALUE
+    with isolated():
+        template = svc.sweep(f"My key is {VALUE}.", temperature=[0, 1])
+        named = svc.sweep("Hi", temperature=[0, 1], name=VALUE)
+
+        with pytest.raises(ParameterError, match="contains the API key"):
+            named.run()
+        with suppress(SvcError):
+            template.run()
+        manifests = [
+            decompress(plan.manifest).decode() for plan in current().ledger.plans()
+        ]
+
+    assert VALUE not in "".join(manifests)
+    assert emulator.requests == ()
 
 
 def sources(environ: dict[str, str], *addresses: str) -> list[str]:

@@ -45,6 +45,21 @@ def test_code_names_the_key_of_its_own_server(
     assert header is None or f'"Authorization: {header}"' in reply.as_curl()
 
 
+def test_a_key_for_a_server_without_one_is_not_sent_in_clear(
+    describe: Describe,
+) -> None:
+    """A client's key is refused where `key = false` allows http; a session's, too."""
+    address = "http://10.0.0.5/v1"
+    describe(f'[lab]\nbase_url = "{address}"\nkey = false\n')
+
+    for make in (svc.Client, svc.AsyncClient):
+        assert make(base_url=address).settings.base_url == address
+        with pytest.raises(svc.errors.SettingsError, match="unencrypted"):
+            make(base_url=address, api_key=KEY)
+    with pytest.raises(svc.errors.SettingsError, match="unencrypted"):
+        svc.use(base_url=address, key=KEY)
+
+
 @pytest.mark.slow
 def test_code_has_a_neutral_name_for_a_key_that_was_given(
     start: Start, describe: Describe

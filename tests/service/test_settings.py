@@ -1,14 +1,18 @@
 """Settings and where they came from; addresses, keys and what they show."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from svc_notebook.credentials import Key, find_key
-from svc_notebook.endpoints import is_loopback, to_base_url
+from svc_notebook.credentials import Key, find_key, known_keys
+from svc_notebook.endpoints import is_loopback, to_base_url, to_server_url
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.settings import (
+    Environment,
     Settings,
     Timeouts,
     default_ledger,
@@ -220,6 +224,62 @@ REFUSED = [
 def test_addresses_come_to_one_form(text: str) -> None:
     """Slashes, quotes, a missing /v1 and the whole endpoint are mended."""
     assert to_base_url(text) == MENDED[text]
+
+
+LAB = "https://lab.example/v1"
+_HOSTS = st.sampled_from(["host", "a.b-c.example", "10.0.0.5", "[::1]", "[fd00::a]"])
+_PATHS = st.sampled_from(["", "/", "/v1", "/v1/", "/Api", "/v1/chat/completions"])
+
+
+@given(
+    data=st.data(), host=_HOSTS, path=_PATHS, scheme=st.sampled_from(["https", "http"])
+)
+@pytest.mark.parametrize(
+    "take", [to_base_url, lambda *a, **k: to_server_url(*a, **k)[0]]
+)
+def test_all_spellings_of_an_address_are_one(
+    take: Callable[..., str], data: st.DataObject, host: str, path: str, scheme: str
+) -> None:
+    """The case of its host and its scheme and a default port make no other address."""
+    spelt = "".join(
+        data.draw(st.sampled_from([letter.lower(), letter.upper()]))
+        for letter in f"{scheme}://{host}"
+    )
+    port = data.draw(st.sampled_from(["", ":", ":443" if scheme == "https" else ":80"]))
+
+    base_url = take(f"{spelt}{port}{path}", allow_http=True)
+
+    assert base_url == take(f"{scheme}://{host}{path}", allow_http=True)
+    assert base_url.startswith(f"{scheme}://{host}/")
+    assert take(base_url, allow_http=True) == base_url
+
+
+def test_the_file_is_that_of_the_variables_given(tmp_path: Path) -> None:
+    """What reads other variables than this process's reads their file, too."""
+    file = tmp_path / "svc_notebook" / "svc_notebook.toml"
+    file.parent.mkdir()
+    file.write_text(f'[lab]\nbase_url = "{LAB}"\nkey_env = "LAB_API_KEY"\n')
+    environ = {
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "SVC_BASE_URL": LAB,
+        "LAB_API_KEY": "sk-of-the-lab",
+    }
+
+    settings, problems = read_env(environ)
+    wrong = read_env({**environ, "SVC_CONFIG": "none.toml"})[1]
+
+    assert (settings.endpoint.name, problems) == ("lab", {})
+    assert Settings.from_env(environ) == settings
+    assert Environment(environ).adopted(settings)[0].endpoint == settings.endpoint
+    assert [key.source for key in known_keys(environ)] == ["LAB_API_KEY"]
+    assert "does not exist" in str(wrong["svc_notebook.toml"])
+
+
+def test_another_port_is_another_address() -> None:
+    """Only the port of the scheme itself is left out."""
+    assert to_base_url("https://host:80/v1") == "https://host:80/v1"
+    assert to_base_url("http://[::1]:443/v1") == "http://[::1]:443/v1"
+    assert to_base_url("https://[FD00:0::A]") == "https://[fd00::a]/v1"
 
 
 @pytest.mark.parametrize("text", REFUSED)
