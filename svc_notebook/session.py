@@ -22,7 +22,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import join_exchange
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, hide_others, known_keys
-from svc_notebook.endpoints import ADDRESS_VARIABLE, FILE
+from svc_notebook.endpoints import FILE
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
@@ -38,7 +38,7 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Model, ModelInfo
 from svc_notebook.service.params import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.settings import Environment, Settings, read_env
+from svc_notebook.settings import ENV_NAMES, Environment, Settings, read_env
 from svc_notebook.tools.consent import AtPrompt, Remembered, warn_of_denied
 from svc_notebook.tools.rounds import (
     LIMITS,
@@ -81,8 +81,7 @@ class Context:
 
     def _client_to(self, ledger: Ledger) -> "Client":
         for name, problem in self.problems.items():
-            is_elsewhere = name in {ADDRESS_VARIABLE, FILE}
-            if not (self.settings.is_emulated and is_elsewhere):
+            if not self._is_replaced(name):
                 named = "" if name == FILE else f"{name}: "
                 raise SettingsError(f"{named}{problem}")
         ledger.check()
@@ -93,6 +92,13 @@ class Context:
             sinks=(ledger,),
             answers=answers,
         )
+
+    def _is_replaced(self, name: str) -> bool:
+        """Say whether another value was chosen than that of a variable or the file."""
+        if name == FILE:
+            return self.settings.is_emulated
+        setting = next(key for key in ENV_NAMES if ENV_NAMES[key] == name)
+        return self.settings.sources.get(setting, name) != name
 
     def key(self) -> Key:
         """Return the key of the endpoint in use, or refuse."""

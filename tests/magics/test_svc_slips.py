@@ -57,6 +57,20 @@ def test_a_wrong_setting_leaves_the_magic_there(
     assert "--temperature" in helped.shown
 
 
+def test_a_wrong_address_that_is_not_used_is_no_failure(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, emulator: Emulator
+) -> None:
+    """A request goes to the address that was chosen instead."""
+    monkeypatch.setenv("SVC_BASE_URL", "HOST/v1")
+    svc.use(base_url=emulator.base_url, key=emulator.api_key)
+
+    cell = shell.run("%%svc\nHello")
+
+    assert cell.error is None
+    svc.use(endpoint="emulator")
+    assert shell.run("%%svc\nHello").error is None
+
+
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
