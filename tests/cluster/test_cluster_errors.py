@@ -242,5 +242,5 @@ def test_nodes_without_the_package_are_refused(
     )
 
     assert said.stdout.count("The workers of the Ray cluster have no svc-notebook") == 2
-    assert "python -m pip install 'svc-notebook[cluster]==" in said.stdout
+    assert "python -m pip install 'ray[client]' pyarrow" in said.stdout
     assert emulator.requests == ()

@@ -1,6 +1,7 @@
 """A run with scores ends with what they say: by condition, differences, flips."""
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -58,9 +59,12 @@ def _in_a_line(text: str) -> str:
 
 
 def test_a_program_gets_a_few_lines(
-    session: Session, capsys: pytest.CaptureFixture[str]
+    session: Session,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody has to ask; without scores there are none."""
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)  # of another test
     _swept(session).run()
     assert re.search(LINES, _in_a_line(capsys.readouterr().err))
 
