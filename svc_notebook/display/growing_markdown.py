@@ -4,7 +4,7 @@ A tail that grows too long is cut where what follows is still drawn alike.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from unicodedata import category, combining
@@ -20,8 +20,9 @@ from .markdown import (
 )
 
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
-_IN_ITEM = 2  # the nesting level inside an item of a list
-_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+")
+_LISTS = ("bullet_list", "ordered_list")
+_MARKER = r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)"
+_MAX_FENCE_INDENT = 3  # blanks; with more it is code of another kind
 _SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
 _WORD_END = re.compile(r"\s+(?=\w)")
 
@@ -33,6 +34,7 @@ class Block:
     source: str  # the reply's text, unchanged
     markdown: str  # what to draw: the source, after what it continues
     is_cut: bool = False  # whether what follows continues the same block
+    n_opener_lines: int = 0  # of the Markdown, which open what the block continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +42,30 @@ class Tail:
     """The part of a reply that more text may still change."""
 
     source: str = ""  # the reply's text, unchanged
-    opener: str = ""  # drawn before it: a fence's first line, or a table's head
-    indent: int = 0  # blanks to leave out of each line, inside a list item
+    opener: str = ""  # put before it: what it continues, as Markdown
 
     @property
     def markdown(self) -> str:
         """What to draw."""
-        is_inside = self.opener or self.source.lstrip("\n")[:1] == " "
-        if not self.indent or not is_inside:
-            return self.opener + self.source
-        blanks = rf"^ {{1,{self.indent}}}"
-        return self.opener + re.sub(blanks, "", self.source, flags=re.MULTILINE)
+        return self.opener + self.source
+
+    @property
+    def n_opener_lines(self) -> int:
+        """Whole lines of `markdown` before the reply's text."""
+        return self.opener.count("\n")
 
     def char_at_line(self, line: int) -> int:
         """Find where a line of `markdown` begins in `source`."""
         at = 0
-        for _ in range(line - self.opener.count("\n")):
+        for _ in range(line - self.n_opener_lines):
             at = self.source.find("\n", at) + 1
             if at == 0:
                 return len(self.source)
         return at
 
-    def after(
-        self, at_char: int, opener: str = "", indent: int | None = None
-    ) -> "Tail":
+    def after(self, at_char: int, opener: str = "") -> "Tail":
         """Leave out what was cut off."""
-        indent_left = self.indent if indent is None else indent
-        return Tail(self.source[at_char:], opener, indent_left)
+        return Tail(self.source[at_char:], opener)
 
 
 def _top(tokens: Sequence[Token]) -> list[Token]:
@@ -139,48 +138,89 @@ def _end_cut(text: str) -> int:
     return len(text) if earliest > 0 else 0
 
 
-def _text_cut(tail: Tail, indent: int | None = None, opener: str = "") -> Tail:
+def _text_cut(tail: Tail, opener: str = "") -> Tail:
     """Cut running text at the last good place in its latter half, if any."""
     text = tail.source
     for pattern in (_SENTENCE_END, _WORD_END):
         places = [m.end() for m in pattern.finditer(text, len(text) // 2)]
         if places:
-            return tail.after(places[-1], opener, indent)
-    return tail.after(_end_cut(text), opener, indent)
+            return tail.after(places[-1], opener)
+    return tail.after(_end_cut(text), opener)
 
 
-def _line_cut(tail: Tail, first: int, opener: str, indent: int | None = None) -> Tail:
+def _line_cut(tail: Tail, first: int, opener: str, indent: str = "") -> Tail:
     """Cut before the unfinished line, or within it if it is line `first`."""
     at_char = tail.source.rfind("\n") + 1
-    if at_char <= tail.char_at_line(first):
-        at_char = _end_cut(tail.source)
-    return tail.after(at_char, opener, indent)
+    if at_char > tail.char_at_line(first):
+        return tail.after(at_char, opener)
+    at_char = _end_cut(tail.source)
+    is_within = not tail.source[:at_char].endswith("\n")
+    return tail.after(at_char, opener + indent * is_within)
 
 
-def _fence_cut(tail: Tail, fence: Token) -> Tail:
+def _places(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Find the first line of each block, and of the list items that it is in.
+
+    Blocks within anything but lists are left out.
+    """
+    items: list[int] = []
+    n_others = 0
+    for token in tokens:
+        kind = token.type.removesuffix("_open").removesuffix("_close")
+        if kind in _LISTS:
+            continue
+        line, _ = token_lines(token)
+        if token.nesting >= 0 and not n_others:
+            yield line, tuple(items)
+        if kind != "list_item":
+            n_others += token.nesting
+        elif token.nesting > 0 and not n_others:
+            items.append(line)
+        elif not n_others:
+            items.pop()
+
+
+def _reopened(markdown: str, items: Sequence[int]) -> tuple[str, str]:
+    """Return lines that open the same list items, and the indent of text in them.
+
+    A rule is all that is in these items, so that any text can follow; neither the rule
+    nor the items' own markers are drawn.
+    """
+    lines = markdown.split("\n")
+    opener = indent = ""
+    for line in dict.fromkeys(items):
+        markers = rf"[ \t]*(?:{_MARKER}){{{items.count(line)}}}"
+        match = re.match(markers, lines[line])
+        if match is None:
+            break
+        start = match[0] if match[0][-1].isspace() else f"{match[0]} "
+        opener += f"{start}___\n"
+        indent = re.sub(r"\S", " ", start)
+    return opener, indent
+
+
+def _fence_cut(tail: Tail, fence: Token, items: Sequence[int]) -> Tail:
     """Cut a fence between lines; the rest becomes another fence."""
     first, _ = token_lines(fence)
     line = tail.markdown.split("\n", first + 1)[first]
-    indent = tail.indent + line.find(fence.markup)
-    return _line_cut(tail, first + 1, f"{fence.markup}{fence.info}\n", indent)
+    opener, indent = _reopened(tail.markdown, items)
+    n_more = line.find(fence.markup) - len(indent)
+    indent += " " * min(n_more, _MAX_FENCE_INDENT)
+    opener += f"{indent}{fence.markup}{fence.info}\n"
+    return _line_cut(tail, first + 1, opener, indent)
 
 
-def _list_cut(tail: Tail, tokens: Sequence[Token]) -> Tail:
-    """Cut a list before its last item, or within it if it is the only one."""
-    tops = _top(tokens)
-    start = max(
-        token_lines(t)[0] for t in tokens if t.type == "list_item_open" and t.level == 1
-    )
-    if start > token_lines(tops[-1])[0]:
-        return tail.after(tail.char_at_line(start))
-    marker = _ITEM.match(tail.markdown.split("\n", start + 1)[start])
-    indent = tail.indent + (marker.end() if marker else 0)
-    child = max(
-        (token_lines(t)[0] for t in tokens if t.level == _IN_ITEM and t.map), default=0
-    )
-    if child > start:
-        return tail.after(tail.char_at_line(child), indent=indent)
-    return _text_cut(tail, indent)
+def _list_cut(tail: Tail, places: Sequence[tuple[int, tuple[int, ...]]]) -> Tail:
+    """Cut a list before its last block or item, or within it if it is the only one."""
+    last, innermost = places[-1]
+    if last > tail.n_opener_lines:
+        items = next(items for line, items in places if line == last)
+        opener, _ = _reopened(tail.markdown, items)
+        return tail.after(tail.char_at_line(last), opener)
+    opener, indent = _reopened(tail.markdown, innermost)
+    rest = _text_cut(tail, opener)
+    is_within = rest.source[:1].strip() != ""
+    return replace(rest, opener=opener + indent * is_within)
 
 
 def _table_cut(tail: Tail, table: Token) -> Tail:
@@ -196,12 +236,13 @@ def shortened(tail: Tail) -> Tail:
     """Cut a tail that is too long; the rest keeps what it needs to be drawn alike."""
     tokens = block_tokens(tail.markdown)
     tops = _top(tokens)
+    places = tuple(_places(tokens))
     leaf = next((t for t in reversed(tokens) if t.nesting >= 0), None)
     if leaf and leaf.type == "fence" and not is_closed_fence(leaf):
-        return _fence_cut(tail, leaf)
+        return _fence_cut(tail, leaf, places[-1][1])
     kind = tops[-1].type if tops else ""
     if kind in ("bullet_list_open", "ordered_list_open"):
-        return _list_cut(tail, tokens)
+        return _list_cut(tail, places)
     if kind == "table_open":
         return _table_cut(tail, tops[-1])
     if kind == "code_block":
@@ -267,18 +308,25 @@ class Blocks:
         tail = self._tail
         self._tail = rest
         source = tail.source[: len(tail.source) - len(rest.source)]
-        return Block(source, replace(tail, source=source).markdown, is_cut)
+        return Block(source, tail.opener + source, is_cut, tail.n_opener_lines)
 
 
 def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
     """Draw a finished block; `links` are addresses that other blocks have."""
     # Colours need the whole code: a part of it would be read as something else.
     is_whole = not block.is_cut and block.markdown == block.source
-    html = to_html(block.markdown, highlight=is_whole, links=links)
+    html = to_html(
+        block.markdown,
+        highlight=is_whole,
+        links=links,
+        n_opener_lines=block.n_opener_lines,
+    )
     # A negative margin cancels the gap below a block that goes on.
     return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
 
 
 def tail_html(tail: Tail) -> str:
     """Draw the unfinished text; without colours, which would change at each piece."""
-    return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
+    if not tail.source.strip():
+        return ""
+    return to_html(tail.markdown, highlight=False, n_opener_lines=tail.n_opener_lines)

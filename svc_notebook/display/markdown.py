@@ -347,15 +347,40 @@ def _as_written(source: str) -> str:
 _RENDERER = _SafeRenderer(PARSER)
 
 
+def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
+    """Leave out the items and rules in the first lines, but not what is in the items.
+
+    Their lists are drawn and go on counting after them.
+    """
+    hidden: list[bool] = []
+    for at, token in enumerate(tokens):
+        is_opener = token_lines(token)[0] < n_lines
+        if token.type == "list_item_open":
+            hidden.append(is_opener)
+            token.hidden = is_opener
+            before = tokens[at - 1]
+            if is_opener and before.type == "ordered_list_open":
+                before.attrs["start"] = int(before.attrs.get("start", 1)) + 1
+        elif token.type == "list_item_close":
+            token.hidden = hidden.pop()
+        elif token.type == "hr":
+            token.hidden = is_opener
+
+
 def to_html(
-    markdown: str, *, highlight: bool = True, links: Mapping[str, object] | None = None
+    markdown: str,
+    *,
+    highlight: bool = True,
+    links: Mapping[str, object] | None = None,
+    n_opener_lines: int = 0,
 ) -> str:
     """Turn Markdown of unknown origin into HTML that is safe to show.
 
     Raw HTML is text, links lead only to http, https, mailto or within the page,
     pictures are links, and math between dollars is left to the host. What is nested
     deeper than the parser goes, or far longer than a reply, is shown as written.
-    `links` are addresses that are written elsewhere (`markdown.link_addresses`).
+    `links` are addresses that are written elsewhere (`markdown.link_addresses`). The
+    first `n_opener_lines` only open lists and other blocks that the rest continues.
     """
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
@@ -365,6 +390,8 @@ def to_html(
     tokens = PARSER.parse(visible(source), env)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
         return _as_written(source)
+    if n_opener_lines:
+        _hide_opener(tokens, n_opener_lines)
     env[_N_CHARS_TO_COLOUR] = MAX_COLOURED_CHARS if highlight else 0
     return _RENDERER.render(tokens, PARSER.options, env)
 

@@ -1,12 +1,18 @@
 """Finished blocks and the tail of text that grows; fenced code."""
 
+from html.parser import HTMLParser
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.display.growing_markdown import Block, Blocks
+from svc_notebook.display.growing_markdown import (
+    Block,
+    Blocks,
+    block_html,
+    tail_html,
+)
 from svc_notebook.display.markdown import Fence, fences, to_html
 
 _LINES = (
@@ -192,7 +198,7 @@ def test_long_code_is_cut_between_lines() -> None:
 
 
 def test_code_in_a_list_stays_code_when_cut() -> None:
-    """The rest of a long fence in a list loses its indent and ends where it ended."""
+    """The rest of a long fence in a list is in the same item, up to its end."""
     blocks = Blocks(max_tail_bytes=29)
 
     got = _fed(
@@ -207,9 +213,85 @@ def test_code_in_a_list_stays_code_when_cut() -> None:
 
     assert got == [
         "1. Do:\n   ```sh\n   ls -l\n",
-        "```sh\npwd\nwhoami\n```\n",
-        "Done.\n\n",
+        "1. ___\n   ```sh\n   pwd\n   whoami\n   ```\nDone.\n\n",
     ]
+
+
+class _Levels(HTMLParser):
+    """Reads in which lists each word is; `uo` is an ordered list in another."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.lists, self.words = "", list[tuple[str, str]]()
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Open a list."""
+        del attrs
+        self.lists += tag[0] if tag in ("ul", "ol") else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close a list."""
+        self.lists = self.lists[:-1] if tag in ("ul", "ol") else self.lists
+
+    def handle_data(self, data: str) -> None:
+        """Note the words."""
+        self.words += [(word, self.lists) for word in data.split()]
+
+
+def _assert_nests_as_the_whole(text: str, max_tail_bytes: int, step: int) -> None:
+    """Feed the text; compare what is drawn with the whole's HTML at each prefix."""
+    blocks = Blocks(max_tail_bytes=max_tail_bytes)
+    drawn = ""
+    for at in range(0, len(text), step):
+        blocks.feed(text[at : at + step])
+        drawn += "".join(map(block_html, blocks.take()))
+        shown = _Levels(drawn + tail_html(blocks.tail)).words
+        assert shown == _Levels(to_html(text[: at + step])).words
+
+
+def test_nested_points_keep_their_level_when_cut() -> None:
+    """Points within one long point are drawn within it while they grow."""
+    text = f"- {'Long words. ' * 40}\n" + "".join(
+        f"  - nested {n} is here.\n" for n in range(20)
+    )
+
+    _assert_nests_as_the_whole(text + "- top\n\nDone.\n", 448, 7)
+
+
+def test_a_cut_list_goes_on_counting() -> None:
+    """The point after cut nested ones has its number, without an empty point."""
+    blocks = Blocks(max_tail_bytes=30)
+
+    _fed(blocks, ["4. four\n   - nested words\n   - more\n", "5. five"])
+
+    assert tail_html(blocks.tail).replace("\n", "") == (
+        '<ol start="5"><ul><li>more</li></ul><li>five</li></ol>'
+    )
+
+
+@st.composite
+def _list_texts(draw: st.DrawFn) -> str:
+    """Write a list of up to three levels, whose points have several words."""
+    kinds = draw(st.lists(st.sampled_from(["- ", "1. "]), min_size=3, max_size=3))
+    depth, lines = 0, list[str]()
+    for n in range(draw(st.integers(3, 9))):
+        depth = draw(st.integers(0, min(depth + 1, 2))) if n else 0
+        indent = " " * sum(map(len, kinds[:depth]))
+        words = " ".join(["word"] * draw(st.integers(1, 12)))
+        lines.append(f"{indent}{kinds[depth]}p{n} {words}\n")
+    return "".join(lines)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(_list_texts(), st.integers(30, 90), st.integers(1, 9))
+def test_lists_nest_alike_however_they_are_cut(
+    text: str, max_tail_bytes: int, step: int
+) -> None:
+    """Each word is in the same lists as in the whole text, at each prefix."""
+    _assert_nests_as_the_whole(text, max_tail_bytes, step)
 
 
 def test_long_tables_keep_their_head() -> None:
