@@ -227,8 +227,8 @@ class ServiceError(SvcError):
 class AuthError(ServiceError):
     """The key is invalid or revoked (401) or lacks permission (403).
 
-    Type another key after `%svc login`, or set SVC_API_KEY. Keys are created in the
-    service's dashboard.
+    Type another key after `%svc login`, or set the variable that the message names:
+    SVC_API_KEY for the service, whose dashboard has its keys.
     """
 
 
@@ -263,7 +263,8 @@ class ServerFaultError(ServiceError):
 class DocumentError(SvcError):
     """The answer is not as the service document says.
 
-    Check that the address is that of the service, not of a web page or a proxy.
+    Check that the address is that of the service, or of a server with the same form of
+    requests, and not of a web page or a proxy.
 
     Attributes:
         status: HTTP status of the answer.
@@ -278,8 +279,9 @@ class DocumentError(SvcError):
         status: int = 0,
         content_type: str = "",
         head: str = "",
+        remedy: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
         self.status = status
         self.content_type = content_type
         self.head = head

@@ -29,6 +29,7 @@ from svc_notebook.endpoints import SERVICE, Endpoint, facts_of
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,
+    DocumentError,
     ParameterError,
     RateLimitError,
     ServiceError,
@@ -42,7 +43,11 @@ from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.refusals import learn, name_unknown_model, refuses_stream_usage
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.faults import UNAVAILABLE, name_refused_key
+from svc_notebook.service.faults import (
+    UNAVAILABLE,
+    name_address,
+    name_refused_key,
+)
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts, no_address
@@ -265,6 +270,7 @@ class ExchangeTask:
 
     def _add_remedy(self, error: SvcError) -> None:
         """Say what a refusal means for this key and this endpoint."""
+        endpoint = self._context.endpoint
         if isinstance(error, AuthError):
             key = self._context.key
             name_refused_key(
@@ -272,21 +278,21 @@ class ExchangeTask:
                 source=key.source,
                 address=self._record.at_start.endpoint,
                 is_sent=bool(key.authorization()),
-                is_documented=self._context.endpoint.is_documented,
+                is_documented=endpoint.is_documented,
             )
         elif isinstance(error, UnknownModelError):
-            name_unknown_model(
-                error, self._context.endpoint, self._record.at_start.request.model
-            )
+            name_unknown_model(error, endpoint, self._record.at_start.request.model)
         elif isinstance(error, BadRequestError):
             at_start = self._record.at_start
             learnt = learn(
-                self._context.endpoint,
+                endpoint,
                 error,
                 request=at_start.request,
                 prompt_tokens=self._record.prompt.high,
             )
             error.remedy = learnt or error.remedy
+        elif isinstance(error, DocumentError) and not endpoint.is_documented:
+            name_address(error, self._record.at_start.endpoint)
 
     async def _tries(self, show: ShowDelta) -> None:
         """Try until it succeeds or is given up; `_failure` is that of the last try."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
-from svc_notebook.service.faults import Fault, to_error
+from svc_notebook.service.faults import MOVED, WRONG_ADDRESS, Fault, to_error
 from svc_notebook.service.params import HEAD_CHARS, printable
 from svc_notebook.wire.decode import (
     ChunkDecoder,
@@ -472,18 +472,21 @@ def _redirected(head: ResponseHead) -> DocumentError:
         message = (
             f"The service answered with a redirect (status {head.status}) to "
             f"{_shown(head.location)}. It was not followed: neither the API key nor "
-            "the prompt is sent to another address. If that address is right, set "
-            "SVC_BASE_URL to it, with https and ending with /v1."
+            "the prompt is sent to another address."
         )
     else:
         is_unchanged = head.status == _NOT_MODIFIED
         what = "not modified" if is_unchanged else "a redirect without an address"
         message = (
             f"The service answered with status {head.status} ({what}) instead of a "
-            "reply. Check that SVC_BASE_URL is the service's address, ending with /v1, "
-            "and that no proxy or cache answers in its place."
+            "reply."
         )
-    return DocumentError(message, status=head.status, content_type=head.content_type)
+    return DocumentError(
+        message,
+        status=head.status,
+        content_type=head.content_type,
+        remedy=MOVED if head.location else WRONG_ADDRESS,
+    )
 
 
 def _shown(location: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,
+    DocumentError,
     RateLimitError,
     ServerFaultError,
     ServiceError,
@@ -146,6 +147,30 @@ def name_refused_key(
         error.remedy = _OTHER_INVALID_KEY.format(
             source=source, address=address, given=given
         )
+
+
+WRONG_ADDRESS = (
+    "Check that the base address is the service's and ends with /v1, and that no proxy "
+    "answers in its place."
+)
+"""The remedy for an answer of something else than the service."""
+MOVED = (
+    "If that address is right, set SVC_BASE_URL to it, with https and ending with /v1."
+)
+"""The remedy for a redirect, which is not followed."""
+_AT_OTHERS = {
+    WRONG_ADDRESS: (
+        "Check that {address} is the address of an OpenAI-compatible server, and that "
+        "no proxy answers in its place."
+    ),
+    MOVED: "If that address is right, `%svc use` it instead of {address}.",
+}
+
+
+def name_address(error: DocumentError, address: str) -> None:
+    """Name another server's address in a remedy, in place of the service's."""
+    if remedy := _AT_OTHERS.get(error.remedy):
+        error.remedy = remedy.format(address=address)
 
 
 _GIVEN = {

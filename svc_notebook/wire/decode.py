@@ -25,7 +25,7 @@ from svc_notebook.service.chunk import (
     Delta,
     Usage,
 )
-from svc_notebook.service.faults import Fault
+from svc_notebook.service.faults import WRONG_ADDRESS, Fault
 from svc_notebook.service.params import HEAD_CHARS, head_of, printable
 from svc_notebook.service.request import FunctionCall, ToolCall, text_of_parts
 
@@ -118,9 +118,9 @@ class SseDecoder:
         if self._n_held_bytes > self._max_event_bytes:
             self._data, self._rest = [], []
             raise DocumentError(
-                f"An event of the stream is larger than {self._max_event_bytes} bytes; "
-                "the service sends no such events. Check that the "
-                "base address is the service's."
+                f"An event of the stream is larger than {self._max_event_bytes} bytes, "
+                "more than a reply ever needs.",
+                remedy=WRONG_ADDRESS,
             )
 
 
@@ -375,8 +375,8 @@ def not_documented(
     shown = printable(content_type[:HEAD_CHARS])[:HEAD_CHARS] or "none"
     return DocumentError(
         f"The service answered {reason} (status {status}, content type {shown}). "
-        f"The body begins: {head or '(empty)'}\nCheck that the base address is the "
-        "service's and ends with /v1, and that no proxy answers in its place.",
+        f"The body begins: {head or '(empty)'}",
+        remedy=WRONG_ADDRESS,
         status=status,
         content_type=content_type,
         head=head,

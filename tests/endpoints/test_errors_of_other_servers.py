@@ -44,6 +44,31 @@ def test_an_unknown_model_is_answered_with_the_list(serve: Serve) -> None:
     assert "documented" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("200 OK\r\nContent-Type: text/html", "<html>", "The body begins: <html>"),
+        ("200 OK", "", r"The body begins: \(empty\)"),
+        ("302 Found\r\nLocation: https://other.example/v1", "", "a redirect"),
+        ("304 Not Modified", "", "instead of a reply"),
+    ],
+)
+def test_an_answer_of_something_else_names_this_address(
+    serve: Serve, head: str, body: str, said: str
+) -> None:
+    """The address in use is named, and not the variable of the service's."""
+    answer = f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    server = serve([answer.encode()])
+    svc.use(base_url=server.base_url, key=False, model="m")
+
+    with pytest.raises(svc.errors.DocumentError, match=said) as caught:
+        svc.complete("Hi")
+
+    assert server.base_url in str(caught.value)
+    assert "SVC_" not in str(caught.value)
+    assert "the service's" not in str(caught.value)
+
+
 def test_a_quota_that_is_used_up_is_not_waited_for(serve: Serve) -> None:
     """One request is sent, and the model is not closed for others."""
     error = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
