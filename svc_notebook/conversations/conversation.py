@@ -276,10 +276,14 @@ class Conversation:
             turn_id=turn_id,
             attached=attached,
         )
-        settings = self._settings(
-            model, params=params or {}, max_tokens=max_tokens, system=system
-        )
-        return request_turn(history, text or "", origin, settings)
+
+        def build() -> NextTurn:
+            settings = self._settings(
+                model, params=params or {}, max_tokens=max_tokens, system=system
+            )
+            return request_turn(history, text or "", origin, settings)
+
+        return replace(build(), rebuild=build)
 
     def next_part(
         self,
@@ -547,11 +551,7 @@ class Conversation:
         try:
             return self._answer(next_turn, ask)
         except BadRequestError as error:
-            # its context may be known now, so that the oldest turns are left out
-            shorter = self.next_turn(**turn, params=params_)
-            n_messages = len(next_turn.request.messages)
-            is_shorter = len(shorter.request.messages) < n_messages
-            if not is_shorter or hasattr(error, "tool_runs"):
+            if (shorter := next_turn.shorter(error)) is None:
                 raise
         return self._answer(shorter, ask)
 

@@ -6,7 +6,7 @@ out first. An answer that was cut or interrupted is added too.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,12 @@ from msgspec import structs
 from svc_notebook.completion import Completion, marks, on_params
 from svc_notebook.display.footer import footer
 from svc_notebook.display.tool_runs import Step
-from svc_notebook.errors import OverBudgetError, ParameterError, warn
+from svc_notebook.errors import (
+    BadRequestError,
+    OverBudgetError,
+    ParameterError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
@@ -117,6 +122,22 @@ class NextTurn:
     fitted: Fitted
     is_again: bool = False  # the turn has an answer already
     n_later: int = 0  # turns after it, which become stale
+    # builds it with what is known of the model by then; None if it is not built again
+    rebuild: "Callable[[], NextTurn] | None" = field(
+        default=None, compare=False, repr=False
+    )
+
+    def shorter(self, error: BadRequestError) -> "NextTurn | None":
+        """Return what to send after a refusal; None if it would be the same again.
+
+        The refusal may have taught the context, so that the oldest turns are left out.
+        This happens once. After tools were run, nothing is sent again.
+        """
+        if self.rebuild is None or hasattr(error, "tool_runs"):
+            return None
+        turn = self.rebuild()
+        is_shorter = len(turn.request.messages) < len(self.request.messages)
+        return turn if is_shorter else None
 
     def notes(self) -> tuple[str, ...]:
         """Return the notes on the request, and warn of the turns that are not sent.

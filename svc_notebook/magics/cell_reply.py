@@ -13,7 +13,13 @@ from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.footer import REASONING
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
-from svc_notebook.errors import CutError, Interrupted, SvcError, UnknownModelError
+from svc_notebook.errors import (
+    BadRequestError,
+    CutError,
+    Interrupted,
+    SvcError,
+    UnknownModelError,
+)
 from svc_notebook.exchange import Origin
 from svc_notebook.service.catalogue import Model
 from svc_notebook.service.chunk import Delta
@@ -256,7 +262,7 @@ class CellReply:
         """
         options, context = self._options, self._context
         try:
-            sent = self._send(own_output=own_output)
+            sent = self._send_or_less(own_output=own_output)
         except (SvcError, Interrupted) as stopped:
             stopped.partial = self._keep(stopped.partial)
             self._explain(stopped)
@@ -268,6 +274,16 @@ class CellReply:
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
         return completion
+
+    def _send_or_less(self, *, own_output: bool) -> Completion:
+        """Send the request; once it is refused for its length, a shorter one."""
+        try:
+            return self._send(own_output=own_output)
+        except BadRequestError as error:
+            if (shorter := self._cell_request.shorter(error)) is None:
+                raise
+        self._cell_request = shorter
+        return self._send(own_output=own_output)
 
     def _send(self, *, own_output: bool) -> Completion:
         """Send the request, in rounds where tools can run, and show the reply."""

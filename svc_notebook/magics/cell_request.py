@@ -11,7 +11,7 @@ from svc_notebook.conversations.attachments import add_items, prepared
 from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.cell_output import Output
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import BadRequestError, ParameterError
 from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
 from svc_notebook.service.params import shorten
@@ -44,7 +44,8 @@ class CellPrompt:
 class CellRequest:
     """A cell's request; `keep` takes its reply into the conversation, if any.
 
-    `rest_of` is the reply whose rest it asks for, if it does.
+    `rest_of` is the reply whose rest it asks for, if it does. `shorter` returns what to
+    send after a refusal, if anything: see `NextTurn`.
     """
 
     request: CompletionRequest
@@ -52,6 +53,7 @@ class CellRequest:
     notes: tuple[str, ...] = ()  # for the footer
     keep: Callable[[Completion], None] = lambda _: None
     rest_of: Completion | None = None
+    shorter: "Callable[[BadRequestError], CellRequest | None]" = lambda _: None
 
 
 def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPrompt:
@@ -178,12 +180,20 @@ def conversation_request(
             conversation.system = prompt.system or None
         conversation.record(turn, completion)
 
-    return CellRequest(
-        request=turn.request,
-        origin=turn.origin,
-        notes=tuple(filter(None, (*_turn_notes(turn), older, *prompt.notes))),
-        keep=keep,
-    )
+    def shortened(error: BadRequestError) -> CellRequest | None:
+        shorter = turn.shorter(error)
+        return None if shorter is None else of(shorter)
+
+    def of(sent: NextTurn) -> CellRequest:
+        return CellRequest(
+            request=sent.request,
+            origin=sent.origin,
+            notes=tuple(filter(None, (*_turn_notes(sent), older, *prompt.notes))),
+            keep=keep,
+            shorter=shortened,
+        )
+
+    return of(turn)
 
 
 def _turn_notes(turn: NextTurn) -> tuple[str, ...]:

@@ -229,9 +229,10 @@ class PanelReplies:
             self._recording = None
             self._worker = None
             context.change(phase=Phase.IDLE)
-            if end.problem or context.state.is_problem:  # replaces a refusal meanwhile
+            notice = end.problem or end.note
+            if notice or context.state.is_problem:  # replaces a refusal meanwhile
                 is_problem = end.status == "failed"
-                context.change(notice=end.problem, is_problem=is_problem)
+                context.change(notice=notice, is_problem=is_problem)
             with context.comm.lock:
                 context.comm.send({"t": "ended", "text": end.text})
                 self._view.show()

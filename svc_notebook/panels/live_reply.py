@@ -31,7 +31,12 @@ from svc_notebook.display.tool_runs import (
     run_parts,
     shortened_html,
 )
-from svc_notebook.errors import Interrupted, ParameterError, SvcError
+from svc_notebook.errors import (
+    BadRequestError,
+    Interrupted,
+    ParameterError,
+    SvcError,
+)
 from svc_notebook.exchange import Origin
 from svc_notebook.ledger.records import Comparison
 from svc_notebook.service.chunk import Delta
@@ -205,6 +210,7 @@ class ReplyEnd:
     status: EndStatus
     completion: Completion | None = None  # the last one with any content
     problem: str = ""  # why nothing, or not all, was added
+    note: str = ""  # what was left out after a refusal
     others: tuple[Completion, ...] = ()  # compared with it, as they ended
     comparison: Comparison | None = None  # if there are others
 
@@ -261,7 +267,7 @@ class ReplyWorker:
     def run(self) -> ReplyEnd:
         """Ask for the reply and return how it ended; raises nothing."""
         try:
-            completion = self._reply()
+            completion = self._reply_or_less()
         except Interrupted:
             words = "" if self._newest else _STOPPED
             return ReplyEnd(status="stopped", completion=self._newest, problem=words)
@@ -276,7 +282,8 @@ class ReplyWorker:
                 words = _EMPTY.format(why=_why_empty(completion))
                 return ReplyEnd(status="failed", problem=words)
             status: EndStatus = "cut" if completion.is_cut else "finished"
-            return ReplyEnd(status=status, completion=completion)
+            note = self.step.fitted.note.capitalize()
+            return ReplyEnd(status=status, completion=completion, note=note)
         return ReplyEnd(status="failed", completion=self._newest, problem=words)
 
     def decide(self, message: BrowserMessage) -> None:
@@ -307,6 +314,16 @@ class ReplyWorker:
         finally:
             self._question = None
             self.view.show_question(None)
+
+    def _reply_or_less(self) -> Completion:
+        """Ask for the reply; once it is refused for its length, send less."""
+        try:
+            return self._reply()
+        except BadRequestError as error:
+            if (shorter := self.step.shorter(error)) is None:
+                raise
+        self.step = shorter
+        return self._reply()
 
     def _reply(self) -> Completion:
         step = self.step

@@ -6,6 +6,8 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.display.footer import other_model
+from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
+from tests.panels.conftest import OpenPage, open_page  # noqa: F401 - a fixture
 
 from .stub_server import Serve, reply, written
 
@@ -107,6 +109,42 @@ def test_a_conversation_shortens_itself_once(serve: Serve) -> None:
     assert completion.text == "Short."
     assert [len(body["messages"]) for body in server.bodies] == [1, 3, 1]
     assert len(talk.turns) == 2
+
+
+def test_a_cell_shortens_its_conversation_once(
+    serve: Serve,
+    shell: Shell,  # noqa: F811 - the fixture
+) -> None:
+    """The cell has one reply, whose footer says what was left out."""
+    server = serve(reply(), CONTEXT, reply("Short."))
+    svc.use(base_url=server.base_url, key=False, model="m")
+    shell.run("%%svc -c long\n" + "word " * 900)
+
+    cell = shell.run("%%svc -c long\n" + "And now? " * 20)
+
+    assert cell.error is None
+    assert cell.shown.count("Short.") == 1
+    assert "left out to fit the limit: the oldest turn" in cell.shown
+    assert [len(body["messages"]) for body in server.bodies] == [1, 3, 1]
+    assert len(svc.conversation("long").turns) == 2
+
+
+def test_a_panel_shortens_its_conversation_once(
+    serve: Serve,
+    open_page: OpenPage,  # noqa: F811 - the fixture
+) -> None:
+    """The turn has the reply, and the notice says what was left out."""
+    server = serve(reply(), CONTEXT, reply("Short."))
+    svc.use(base_url=server.base_url, key=False, model="m")
+    page = open_page("long")
+    page.ask("word " * 900)
+
+    view = page.do("send", text="And now? " * 20)
+
+    assert [len(body["messages"]) for body in server.bodies] == [1, 3, 1]
+    assert len(svc.conversation("long").turns) == 2
+    assert svc.conversation("long").turns[1].version.replies[0].content == "Short."
+    assert "Left out to fit the limit" in view["notice"]
 
 
 def test_a_conversation_is_not_asked_again_in_vain(serve: Serve) -> None:
