@@ -328,7 +328,8 @@ def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
 
     The choice is probably cut then, although it ended normally. An estimate says
     nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
-    there are more chunks than tokens are allowed, they are something else.
+    there are more chunks than tokens are allowed, they are something else. So are the
+    tokens that another server reports, if they are more than it was allowed.
     """
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
@@ -337,7 +338,8 @@ def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
     if limit is None:  # nobody knows one, so a `stop` is the model's own
         return False
     if usage is not None and usage.completion_tokens is not None:
-        return usage.completion_tokens >= limit
+        n_over = usage.completion_tokens - limit
+        return n_over == 0 or (n_over > 0 and exchange.request.info.is_documented)
     return exchange.n_chunks - limit in _OTHER_CHUNKS
 
 

@@ -96,6 +96,21 @@ def test_another_model_is_named_in_the_repr(serve: Serve) -> None:
     assert "answered by m" in repr(svc.complete("Hi"))
 
 
+@pytest.mark.parametrize(("tokens", "mark"), [(11, ""), (12, "probably cut"), (20, "")])
+def test_tokens_above_the_limit_are_no_sign_of_a_cut(
+    serve: Serve, tokens: int, mark: str
+) -> None:
+    """A server that reports more than it was allowed counts something else."""
+    server = serve(reply(tokens=tokens))
+    svc.use(base_url=server.base_url, key=False, model="m")
+
+    completion = svc.complete("Hi", max_tokens=12)
+
+    assert completion.is_cut is bool(mark)
+    assert completion.final().marks == ((mark,) if mark else ())
+    assert svc.replies_df()["is_cut"].tolist() == [bool(mark)]
+
+
 def test_a_conversation_shortens_itself_once(serve: Serve) -> None:
     """A refusal that names the context is followed by a request that fits."""
     server = serve(reply(), CONTEXT, reply("Short."))
