@@ -14,6 +14,8 @@ from svc_notebook.settings import Timeouts
 from .conftest import Describe
 from .stub_server import Serve, listed, reply, written
 
+# `source` says how sure a wording is: a real server sent it, it was transcribed from
+# memory of what is published, or it was made up.
 REFUSALS = json.loads(Path(__file__).with_name("refusals.json").read_text("utf-8"))
 
 
