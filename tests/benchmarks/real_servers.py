@@ -3,7 +3,7 @@
     python -m tests.benchmarks.real_servers litellm
     python -m tests.benchmarks.real_servers vllm --environment FOLDER
 
-Installs one of `SERVERS` into a fresh environment, or uses the one named, starts it
+Installs one of `SERVERS` into a fresh folder, or uses the one named, starts it
 on this machine with a tiny model, and prints what a newcomer's first cells show. It
 asks a package registry and takes minutes; it is no test, and no part of `.ci/run`.
 """
@@ -35,6 +35,10 @@ model_list:
   - model_name: tide
     litellm_params: {model: openai/tide, api_key: none, mock_response: "A tide."}
 """
+_AIMOCK = """\
+{"fixtures": [{"match": {"model": "tide"}, "response": {"content": "A tide."}}]}
+"""
+WRITTEN = {"litellm.yaml": _LITELLM, "aimock.json": _AIMOCK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,23 +46,31 @@ class Server:
     """How a server is installed and started.
 
     Attributes:
-        packages: What pip installs.
-        model: The kind of tiny model that it is given; "" for none.
+        packages: What pip installs, or npm.
+        model: The kind of tiny model that it is given, or the file in `WRITTEN`.
         command: Its program in the environment's `bin`, and its arguments; {model} and
             {port} are filled in.
         has_key: Whether it wants a key, which the environment gives it.
+        is_npm: Whether npm installs it.
     """
 
     packages: tuple[str, ...]
     model: str
     command: str
     has_key: bool = False
+    is_npm: bool = False
 
 
 SERVERS = {
+    "aimock": Server(
+        packages=("@copilotkit/aimock",),
+        model="aimock.json",
+        command="llmock --fixtures {model} --port {port}",
+        is_npm=True,
+    ),
     "litellm": Server(
         packages=("litellm[proxy]",),
-        model="",
+        model="litellm.yaml",
         command="litellm --config {model} --port {port}",
         has_key=True,
     ),
@@ -85,6 +97,10 @@ SERVERS = {
 
 def install(server: Server, place: Path) -> None:
     """Install a server into a fresh environment."""
+    if server.is_npm:
+        npm = ("npm", "install", "--silent", "--global", f"--prefix={place}")
+        subprocess.run([*npm, *server.packages], check=True)  # noqa: S603 - our own words
+        return
     EnvBuilder(with_pip=True).create(place)
     pip = (str(place / "bin" / "python"), "-m", "pip", "install", "--quiet")
     subprocess.run([*pip, *server.packages], check=True)  # noqa: S603 - our own words
@@ -93,14 +109,14 @@ def install(server: Server, place: Path) -> None:
 def make_model(server: Server, environment: Path, folder: Path) -> Path:
     """Make what the server serves; return its place."""
     place = folder / {"gguf": "tide.gguf", "transformers": "tide"}.get(
-        server.model, "litellm.yaml"
+        server.model, server.model
     )
-    if server.model:
+    if text := WRITTEN.get(server.model):
+        place.write_text(text, encoding="utf-8")
+    else:
         python = str(environment / "bin" / "python")
         made = [python, str(MAKE_MODEL), server.model, str(place)]
         subprocess.run(made, check=True)  # noqa: S603 - our own words
-    else:
-        place.write_text(_LITELLM, encoding="utf-8")
     return place
 
 
