@@ -150,8 +150,8 @@ def name_refused_key(
 
 
 WRONG_ADDRESS = (
-    "Check that the base address is the service's and ends with /v1, and that no proxy "
-    "answers in its place."
+    "Check that SVC_BASE_URL is the service's address, ending with /v1, and that no "
+    "proxy or cache answers in its place."
 )
 """The remedy for an answer of something else than the service."""
 MOVED = (
