@@ -193,7 +193,8 @@ class Settings:
                     f"({ENV_NAMES[name]} takes 1 or 0)."
                 )
         if self.base_url is not None:
-            is_allowed = self.allow_http or not self.endpoint.needs_key
+            has_secret = self.endpoint.needs_key or bool(self.endpoint.variables)
+            is_allowed = self.allow_http or not has_secret
             is_allowed |= self.endpoint.allow_http
             base_url = self.endpoint.url_of(self.base_url, allow_http=is_allowed)
             object.__setattr__(self, "base_url", base_url)

@@ -142,6 +142,17 @@ def test_a_header_s_secret_is_hidden_as_a_key_is(
     assert completion.text == "It is [key]."
 
 
+def test_a_header_s_secret_does_not_go_unencrypted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a key, too, http to another machine is refused for it."""
+    monkeypatch.setenv("LAB_TOKEN", SECRET)
+    headers = {"X-A": "$LAB_TOKEN"}
+
+    with pytest.raises(svc.errors.SettingsError, match="unencrypted"):
+        svc.use(base_url="http://10.0.0.5/v1", key=False, headers=headers)
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
