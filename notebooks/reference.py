@@ -57,7 +57,7 @@ PYTHON = {
     ),
     "Sweeps": (
         "Ask every combination of prompts, rows, models and parameters",
-        "sweep run runs_df Run",
+        "sweep run runs_df replay dataset Run",
     ),
     "Scores and answers": (
         "Say which replies are right",

@@ -13,7 +13,8 @@ Settings       use (address, key, model, files, limits); Emulator
 Questions      complete, stream, extract; Completion, CompletionStream, Message
 Conversations  conversation, panel, conversations_df; Conversation
 Tools          tool, Toolbox, tool_calls_df
-Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
+Sweeps         sweep, run, runs_df, replay, dataset; Run; df.svc, which
+               `import svc_notebook.pandas` adds
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
                how_many, agreement_df, repeats_df, confusion_df, compare, plot, score,
                scores, read_answers, describe, estimate_tokens; Contrast,

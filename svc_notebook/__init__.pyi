@@ -48,6 +48,7 @@ from .errors import SvcError
 from .panels.open_panel import panel
 from .service.request import Message
 from .session import AsyncClient, Client
+from .sweeps.replay import dataset, replay
 from .sweeps.run import Run, sweep
 from .tokens import Tokens, estimate_tokens
 from .tools.toolbox import Toolbox, tool
@@ -76,6 +77,7 @@ __all__ = [
     "contrast_df",
     "conversation",
     "conversations_df",
+    "dataset",
     "describe",
     "errors",
     "estimate_tokens",
@@ -91,6 +93,7 @@ __all__ = [
     "read_eval",
     "read_parquet",
     "repeats_df",
+    "replay",
     "replies_df",
     "reply",
     "run",

@@ -274,7 +274,8 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
 
     Args:
         scope: `session` for what this kernel asked, `all` for the whole ledger.
-        since: Only exchanges started at or after this instant or day; text is ISO 8601.
+        since: Only exchanges started at or after this instant or day; text is ISO
+            8601, or how long ago, such as `30d`.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
@@ -328,19 +329,24 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     model: str | Sequence[str] | None = None,
     include_emulated: bool = False,
     include_reused: bool = False,
+    priced_as: str | None = None,
 ) -> "pd.DataFrame":
     """Sum up requests, tokens, waits and costs in the ledger.
 
     Args:
         by: Columns of `replies_df` to group by, those of a sweep's rows included.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
-        since: Only exchanges started at or after this instant or day; text is ISO 8601.
+        since: Only exchanges started at or after this instant or day; text is ISO
+            8601, or how long ago, such as `30d`.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
         include_emulated: Count answers of the emulator too; nothing was paid for
             them, and their costs are those of the same tokens at the service.
         include_reused: Count answers that were read from the ledger too.
+        priced_as: Take the price of this model for all: what the same tokens would
+            have cost there. Another model makes other tokens and longer or shorter
+            replies of the same questions; `replay` asks it.
 
     Returns:
         One row for each group: `n_requests` counts what was sent, retries included,
@@ -372,6 +378,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_emulated=include_emulated,
         include_reused=include_reused,
         prices=context.prices,
+        priced_as=priced_as,
         joined=partial(_with_rows, context.settings.endpoint),
     )
     if not include_emulated:
@@ -582,6 +589,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_calls import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.ledger.usage import USAGE  # noqa: PLC0415
+    from svc_notebook.sweeps.replay import DATASET  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
 
     return {
@@ -595,6 +603,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
         "tool_calls_df": TOOL_CALLS,
         "runs_df": RUNS,
         "conversations_df": CONVERSATIONS,
+        "dataset": DATASET,
         "Conversation.to_df": MESSAGES,
         "describe": MEANINGS,
     }

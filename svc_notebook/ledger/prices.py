@@ -45,11 +45,13 @@ class Prices:
     currency: str
     as_of: date
     source: str  # name of the table, for `cost_source`
+    priced_as: str = ""  # the model whose price all have
 
     @property
     def stamp(self) -> str:
         """The table, its currency and its date, as `cost_source` shows them."""
-        return f"{self.source}, {self.currency}, {self.as_of.isoformat()}"
+        told = f", priced as {self.priced_as}" if self.priced_as else ""
+        return f"{self.source}, {self.currency}, {self.as_of.isoformat()}{told}"
 
     def cost(
         self,
@@ -59,7 +61,7 @@ class Prices:
         completion_tokens: float | None,
     ) -> float | None:
         """Return what these tokens cost; None if they or the price are unknown."""
-        price = self.models.get(model)
+        price = self.models.get(self.priced_as or model)
         if price is None or prompt_tokens is None or completion_tokens is None:
             return None
         total = price.prompt * prompt_tokens + price.completion * completion_tokens

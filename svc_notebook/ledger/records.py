@@ -3,10 +3,11 @@
 A row that was changed by hand is refused.
 """
 
+import re
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
@@ -125,17 +126,28 @@ def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers com
 def since_sql(instant: date | str, *, name: str = "since") -> str:
     """Return an instant as `started_at` holds it, or refuse what is not one.
 
-    Text is ISO 8601; it is local time without a zone. `name` is for the message.
+    Text is ISO 8601, in local time without a zone, or how long ago: `30d`, `12h`.
+    `name` is for the message.
     """
     try:
         return to_sortable(_to_datetime(instant))
     except (AttributeError, TypeError, ValueError, OverflowError):
-        allowed = "a datetime, or text such as '2026-01-31' or '2026-01-31T09:00+00:00'"
+        allowed = (
+            "a datetime, or text such as '2026-01-31', '2026-01-31T09:00+00:00', "
+            "'30d' or '12h'"
+        )
         raise must_be(name, allowed, instant) from None
+
+
+_AGO = re.compile(r"([0-9]{1,6}) ?([mhdw])")
+_AGO_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives
     if isinstance(instant, str):
+        if ago := _AGO.fullmatch(instant.strip()):
+            span = timedelta(**{_AGO_UNITS[ago[2]]: int(ago[1])})
+            return datetime.now(UTC) - span
         return datetime.fromisoformat(instant)
     if not isinstance(instant, datetime):
         return datetime.combine(instant, time())

@@ -14,6 +14,7 @@ import pandas as pd
 from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import (
     Rule,
     Tokens,
@@ -60,20 +61,21 @@ class Measure(Column):
     how: How = "count"
 
 
-def usage_df(
+def usage_df(  # noqa: PLR0913 - those of `svc.usage_df`
     ledger: Ledger,
     *,
     by: str | Sequence[str] = ("model",),
     include_emulated: bool = False,
     include_reused: bool = False,
     prices: Prices | None = None,
+    priced_as: str | None = None,
     joined: Joined = unchanged,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:
     """Sum up what the exchanges of a ledger used: see `svc.usage_df`.
 
     Tokens that were not reported are estimated: see `TokenRules`. Texts are read only
-    for these estimates, and if `by` needs them. Without `prices`, costs are unknown;
+    for these estimates, and if `by` needs them. Without `prices`, costs are unknown.
     `joined` and `filters` are those of `replies_df`.
     """
     known = {column.name for column in REPLIES}
@@ -95,8 +97,22 @@ def usage_df(
         include_emulated=include_emulated,
         include_reused=include_reused,
         estimates=estimates_of(ledger),
-        prices=prices,
+        prices=prices if priced_as is None else _priced_as(priced_as, prices),
     )[0]
+
+
+def _priced_as(model: str, prices: Prices | None) -> Prices:
+    """Return a price table in which every model costs what this one does."""
+    known = {} if prices is None else prices.models
+    if prices is None or model not in known:
+        told = "There is no price table; set SVC_PRICES to one."
+        if known:
+            names = ", ".join(known)
+            told = f"Your price table has {names}.{did_you_mean(str(model), known)}"
+        raise ParameterError(
+            f"priced_as={model!r} has no price. {told}", param="priced_as"
+        )
+    return replace(prices, priced_as=model)
 
 
 def say_left_out(

@@ -16,7 +16,7 @@ from svc_notebook.tokens import Tokens
 
 from .estimate import Estimate, Forecast, Speed, duration, forecast
 from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
-from .rows import Rows
+from .rows import Rows, size_and_end
 
 Line = tuple[str, str]
 """A label and its text."""
@@ -40,7 +40,7 @@ def plan_lines(
     as for `forecast`.
     """
     n_left = grid.n_by_model if n_left is None else n_left
-    is_done = not any(n_left.values())
+    is_left = any(n_left.values())
     n_out = grid.n_product - grid.n_combinations
     left = {model: n for model, n in n_left.items() if n}
     times = None if is_answered else duration_lines(forecast(left, speed))
@@ -50,7 +50,8 @@ def plan_lines(
         *map(_values, grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
-        *([] if is_done else _outlook(size, n_left, times)),
+        ("ledger", _answered(size) if is_left else ""),
+        *(_outlook(size, n_left, times) if is_left else []),
     ]
     return [line for line in lines if line[1]]
 
@@ -140,6 +141,12 @@ def _rows(rows: Rows | None) -> str:
     return shown + "".join(renamed) + where
 
 
+def _answered(size: Estimate) -> str:
+    if not (n := sum(size.answered.values())):
+        return ""
+    return f"answers {n:,} of {n + size.n_trials:,} requests, for nothing"
+
+
 def _tokens(size: Estimate) -> str:
     if size.completion is not None:
         replies = f"{size.n_seen} repl{'y' if size.n_seen == 1 else 'ies'} so far"
@@ -223,6 +230,8 @@ def _labelled(name: str, point: Mapping[str, Any]) -> str:
 def _value(name: str, value: object) -> str:
     if value is None:
         return "not sent"
+    if name == "prompt":
+        _, value = size_and_end(value)  # of messages, the newest of the user
     text = shorten(in_a_line(name, value), _VALUE_CHARS)
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""

@@ -17,7 +17,7 @@ from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.tokens import Z_90, Tokens
 
-from .grid import Grid
+from .grid import Grid, Trial
 
 SAMPLE_TRIALS = 1_000
 
@@ -27,7 +27,7 @@ class Estimate:
     """How large a plan is.
 
     Attributes:
-        n_trials: Requests.
+        n_trials: Requests, without those that the ledger answers.
         prompt: Estimated tokens of all prompts.
         completion_tokens: The most that the replies can have, by max_tokens.
         n_default: Requests without max_tokens: the service's default applies.
@@ -42,6 +42,7 @@ class Estimate:
         completion: Estimated tokens of all replies, by those that were seen; None
             before there are some of each model.
         n_seen: How many replies the figures were estimated from.
+        answered: How many requests to each model the ledger answers, for nothing.
     """
 
     n_trials: int
@@ -58,15 +59,28 @@ class Estimate:
     unpriced: tuple[str, ...] = ()
     completion: Tokens | None = None
     n_seen: int = 0
+    answered: Mapping[str, int] = field(default_factory=dict)
 
 
-def estimate_of(grid: Grid, *, prices: Prices | None = None) -> Estimate:
-    """Estimate the size of a plan, from an evenly spread sample if it is very large."""
+def estimate_of(
+    grid: Grid,
+    *,
+    prices: Prices | None = None,
+    is_answered: Callable[[Trial], object] = lambda _: False,
+) -> Estimate:
+    """Estimate the size of a plan, from an evenly spread sample if it is very large.
+
+    `is_answered` says whether the ledger answers a trial, which then costs nothing.
+    """
     n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
     n_default, n_unlimited, n_over, budgets = 0, 0, 0, set[int]()
     prompts, replies = dict[str, Tokens](), Counter[str]()
+    answered = Counter[str]()
     for number in range(n_taken):
         trial = grid.trial(number * n_all // n_taken, 0)
+        if is_answered(trial):
+            answered[trial.model] += 1
+            continue
         request, model, prompt = trial.request, trial.model, trial.prompt_tokens
         max_tokens, budget = request.max_tokens or 0, request.context_tokens
         prompts[model] = prompts.get(model, Tokens()) + prompt
@@ -85,7 +99,8 @@ def estimate_of(grid: Grid, *, prices: Prices | None = None) -> Estimate:
     known = [cost for cost in costs.values() if cost is not None]
     is_priced = prices is not None and len(known) == len(costs)
     return Estimate(
-        n_trials=len(grid),
+        n_trials=len(grid) - round(answered.total() * scale),
+        answered={model: round(n * scale) for model, n in answered.items()},
         prompt=sum(prompts.values(), Tokens()).times(scale),
         completion_tokens=round(replies.total() * scale),
         n_default=ceil(n_default * scale),

@@ -573,7 +573,7 @@ def check_templates(grid: Grid, *, is_whole: bool) -> None:
             check_columns(prompts, columns, called=called)
         names_used = {name for prompt in prompts for name in columns_in(prompt)}
     if grid.rows is not None and grid.rows.columns:
-        _check_use(grid.rows, names_used)
+        _check_use(grid, grid.rows, names_used)
         if not grid.is_raw and is_whole:
             check_not_blank(grid.rows, grid.values_of("prompt"))
     for name in grid.labels:
@@ -583,9 +583,13 @@ def check_templates(grid: Grid, *, is_whole: bool) -> None:
             _check_label(name)
 
 
-def _check_use(rows: Rows, names_used: set[str]) -> None:
+def _check_use(grid: Grid, rows: Rows, names_used: set[str]) -> None:
     used = [name for name in rows.columns if name in names_used]
-    if not used:
+    has_own = any(
+        dimension.is_by_row and not {"prompt", "system"}.isdisjoint(dimension.names)
+        for dimension in grid.dimensions
+    )
+    if not used and not has_own:
         way = ", or use repeats instead of rows" if rows.called == "rows" else ""
         raise ParameterError(
             "No prompt uses a column of the rows, so the same would be sent for all "
@@ -672,6 +676,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         scores: What is kept of each score, by name.
         unit: The columns of the rows that say which belong together.
         run_tools: The limits of tool rounds; None if no tools are run.
+        is_reusing: Whether the ledger may answer.
         decision: What `Run.decide` fixed, if it was called.
     """
 
@@ -695,6 +700,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     own_limits: dict[str, dict[str, int]]
     in_flight: int | None
     run_tools: Mapping[str, float] | None
+    is_reusing: bool = False
     n_cells: int
     decision: DecisionPlan | None = None
 
@@ -733,6 +739,7 @@ def manifest_of(plan: Plan) -> Manifest:
         own_limits={model: limit.stated for model, limit in limits},
         in_flight=plan.in_flight,
         run_tools=plan.run_tools,
+        is_reusing=plan.is_reusing,
         n_cells=len(grid),
         decision=plan.decision,
     )

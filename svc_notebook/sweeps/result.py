@@ -7,7 +7,7 @@ requests are being sent.
 import dataclasses
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import starmap
@@ -43,7 +43,7 @@ from svc_notebook.service.request import CompletionRequest
 
 from .description import Line, headline, reasons_of
 from .estimate import Estimate, estimate_by_replies, estimate_of
-from .grid import EXTRA, LABELS, TOOLS, Grid, prompt_tokens_of
+from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
 from .plan import Plan, manifest_of
 from .resume import (
     RunStatus,
@@ -358,6 +358,7 @@ class RunResult:
 
     Attributes:
         plan: What is sent.
+        reused: Looks for the answer to a trial in the ledger.
         ledger: Where the replies are kept; None before anything was sent.
         failures: Why trials have no reply, where the ledger does not say it. The loop
             adds to it, so read a copy.
@@ -368,8 +369,9 @@ class RunResult:
         frames: Makes its frames.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, reused: Callable[[Trial], object]) -> None:
         self.plan = plan
+        self.reused = reused
         self.ledger: Ledger | None = None
         self.failures: dict[TrialKey, TrialFailure] = {}
         self.unplanned: Mapping[TrialKey, TrialStatus] = {}
@@ -393,12 +395,18 @@ class RunResult:
     @property
     def size(self) -> Estimate:
         """How large the plan is, by the replies so far if there are enough."""
+        if self.plan.is_reusing:  # replies that the ledger had are no measure
+            return self._planned_size
         seen = {} if self.ledger is None else self.status().seen
         return estimate_by_replies(self._planned_size, self.plan.grid.n_by_model, seen)
 
     @cached_property
     def _planned_size(self) -> Estimate:
-        return estimate_of(self.plan.grid, prices=self.plan.prices)
+        return estimate_of(
+            self.plan.grid,
+            prices=self.plan.prices,
+            is_answered=lambda trial: self.plan.is_reusing and self.reused(trial),
+        )
 
     @property
     def is_begun(self) -> bool:

@@ -8,6 +8,7 @@ locks the run and begins an `Execution`. Its `Scheduler` sends the trials, from 
 import asyncio
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -23,7 +24,7 @@ from svc_notebook.display.cell_output import Output, after_cell, find_screen
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import LedgerError, ParameterError, write_line
-from svc_notebook.exchange import OriginKind
+from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import ReplyRow, as_names
 from svc_notebook.service.params import check_flag, check_int
@@ -32,7 +33,7 @@ from svc_notebook.session import Session, current
 from .description import RunDescription, headline, plan_lines
 from .estimate import Estimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
-from .grid import Grid
+from .grid import Grid, Trial
 from .plan import Plan, make_plan
 from .result import RunResult
 from .resume import RunStatus, next_steps, settled_of
@@ -100,7 +101,7 @@ class Run:
 
     def __init__(self, plan: Plan, *, session: Session) -> None:
         self._session = session
-        self._result = RunResult(plan)
+        self._result = RunResult(plan, self._reused)
         self._scores = RunScores(self._result, session)
         self._executor = Executor(self._result, self._scores, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
@@ -916,14 +917,12 @@ class Run:
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
-        n_settled = settled_of(status).n_by_model
+        n_left = Counter(grid.n_by_model) - Counter(settled_of(status).n_by_model)
         news = [*(("failed", reason) for reason in reasons), ("cut", status.cut_note())]
         lines = plan_lines(
             grid,
             size=size,
-            n_left={
-                model: n - n_settled[model] for model, n in grid.n_by_model.items()
-            },
+            n_left=n_left if result.is_begun else n_left - Counter(size.answered),
             is_answered=self._executor.is_answered,
             speed=self._executor.speed(),
         )
@@ -980,6 +979,11 @@ class Run:
         n_sent = sum(queue.n_ok for queue in queues)
         for line in self._scores.lines(n_sent=n_sent):
             write_line(to_terminal(line))
+
+    def _reused(self, trial: Trial) -> Exchange | None:
+        """Look for the answer to a trial in the ledger."""
+        context = self._session.context()
+        return context.reused(trial.request, self.plan.origin_of(trial))
 
     def _unit(self, unit: str | Sequence[str] | None) -> str | Sequence[str] | None:
         """Return the columns of the unit that is given, or else that of the plan."""

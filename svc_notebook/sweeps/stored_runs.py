@@ -129,7 +129,7 @@ def stored_run(
         name=name,
         origin=manifest.origin,
         confirm_above=confirm_above,
-        reuse=reuse,
+        reuse=manifest.is_reusing or None if reuse is None else reuse,
     )
 
 

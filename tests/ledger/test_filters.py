@@ -58,7 +58,37 @@ def test_an_instant_is_meant_in_its_zone_or_this_machines(
 
 
 @pytest.mark.parametrize(
-    "since", ["", "yesterday", "31.01.2026", 5, pd.NaT, timedelta(days=1), [], b"2026"]
+    ("since", "hours"), [("90m", 1.5), ("12h", 12), ("30d", 720), (" 2w ", 336)]
+)
+def test_how_long_ago_is_counted_from_now(
+    ledger: Ledger, make: MakeExchange, since: str, hours: float
+) -> None:
+    """`30d` is the last thirty days."""
+    begin = datetime.now(UTC) - timedelta(hours=hours)
+    ledger.add(make(0, started_at=begin - timedelta(minutes=5)))
+    ledger.add(make(1, started_at=begin + timedelta(minutes=5)))
+
+    found = [exchange.exchange_id for exchange in ledger.read(since=since)]
+
+    assert found == ["x0001"]
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        "",
+        "yesterday",
+        "30 days",
+        "-3d",
+        "9999999d",
+        "999999w",
+        "31.01.2026",
+        5,
+        pd.NaT,
+        timedelta(days=1),
+        [],
+        b"2026",
+    ],
 )
 def test_what_is_not_an_instant_is_refused(ledger: Ledger, since: Any) -> None:  # noqa: ANN401 - on purpose
     """What cannot be an instant is named, and how one looks."""

@@ -197,6 +197,32 @@ def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
     assert frame["n_unpriced"].tolist() == [1]
 
 
+def test_the_same_tokens_are_priced_as_another_model(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """All tokens cost what that model's would, and the source says so."""
+    ledger.add(make(0, request=build_request("Hi", model="other")))
+    ledger.add(make(1))
+
+    frame = usage_df(ledger, prices=PRICES, priced_as="svc-v2-8b-instruct")
+
+    assert frame["cost"].tolist() == [pytest.approx((10 * 2 + 2 * 4) / 1e6)] * 2
+    source = "list, THB, 2026-01-31, priced as svc-v2-8b-instruct"
+    assert frame["cost_source"].tolist() == [source] * 2
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [(None, "There is no price table"), (PRICES, "mean svc-v2-8b-instruct")],
+)
+def test_a_model_without_a_price_is_refused(
+    ledger: Ledger, prices: Prices | None, said: str
+) -> None:
+    """The message says what the table has."""
+    with pytest.raises(ParameterError, match=said):
+        usage_df(ledger, prices=prices, priced_as="svc-v2-8b")
+
+
 @pytest.mark.slow
 def test_sums_over_all_without_groups(make: MakeExchange) -> None:
     """With nothing to group by there is one row, also for no exchanges."""

@@ -53,6 +53,7 @@ def _frames() -> dict[str, pd.DataFrame]:
         "tool_calls_df": svc.tool_calls_df(),
         "runs_df": svc.runs_df(),
         "conversations_df": svc.conversations_df(),
+        "dataset": svc.dataset(),
         "Conversation.to_df": talk.to_df(),
         "describe": svc.describe(run.replies_df()),
     }

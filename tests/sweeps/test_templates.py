@@ -214,6 +214,15 @@ def test_rows_can_be_tied() -> None:
     assert len({trial.request_key for trial in grid}) == len(grid) == grid.n_product
 
 
+def test_each_row_can_have_a_prompt_without_a_column() -> None:
+    """Prompts that are tied to the rows differ by row, so no column is needed."""
+    rows = [{"asked": "monday"}, {"asked": "friday"}]
+
+    grid = build_grid(["A", "B"], varied=MODEL, rows=rows, tied=["rows", "prompt"])
+
+    assert [trial.request.prompt for trial in grid] == ["A", "B"]
+
+
 def test_an_explicit_list_of_conditions_is_asked_as_it_is() -> None:
     """Conditions are not multiplied; a gap is a parameter that is not sent."""
     conditions = pd.DataFrame(

@@ -134,6 +134,8 @@ def talk() -> str | None:
         plan: svc.Conversation = svc.conversation("plan", system="Be brief.")
         plan.ask("Where to begin?", max_tokens=50)
         listed: pd.DataFrame = svc.conversations_df("begin")
+        listed = svc.dataset(since="30d", where=lambda row: row["n_messages"] > 1)
+        svc.replay(listed, model=["a", "b"], max_requests=10).run()
         assert plan.rename("trip").name in set(listed["conversation"])
     except svc.errors.RateLimitError as error:
         wait_s: float | None = error.retry_after_s
