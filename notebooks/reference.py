@@ -34,7 +34,8 @@ from svc_notebook.magics.subcommands import COMMANDS
 from svc_notebook.magics.tools_command import TOOL_LIST
 from svc_notebook.pandas import EXPANDED, FrameAccessor
 from svc_notebook.service.params import PARAMS
-from svc_notebook.settings import ENV_NAMES, Settings, Timeouts
+from svc_notebook.settings import ENV_NAMES, Settings
+from svc_notebook.timeouts import Timeouts
 
 if TYPE_CHECKING:  # the pages are made without it
     from sphinx.application import Sphinx

@@ -1,4 +1,4 @@
-"""Settings: where requests go, how long they may take, and where each value is set.
+"""Settings: where requests go, how replies are shown, and where each value is set.
 
 `from_env` and `read_env` read the variables that settings come from, and the file of
 endpoints; `endpoint_at` reads SVC_BASE_URL and that file.
@@ -7,7 +7,7 @@ endpoints; `endpoint_at` reads SVC_BASE_URL and that file.
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from svc_notebook.endpoints import (
 )
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
-from svc_notebook.service.params import as_number, is_within, shorten, shown
+from svc_notebook.service.params import shown
+from svc_notebook.timeouts import Timeouts
 
 ENV_NAMES = {
     "base_url": ADDRESS_VARIABLE,
@@ -69,85 +70,6 @@ def service_address(environ: Mapping[str, str]) -> str | None:
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _FLAGS = ("allow_http", "reuse")
 DISPLAYS = ("auto", "live", "settled", "plain")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """How long each part of an exchange may take, in seconds.
-
-    Attributes:
-        connect_s: To connect.
-        first_byte_s: Until the headers of an answer come.
-        idle_s: Between two events of a stream; comments do not count.
-        whole_s, whole_token_s: For a reply in one piece: `whole_s`, plus
-            `whole_token_s` for each token of `max_tokens`.
-        total_s: For the whole exchange with its retries and the waits for rate limits,
-            which do not count in a sweep; None for no limit.
-
-    Raises:
-        SettingsError: One of them is not a number of seconds > 0.
-    """
-
-    connect_s: float = 10.0
-    first_byte_s: float = 60.0
-    idle_s: float = 60.0
-    whole_s: float = 60.0
-    whole_token_s: float = 0.1
-    total_s: float | None = 900.0
-
-    def __post_init__(self) -> None:
-        for field_ in fields(self):
-            name = field_.name
-            value = getattr(self, name)
-            if name == "total_s" and value is None:
-                continue
-            number = as_number(value)
-            is_time = number is not None and is_within(number, 0, None)
-            if not is_time or (number == 0 and name != "whole_token_s"):
-                raise SettingsError(
-                    f"{name} must be a number of seconds > 0; got {shown(value)}. "
-                    f"{_TIMEOUTS_FORM}"
-                )
-
-    @classmethod
-    def from_text(cls, text: str) -> "Timeouts":
-        """Read what SVC_TIMEOUTS says.
-
-        These are seconds for every time-out but the total, such as `20`; or names and
-        seconds, such as `connect_s=5 idle_s=30 total_s=none`.
-        """
-        values: dict[str, float | None] = {}
-        for part in text.replace(",", " ").split():
-            name, is_named, value = part.rpartition("=")
-            names = (name,) if is_named else _EVERY_WAIT
-            values |= dict.fromkeys(names, _seconds(value))
-            if not is_named:
-                values["whole_token_s"] = 0.0
-        unknown = values.keys() - {field_.name for field_ in fields(cls)}
-        if unknown:
-            raise SettingsError(
-                f"{min(unknown)!r} is not the name of a time-out. {_TIMEOUTS_FORM}"
-            )
-        return cls(**values)  # type: ignore[arg-type]  # checked as it is made
-
-
-_EVERY_WAIT = ("connect_s", "first_byte_s", "idle_s", "whole_s")
-_TIMEOUTS_FORM = (
-    "SVC_TIMEOUTS takes seconds, such as 20, or names and seconds, such as "
-    "'connect_s=5 idle_s=30 total_s=none'; the names are connect_s, first_byte_s, "
-    "idle_s, whole_s, whole_token_s and total_s."
-)
-
-
-def _seconds(text: str) -> float | None:
-    if text.lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise SettingsError(
-            f"{shorten(text, 40)!r} is not a number of seconds. {_TIMEOUTS_FORM}"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.settings import Settings, endpoint_at
 
-from .deadlines import REAL, Runtime
+from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting

@@ -27,7 +27,7 @@ from svc_notebook.service.chunk import CompletionBody, Delta, to_delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import Tokens, estimate_reply_tokens
 
-from .deadlines import Runtime
+from .clock import Runtime
 
 
 @dataclass(slots=True)

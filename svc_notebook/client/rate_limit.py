@@ -22,7 +22,7 @@ from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.settings import default_ledger
 
 from .aimd import Concurrency, LearntLimits
-from .deadlines import Clock
+from .clock import Clock
 from .rate_windows import (
     MARGIN_S,
     MINUTE_S,

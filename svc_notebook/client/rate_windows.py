@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from svc_notebook.service.catalogue import Limit
 
-from .deadlines import Clock
+from .clock import Clock
 
 # A window of ours is longer than the service's by this: a request takes a different
 # time on its way there than the one before it.

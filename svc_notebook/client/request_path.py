@@ -50,12 +50,13 @@ from svc_notebook.service.faults import (
 )
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
-from svc_notebook.settings import Settings, Timeouts, no_address
+from svc_notebook.settings import Settings, no_address
+from svc_notebook.timeouts import Deadlines, Timeouts, timed_out, with_earlier
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
 from . import model_list
-from .deadlines import REAL, Deadlines, Runtime, timed_out, with_earlier
+from .clock import REAL, Runtime
 from .event_loop import keep_awake
 from .exchange_record import (
     CANCELLED,

@@ -14,6 +14,7 @@ from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
 from svc_notebook.service.faults import MOVED, WRONG_ADDRESS, Fault, to_error
 from svc_notebook.service.params import HEAD_CHARS, printable
+from svc_notebook.timeouts import Deadlines, Left, timed_out
 from svc_notebook.wire.decode import (
     ChunkDecoder,
     ServerSentEvent,
@@ -23,7 +24,6 @@ from svc_notebook.wire.decode import (
     not_documented,
 )
 
-from .deadlines import Deadlines, Left, timed_out
 from .retry import FailedTry
 
 PIECE_BYTES = 256 * 1024  # what is decompressed at once: see `Inflater`

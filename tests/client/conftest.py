@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 import pytest
 
-from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.clock import Runtime
 from svc_notebook.client.event_loop import portal
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync_client import Client
 from svc_notebook.client.tls import tls_context
 from svc_notebook.exchange import Exchange
-from svc_notebook.settings import Settings, Timeouts
+from svc_notebook.settings import Settings
+from svc_notebook.timeouts import Timeouts
 from tests.faults.case import Step
 from tests.faults.server import RawServer
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.async_client import AsyncClient
+from svc_notebook.client.clock import REAL
 from svc_notebook.client.connections import HttpTransport
-from svc_notebook.client.deadlines import REAL
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.client.response import HttpAnswer
@@ -19,7 +19,8 @@ from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
-from svc_notebook.settings import Settings, Timeouts
+from svc_notebook.settings import Settings
+from svc_notebook.timeouts import Timeouts
 
 MODEL = "svc-instruct"
 Serve = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.async_client import AsyncClient
-from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.clock import Runtime
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]

@@ -31,7 +31,8 @@ from svc_notebook.errors import (
     TimedOutError,
 )
 from svc_notebook.service.catalogue import Limit
-from svc_notebook.settings import Settings, Timeouts
+from svc_notebook.settings import Settings
+from svc_notebook.timeouts import Timeouts
 from tests.faults.answers import GOOD, http, reply
 
 Serve = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.session import current
-from svc_notebook.settings import Timeouts
+from svc_notebook.timeouts import Timeouts
 
 from .conftest import Describe
 from .stub_server import Serve, listed, reply, written

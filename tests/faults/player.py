@@ -18,14 +18,15 @@ from typing import Any
 import httpx
 
 from svc_notebook.client.async_client import AsyncClient
-from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.clock import Runtime
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync_client import Client
 from svc_notebook.client.tls import tls_context
 from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Exchange
-from svc_notebook.settings import Settings, Timeouts
+from svc_notebook.settings import Settings
+from svc_notebook.timeouts import Timeouts
 from tests.faults.case import Case
 
 KEY = "sk-secret-of-the-fault-suite"

@@ -14,10 +14,10 @@ from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.settings import (
     Environment,
     Settings,
-    Timeouts,
     default_ledger,
     read_env,
 )
+from svc_notebook.timeouts import Timeouts
 
 
 def test_settings_from_the_environment() -> None:

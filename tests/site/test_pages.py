@@ -11,7 +11,7 @@ import pytest
 from svc_notebook.demo.lab import copy_tour
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import MODELS
-from svc_notebook.settings import Timeouts
+from svc_notebook.timeouts import Timeouts
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAGES = sorted(path.name for path in NOTEBOOKS.glob("*.md"))

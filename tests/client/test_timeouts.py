@@ -2,9 +2,8 @@
 
 import math
 
-from svc_notebook.client.deadlines import Deadlines
 from svc_notebook.service.request import build_request
-from svc_notebook.settings import Timeouts
+from svc_notebook.timeouts import Deadlines, Timeouts
 
 TIMEOUTS = Timeouts(
     first_byte_s=20, idle_s=10, whole_s=30, whole_token_s=0.1, total_s=100
