@@ -1,6 +1,41 @@
-/* The composer: the text area, Send and Stop, the attached chips, and the status below. */
+/* The composer: the text area and its keys, such as the one that sends; Send and Stop, the
+ * attached chips, and the status below. */
 
 const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
+const EDIT_LAST_KEY = "ArrowUp"; // in an empty composer
+
+/** Return the names of the key that sends and of the one that breaks the line. */
+function sendKeys({ send_on_enter: isOn = true }) {
+  return isOn ? ["Enter", "Shift+Enter"] : ["Shift+Enter", "Enter"];
+}
+
+/** Return the keys in words, for an empty panel. */
+function keyWords(view) {
+  const [send, breakLine] = sendKeys(view);
+  return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value`;
+}
+
+/** Return whether a key sends; Ctrl+Enter always does. */
+function isSendKey(event, { send_on_enter: isOn = true }) {
+  if (event.key !== "Enter" || event.altKey) return false;
+  if (event.ctrlKey || event.metaKey) return true;
+  return event.shiftKey !== isOn;
+}
+
+function hasNoModifier({ shiftKey, ctrlKey, altKey, metaKey }) {
+  return !shiftKey && !ctrlKey && !altKey && !metaKey;
+}
+
+/** Return whether a key belongs to an input method that composes characters. */
+function isInput(event) {
+  return event.isComposing || event.keyCode === 229;
+}
+
+/** Insert a line break, since JupyterLab handles Enter in a cell. */
+function breakLine(event) {
+  event.preventDefault();
+  insertText(event.target, "\n");
+}
 
 class Composer {
   constructor(panel) {

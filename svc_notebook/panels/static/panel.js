@@ -1,4 +1,5 @@
-/* One view of a panel: its header, transcript and notices, and its parts from other scripts.
+/* One view of a panel: its header, transcript and notices, the keys that stop, undo and redo,
+ * and its parts from other scripts.
  *
  * The kernel decides which actions are allowed and renders Markdown to safe HTML. Only what
  * has changed is drawn again.
@@ -6,6 +7,16 @@
 
 const NEAR_END_PX = 16;
 const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
+/** JupyterLab and Notebook leave the keys to an element with this attribute. */
+const QUIET_KEYS = "data-lm-suppress-shortcuts";
+const STOP_KEY = "Escape";
+
+/** Return undo or redo for its key, since JupyterLab handles that key for cells. */
+function undoStep({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+  if (!(ctrlKey || metaKey) || altKey) return "";
+  if (key.toLowerCase() === "z") return shiftKey ? "redo" : "undo";
+  return key === "y" ? "redo" : "";
+}
 
 class Panel {
   constructor(connection, host) {
