@@ -38,8 +38,15 @@ from svc_notebook.endpoints import (
     Endpoint,
     read_endpoints,
 )
-from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
+from svc_notebook.errors import (
+    AuthError,
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+    SvcError,
+)
 from svc_notebook.service.chunk import CallPiece, Delta
+from svc_notebook.service.faults import UNAUTHORIZED
 from svc_notebook.settings import (
     WAYS_ON,
     WAYS_TO_A_KEY,
@@ -459,6 +466,56 @@ def _no_key(
         "ADDRESS no-key`, svc.use(base_url=..., key=False), or key = false in "
         f"{FILE}."
     )
+
+
+_INVALID_KEY = (
+    "The API key is invalid or revoked. Set {variable} to a valid key from the key "
+    "section of the service's dashboard, and check that it is complete."
+)
+_OTHER_INVALID_KEY = (
+    "The API key from {source} is invalid or revoked. Type another one after `%svc "
+    "login {address}`, and check that it is complete{given}."
+)
+_OTHER_SERVERS_KEY = (
+    "{address} refused the API key. Set {variable} to a valid key of this server, and "
+    "check that it is complete."
+)
+_GIVEN = {
+    "svc.use": "; or give it: svc.use(base_url=..., key=...)",
+    "an argument": "; or give the client another key=",
+}
+"""How to replace a key that code has given, by its source."""
+
+
+def name_refused_key(
+    error: AuthError, *, source: str, address: str, is_sent: bool, is_documented: bool
+) -> None:
+    """Say which key was refused, and how to use another one.
+
+    Args:
+        error: The refusal.
+        source: Where the key was found: an environment variable, or some words.
+        address: The base address that it was sent to.
+        is_sent: False if the endpoint is used without a key.
+        is_documented: Whether it is the service.
+    """
+    if not is_sent:
+        error.remedy = (
+            f"No key was sent, because this endpoint is used without one (key = "
+            f"false). Type its key after `%svc login {address}`, then `%svc use "
+            f"{address}`; or give it: svc.use(base_url=..., key=...)."
+        )
+    elif error.status != UNAUTHORIZED:
+        error.add_note(f"The key that was sent is from {source}.")
+    elif source.isidentifier() and not is_documented:
+        error.remedy = _OTHER_SERVERS_KEY.format(variable=source, address=address)
+    elif source.isidentifier():
+        error.remedy = _INVALID_KEY.format(variable=source)
+    else:
+        given = _GIVEN.get(source, "")
+        error.remedy = _OTHER_INVALID_KEY.format(
+            source=source, address=address, given=given
+        )
 
 
 def hold(key: Key, base_url: str) -> None:

@@ -24,6 +24,7 @@ from svc_notebook.credentials import (
     hide_others,
     known_keys,
     make_known,
+    name_refused_key,
 )
 from svc_notebook.endpoints import SERVICE, Endpoint, facts_of
 from svc_notebook.errors import (
@@ -46,7 +47,6 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import (
     UNAVAILABLE,
     name_address,
-    name_refused_key,
 )
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request

@@ -48,18 +48,6 @@ _ERRORS: dict[int, type[ServiceError]] = {  # doc: Errors
     404: UnknownModelError,
     429: RateLimitError,
 }
-_INVALID_KEY = (
-    "The API key is invalid or revoked. Set {variable} to a valid key from the key "
-    "section of the service's dashboard, and check that it is complete."
-)
-_OTHER_INVALID_KEY = (
-    "The API key from {source} is invalid or revoked. Type another one after `%svc "
-    "login {address}`, and check that it is complete{given}."
-)
-_OTHER_SERVERS_KEY = (
-    "{address} refused the API key. Set {variable} to a valid key of this server, and "
-    "check that it is complete."
-)
 _NO_QUOTA = (
     "The account has no quota left. This is not a rate limit, so it was not tried "
     "again: add to the account's balance, or use another key."
@@ -70,7 +58,8 @@ _LACKS_PERMISSION = (
     "of the account for the permission."
 )
 _REMEDIES = {
-    401: _INVALID_KEY.format(variable="SVC_API_KEY"),
+    # which key, and how to replace it, is said in `credentials`
+    401: "The API key is invalid or revoked. Use a valid one.",
     403: _LACKS_PERMISSION,
     404: (
         "Either the model id is unknown to the service (`%svc models` lists the "
@@ -118,37 +107,6 @@ def to_error(
     return error
 
 
-def name_refused_key(
-    error: AuthError, *, source: str, address: str, is_sent: bool, is_documented: bool
-) -> None:
-    """Say which key was refused, and how to use another one.
-
-    Args:
-        error: The refusal.
-        source: Where the key was found: an environment variable, or some words.
-        address: The base address that it was sent to.
-        is_sent: False if the endpoint is used without a key.
-        is_documented: Whether it is the service.
-    """
-    if not is_sent:
-        error.remedy = (
-            f"No key was sent, because this endpoint is used without one (key = "
-            f"false). Type its key after `%svc login {address}`, then `%svc use "
-            f"{address}`; or give it: svc.use(base_url=..., key=...)."
-        )
-    elif error.status != UNAUTHORIZED:
-        error.add_note(f"The key that was sent is from {source}.")
-    elif source.isidentifier() and not is_documented:
-        error.remedy = _OTHER_SERVERS_KEY.format(variable=source, address=address)
-    elif source.isidentifier():
-        error.remedy = _INVALID_KEY.format(variable=source)
-    else:
-        given = _GIVEN.get(source, "")
-        error.remedy = _OTHER_INVALID_KEY.format(
-            source=source, address=address, given=given
-        )
-
-
 WRONG_ADDRESS = (
     "Check that SVC_BASE_URL is the service's address, ending with /v1, and that no "
     "proxy or cache answers in its place."
@@ -171,13 +129,6 @@ def name_address(error: DocumentError, address: str) -> None:
     """Name another server's address in a remedy, in place of the service's."""
     if remedy := _AT_OTHERS.get(error.remedy):
         error.remedy = remedy.format(address=address)
-
-
-_GIVEN = {
-    "svc.use": "; or give it: svc.use(base_url=..., key=...)",
-    "an argument": "; or give the client another key=",
-}
-"""How to replace a key that code has given, by its source."""
 
 
 def _shown(text: str, n_chars: int) -> str:

@@ -20,7 +20,7 @@ ERRORS = json.loads(
 )
 KINDS: dict[int, tuple[type[ServiceError], str]] = {
     400: (BadRequestError, "Change what the message names"),
-    401: (AuthError, "SVC_API_KEY"),
+    401: (AuthError, "Use a valid one"),
     403: (AuthError, "permission"),
     404: (UnknownModelError, "model id"),
     429: (RateLimitError, "Wait"),
