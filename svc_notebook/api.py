@@ -15,7 +15,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.params import OtherParams, check_flag, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import Context, current, take_tools

@@ -20,7 +20,7 @@ from pathlib import Path
 from svc_notebook import Emulator
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.ledger import deletion
-from svc_notebook.ledger.store import Ledger, path_in_words, size_in_words
+from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.run_lock import lock_run
 

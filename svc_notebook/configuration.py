@@ -38,8 +38,8 @@ from svc_notebook.endpoints import (
 )
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.ledger.connection import MEMORY
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.params import (
     as_number,

@@ -32,9 +32,9 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.cache import LedgerCache, find_recorded
 from svc_notebook.ledger.connection import MEMORY
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.recordings import RecordingFile
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Model, ModelInfo
 from svc_notebook.service.params import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest

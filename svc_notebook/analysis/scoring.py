@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import dtype_of
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.params import (
     as_number,
     check_text,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 
 GO_ON = (

@@ -12,9 +12,9 @@ import msgspec
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.records import from_row
 from svc_notebook.ledger.reply_columns import Column
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.params import check_text, must_be, shorten
 
 _LISTED_PROMPT_CHARS = 120  # of the newest prompt

@@ -15,7 +15,7 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest
 
-from .store import Ledger
+from .ledger import Ledger
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 _WITHOUT_EFFECT = "user"  # doc: Request body; for monitoring, not for the reply

@@ -15,6 +15,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
 
+from .ledger import Ledger
 from .prices import Prices
 from .records import Filters, Wanted
 from .reply_columns import (
@@ -33,7 +34,6 @@ from .reply_columns import (
     to_instant,
 )
 from .scores import PREFIX, read_scores
-from .store import Ledger
 from .tool_calls import TOOL_CALLS
 
 arrow: Any = None  # pyarrow, in which pandas keeps texts if it is installed

@@ -15,8 +15,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
 
 from .connection import transaction
+from .ledger import Ledger
 from .records import to_sortable
-from .store import Ledger
 from .writer import INSERT_SCORE
 
 if TYPE_CHECKING:  # a run asks for names without a frame

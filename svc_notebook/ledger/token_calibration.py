@@ -17,7 +17,7 @@ from svc_notebook.tokens import (
     count_prompt,
 )
 
-from .store import Ledger
+from .ledger import Ledger
 
 MIN_ROWS = 20
 """A rule is fitted on at least so many requests with reported usage, the newest."""

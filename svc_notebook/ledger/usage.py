@@ -23,6 +23,7 @@ from svc_notebook.tokens import (
     count_prompt,
 )
 
+from .ledger import Ledger, WhichTexts
 from .prices import Prices
 from .records import Filters
 from .reply_columns import (
@@ -42,7 +43,6 @@ from .reply_columns import (
     usage_source,
 )
 from .reply_frames import Joined, assembled, unchanged
-from .store import Ledger, WhichTexts
 from .token_calibration import TokenRules, estimates_of
 
 _INFINITE = float("inf")

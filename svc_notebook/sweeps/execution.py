@@ -38,7 +38,7 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import UNAUTHORIZED

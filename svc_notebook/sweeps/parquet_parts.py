@@ -15,8 +15,8 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError, import_extra
 from svc_notebook.ledger.frame_export import export, read_parquet, write_whole
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import with_scores
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.settings import to_path
 
 from .grid import Grid

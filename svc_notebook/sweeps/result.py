@@ -21,6 +21,7 @@ from svc_notebook.analysis.typed_answers import AnswerType, kept_type, with_answ
 from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import (
     REPLIES,
@@ -36,7 +37,6 @@ from svc_notebook.ledger.reply_columns import (
     template_columns,
     to_replies,
 )
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest

@@ -29,7 +29,7 @@ from svc_notebook.analysis.scoring import (
 )
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.session import Session
 
 from .grid import Trial

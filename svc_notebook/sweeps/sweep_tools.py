@@ -19,7 +19,7 @@ from svc_notebook.client.retry import INTERACTIVE, QUEUED, Policy
 from svc_notebook.completion import Completion
 from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.exchange import Exchange, Origin, ToolRound
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tools.consent import Decision, Proposal, deny_all
 from svc_notebook.tools.results import is_pandas

@@ -30,7 +30,7 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
 from svc_notebook.service.params import OtherParams, check_int, check_number
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall

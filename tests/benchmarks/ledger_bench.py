@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import REPLIES, exchange_batch
 from svc_notebook.ledger.reply_frames import replies_df, replies_frame
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.usage import usage_df
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request

@@ -19,7 +19,7 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.session import Session
 from svc_notebook.sweeps import ray_cluster
 from svc_notebook.sweeps.ray_cluster import Cluster

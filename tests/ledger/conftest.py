@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 

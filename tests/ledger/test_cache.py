@@ -11,7 +11,7 @@ import pytest
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.cache import LedgerCache, find_recorded
-from svc_notebook.ledger.store import PAGE_ROWS, Ledger
+from svc_notebook.ledger.ledger import PAGE_ROWS, Ledger
 from svc_notebook.service.request import CompletionRequest, build_request
 
 MakeExchange = Callable[..., Exchange]

@@ -11,7 +11,7 @@ from svc_notebook.cli import main
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger import deletion
-from svc_notebook.ledger.store import (
+from svc_notebook.ledger.ledger import (
     Ledger,
     path_in_words,
     size_in_words,

@@ -11,7 +11,7 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]
 

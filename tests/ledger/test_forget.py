@@ -210,7 +210,7 @@ def test_a_run_in_progress_is_refused(place: Path, forget: Forget) -> None:
     """What a kernel is sending now is not taken away under its hands."""
     holding = (
         "import sys; from svc_notebook.sweeps.run_lock import lock_run; "
-        "from svc_notebook.ledger.store import Ledger; "
+        "from svc_notebook.ledger.ledger import Ledger; "
         "lock = lock_run(Ledger(sys.argv[1]), 'grid'); print('held', flush=True); "
         "sys.stdin.read(); lock.release()"
     )

@@ -11,10 +11,10 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import reply_frames
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import TEXTS
 from svc_notebook.ledger.reply_frames import replies_df, to_array
 from svc_notebook.ledger.reply_frames import replies_frame as frame_of
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.token_calibration import MIN_ROWS
 from svc_notebook.ledger.usage import usage_df
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage

@@ -15,9 +15,9 @@ from svc_notebook.analysis.scoring import score_replies
 from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.ledger.scores import keep_scores
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]

@@ -9,9 +9,9 @@ import pytest
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.deletion import forget
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.ledger.scores import keep_scores
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]

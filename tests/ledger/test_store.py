@@ -20,7 +20,7 @@ from svc_notebook.ledger.connection import (
     open_file,
     sqlite_address,
 )
-from svc_notebook.ledger.store import PAGE_ROWS, Ledger
+from svc_notebook.ledger.ledger import PAGE_ROWS, Ledger
 
 MakeExchange = Callable[..., Exchange]
 

@@ -14,8 +14,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import connection, writer
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import replies_df, tool_calls_df
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -329,7 +329,7 @@ _PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 ledger = Ledger(sys.argv[1])
 ledger.check()
 """

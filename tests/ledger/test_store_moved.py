@@ -11,7 +11,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]
 
@@ -88,7 +88,7 @@ _ADDS_AND_STAYS = """
 import os, sys
 from datetime import UTC, datetime
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.request import build_request
 
 ledger = Ledger(sys.argv[1], session_id="there")

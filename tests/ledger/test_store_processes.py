@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ _WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 ledger = Ledger(sys.argv[1], session_id=sys.argv[3])
 first, n_exchanges = int(sys.argv[4]), int(sys.argv[5])
 for number in range(first, first + n_exchanges):
@@ -98,7 +98,7 @@ _ENDS = """
 import sys, threading
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 ledger = Ledger(sys.argv[1])
 under_way = threading.Event()
 def add():
@@ -130,7 +130,7 @@ _FORKS = """
 import os, sys, threading
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 ledger = Ledger(sys.argv[1])
 ledger.add(_exchange(0)).result()
 is_over = threading.Event()

@@ -21,7 +21,7 @@ from svc_notebook.ledger.connection import (
     migrate,
     open_file,
 )
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]
 
@@ -218,7 +218,7 @@ import os, sys
 from msgspec.structs import replace
 from svc_notebook.errors import LedgerError
 from svc_notebook.ledger.reply_frames import replies_df
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
@@ -323,7 +323,7 @@ import resource, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = Ledger(sys.argv[1])
 ledger.check()

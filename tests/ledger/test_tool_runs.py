@@ -7,8 +7,8 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import tool_calls_df
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_calls import ToolRow, tool_row_of
 
 MakeExchange = Callable[..., Exchange]

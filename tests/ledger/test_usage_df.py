@@ -9,9 +9,9 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_columns import REPLIES, pick
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.usage import usage_df, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request

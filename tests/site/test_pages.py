@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from svc_notebook.demo.lab import copy_tour
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.timeouts import Timeouts
 

@@ -517,7 +517,7 @@ def test_a_forked_child_neither_keeps_nor_frees_the_lock(
     session.ledger.check()
     program = (
         "import os, signal, sys; from svc_notebook.sweeps.run_lock import lock_run; "
-        "from svc_notebook.ledger.store import Ledger; "
+        "from svc_notebook.ledger.ledger import Ledger; "
         "lock = lock_run(Ledger(sys.argv[1]), 'mine'); "
         "os.waitpid(os.fork() or os._exit(0), 0); "
         "child = os.fork() or signal.pause(); "

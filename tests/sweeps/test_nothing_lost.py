@@ -18,7 +18,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.ledger.connection import current_version
-from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.run import plan_run
