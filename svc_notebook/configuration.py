@@ -37,8 +37,8 @@ from svc_notebook.endpoints import (
     to_server_url,
 )
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
-from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ledger_file import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.params import (

@@ -31,8 +31,8 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.cache import LedgerCache, find_recorded
-from svc_notebook.ledger.connection import MEMORY
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ledger_file import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.service.catalogue import Model, ModelInfo

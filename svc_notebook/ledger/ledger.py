@@ -19,7 +19,7 @@ import msgspec
 from svc_notebook.errors import LedgerError, ParameterError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
-from .connection import (
+from .ledger_file import (
     MEMORY,
     LedgerFile,
     absolute,

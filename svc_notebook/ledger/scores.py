@@ -14,8 +14,8 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
 
-from .connection import transaction
 from .ledger import Ledger
+from .ledger_file import transaction
 from .records import to_sortable
 from .writer import INSERT_SCORE
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from svc_notebook.errors import LedgerError, warn
 from svc_notebook.fork import Forkable
 
-from .connection import (
+from .ledger_file import (
     TRY_S,
     Begun,
     LedgerFile,

@@ -52,7 +52,7 @@ from svc_notebook.errors import (
     import_extra,
 )
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connection import MEMORY
+from svc_notebook.ledger.ledger_file import MEMORY
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 

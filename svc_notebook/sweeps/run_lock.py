@@ -18,8 +18,8 @@ from typing import Any
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.fork import Forkable, leave_to_parent
-from svc_notebook.ledger.connection import MEMORY, absolute
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ledger_file import MEMORY, absolute
 
 # How long to try: the last holder may be removing its file just now.
 _BUSY_S = 0.1

@@ -13,14 +13,14 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connection import (
+from svc_notebook.ledger.ledger import PAGE_ROWS, Ledger
+from svc_notebook.ledger.ledger_file import (
     check_is_ours,
     is_on_network,
     migrate,
     open_file,
     sqlite_address,
 )
-from svc_notebook.ledger.ledger import PAGE_ROWS, Ledger
 
 MakeExchange = Callable[..., Exchange]
 

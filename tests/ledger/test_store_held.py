@@ -13,7 +13,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import connection, writer
+from svc_notebook.ledger import ledger_file, writer
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import replies_df, tool_calls_df
 from svc_notebook.ledger.tool_calls import tool_row_of
@@ -143,7 +143,7 @@ def test_the_first_verb_goes_on(
 ) -> None:
     """A session that begins while the file is held asks, and keeps the reply."""
     monkeypatch.setattr(writer, "HELD_S", 0.0)
-    monkeypatch.setattr(connection, "PROBE_S", 0.0)
+    monkeypatch.setattr(ledger_file, "PROBE_S", 0.0)
     monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     Ledger(path).check()

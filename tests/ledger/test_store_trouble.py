@@ -12,7 +12,8 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.connection import (
+from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ledger_file import (
     CHECKED_BYTES,
     check_is_ours,
     current_version,
@@ -21,7 +22,6 @@ from svc_notebook.ledger.connection import (
     migrate,
     open_file,
 )
-from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]
 

@@ -9,7 +9,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger import connection as ledger_file
+from svc_notebook.ledger import ledger_file
 from svc_notebook.ledger.ledger import Ledger
 
 MakeExchange = Callable[..., Exchange]

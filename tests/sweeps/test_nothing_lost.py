@@ -17,8 +17,8 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.connection import current_version
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ledger_file import current_version
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.run import plan_run
@@ -36,7 +36,7 @@ if limit := given.get("max_bytes"):
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
-import svc_notebook.client.connections, svc_notebook.ledger.connection  # while readable
+import svc_notebook.client.connections, svc_notebook.ledger.ledger_file  # while readable
 if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)
 try:
