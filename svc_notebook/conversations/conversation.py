@@ -21,8 +21,8 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import BadRequestError, ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
+from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.ledger.ledger import Ledger, name_taken
-from svc_notebook.ledger.records import Comparison
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.params import (
     OtherParams,

@@ -12,8 +12,8 @@ import msgspec
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.exchange_rows import from_row
 from svc_notebook.ledger.ledger import Ledger
-from svc_notebook.ledger.records import from_row
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_text, must_be, shorten
 

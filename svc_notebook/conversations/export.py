@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from svc_notebook.exchange import Attached
-from svc_notebook.ledger.records import Comparison
+from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version

@@ -18,7 +18,7 @@ from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Attached
-from svc_notebook.ledger.records import Comparison
+from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import Item, take_apart

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from svc_notebook.ledger.records import Compared, Comparison
+from svc_notebook.ledger.exchange_rows import Compared, Comparison
 
 from .history import History, Turn, Version
 

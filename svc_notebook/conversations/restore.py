@@ -12,8 +12,8 @@ from itertools import pairwise
 from svc_notebook.display.escape import in_a_line, to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.exchange_rows import TurnMarks
 from svc_notebook.ledger.ledger import Ledger
-from svc_notebook.ledger.records import TurnMarks
 from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import Message

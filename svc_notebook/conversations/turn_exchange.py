@@ -22,7 +22,7 @@ from svc_notebook.errors import (
     warn,
 )
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.records import Comparison
+from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request

@@ -19,16 +19,7 @@ import msgspec
 from svc_notebook.errors import LedgerError, ParameterError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
-from .ledger_file import (
-    MEMORY,
-    LedgerFile,
-    absolute,
-    explain,
-    explained,
-    is_busy,
-    open_file,
-)
-from .records import (
+from .exchange_rows import (
     KeptPlan,
     Marks,
     ReadFilters,
@@ -42,6 +33,15 @@ from .records import (
     to_row,
     to_sortable,
     where,
+)
+from .ledger_file import (
+    MEMORY,
+    LedgerFile,
+    absolute,
+    explain,
+    explained,
+    is_busy,
+    open_file,
 )
 from .tool_calls import ToolRow, select_tool_runs, to_tool_values
 from .writer import BUSY_S, LedgerWriter, write_rows

@@ -26,7 +26,7 @@ from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 
 from .cache import Serves, find_recorded, hash_request, in_one_form
-from .records import mended
+from .exchange_rows import mended
 
 FORMAT = 1
 _CONFLICT_MARKS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")

@@ -15,9 +15,9 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
 
+from .exchange_rows import Filters, Wanted
 from .ledger import Ledger
 from .prices import Prices
-from .records import Filters, Wanted
 from .reply_columns import (
     REPLIES,
     TEXTS,

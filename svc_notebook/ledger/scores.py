@@ -14,9 +14,9 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
 
+from .exchange_rows import to_sortable
 from .ledger import Ledger
 from .ledger_file import transaction
-from .records import to_sortable
 from .writer import INSERT_SCORE
 
 if TYPE_CHECKING:  # a run asks for names without a frame

@@ -12,7 +12,7 @@ import msgspec
 
 from svc_notebook.exchange import Exchange
 
-from .records import RowFilter, mended, to_sortable
+from .exchange_rows import RowFilter, mended, to_sortable
 from .reply_columns import Column, Dtype
 
 

@@ -23,9 +23,9 @@ from svc_notebook.tokens import (
     count_prompt,
 )
 
+from .exchange_rows import Filters
 from .ledger import Ledger, WhichTexts
 from .prices import Prices
-from .records import Filters
 from .reply_columns import (
     ANSWERS,
     REPLIES,

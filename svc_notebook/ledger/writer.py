@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from svc_notebook.errors import LedgerError, warn
 from svc_notebook.fork import Forkable
 
+from .exchange_rows import INSERT_MARKS, KEYS, KeptPlan
 from .ledger_file import (
     TRY_S,
     Begun,
@@ -26,7 +27,6 @@ from .ledger_file import (
     set_busy,
     transaction,
 )
-from .records import INSERT_MARKS, KEYS, KeptPlan
 from .tool_calls import INSERT_TOOL_RUN
 
 BUSY_S = 30.0

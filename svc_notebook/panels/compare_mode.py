@@ -22,7 +22,7 @@ from svc_notebook.conversations.picks import (
 from svc_notebook.conversations.turn_exchange import NextTurn
 from svc_notebook.display.footer import footer
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.records import Compared, Comparison
+from svc_notebook.ledger.exchange_rows import Compared, Comparison
 from svc_notebook.service.params import check
 from svc_notebook.service.request import check_model
 

@@ -38,7 +38,7 @@ from svc_notebook.errors import (
     SvcError,
 )
 from svc_notebook.exchange import Origin
-from svc_notebook.ledger.records import Comparison
+from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall

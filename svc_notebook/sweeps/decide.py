@@ -33,7 +33,7 @@ from svc_notebook.analysis.summary import with_costs
 from svc_notebook.display.cell_output import Output, Screen
 from svc_notebook.display.html_styles import BODY
 from svc_notebook.errors import Interrupted, ParameterError
-from svc_notebook.ledger.records import to_json
+from svc_notebook.ledger.exchange_rows import to_json
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_int, check_number
 

@@ -25,9 +25,9 @@ from svc_notebook.credentials import known_keys, refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind
+from svc_notebook.ledger.exchange_rows import KeptPlan, to_json
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.records import KeptPlan, to_json
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import (

@@ -17,7 +17,7 @@ import pandas as pd
 from svc_notebook.errors import ParameterError, SvcError, write_line
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
-from svc_notebook.ledger.records import Scope
+from svc_notebook.ledger.exchange_rows import Scope
 from svc_notebook.ledger.reply_columns import Batch, Column
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.ledger.ledger import Ledger

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, OriginKind
+from svc_notebook.ledger.exchange_rows import KeptPlan, Scope
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices, cost_of
-from svc_notebook.ledger.records import KeptPlan, Scope
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.service.params import check_text, did_you_mean, must_be

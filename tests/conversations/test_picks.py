@@ -10,7 +10,7 @@ from svc_notebook.conversations.history import History
 from svc_notebook.conversations.picks import picks, to_columns
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.records import Compared, Comparison
+from svc_notebook.ledger.exchange_rows import Compared, Comparison
 from svc_notebook.session import current, isolated
 
 A, B = "svc-v2-8b-instruct", "svc-v2-70b-instruct"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.records import Outline, from_row, to_row
+from svc_notebook.ledger.exchange_rows import Outline, from_row, to_row
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import (
     CompletionRequest,
