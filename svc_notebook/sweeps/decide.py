@@ -40,7 +40,7 @@ from svc_notebook.service.params import check_int, check_number
 from .execution import Execution, Executor, SendOptions
 from .plan import DecisionPlan, Plan, manifest_of, stored_decision
 from .progress import Bars, ModelProgress
-from .result import RunResult
+from .run_outcome import RunResult
 from .run_scores import RunScores, rule_of
 
 NOT_CONFIRMED = "(not confirmed - nothing was sent)"

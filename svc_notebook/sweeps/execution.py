@@ -50,7 +50,6 @@ from .estimate import Speed, ask_before_sending, forecast
 from .grid import Trial
 from .plan import OwnLimits, Plan, keep_plan, stored_manifest
 from .progress import BACKGROUND_GAP_S, Bars, progress_of
-from .result import RunResult
 from .resume import (
     Settled,
     TrialFailure,
@@ -61,6 +60,7 @@ from .resume import (
 )
 from .row_files import check_same_files
 from .run_lock import RunLock, held_here, lock_run
+from .run_outcome import RunResult
 from .run_scores import RunScores, ScoringPass
 from .scheduler import (
     Answered,

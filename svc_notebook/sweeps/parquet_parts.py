@@ -20,9 +20,9 @@ from svc_notebook.ledger.reply_frames import with_scores
 from svc_notebook.settings import to_path
 
 from .grid import Grid
-from .result import RunFrames, RunResult, trial_batches
 from .resume import as_ended, key_of
 from .row_files import SUFFIX
+from .run_outcome import RunFrames, RunResult, trial_batches
 
 PART_ROWS = 50_000  # in memory at once
 _OWN = re.compile(r"replies-\d{5}\.parquet|\.replies-\d{5}\.parquet\..*\.part")

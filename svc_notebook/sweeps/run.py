@@ -35,9 +35,9 @@ from .estimate import Estimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
 from .plan import Plan, make_plan
-from .result import RunResult
 from .resume import RunStatus, next_steps, settled_of
 from .run_lock import run_key
+from .run_outcome import RunResult
 from .run_scores import RunScores
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these

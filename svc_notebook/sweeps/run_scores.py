@@ -34,9 +34,9 @@ from svc_notebook.session import Session
 
 from .grid import Trial
 from .plan import Plan
-from .result import RunResult
 from .resume import as_ended
 from .run_lock import run_key
+from .run_outcome import RunResult
 
 BATCH_REPLIES = 256  # scored together: one frame is made of them
 # how long replies are gathered: a frame of one costs as much as a frame of many

@@ -11,8 +11,8 @@ from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import Plan, build_grid
-from svc_notebook.sweeps.result import reply_rows
 from svc_notebook.sweeps.resume import TrialFailure, by_trial, settled_of, status_of
+from svc_notebook.sweeps.run_outcome import reply_rows
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 TRIALS = tuple(GRID)
