@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.request_path import say, to_request
+from svc_notebook.client.request_pipeline import say, to_request
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation

@@ -17,7 +17,7 @@ from uuid import uuid4
 from svc_notebook.client import async_client, sync_client
 from svc_notebook.client.async_client import Defaults
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.request_path import RunTools, SendRequest, say
+from svc_notebook.client.request_pipeline import RunTools, SendRequest, say
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import join_exchange
 from svc_notebook.conversations.conversation import Conversations

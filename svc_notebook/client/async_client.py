@@ -34,7 +34,7 @@ from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting
-from .request_path import RequestPath, RunTools, Task, Watch, say, take_no_tools
+from .request_pipeline import RequestPipeline, RunTools, Task, Watch, say, take_no_tools
 
 if TYPE_CHECKING:
     import httpx
@@ -117,7 +117,7 @@ class BaseClient:
         answers = answers or defaults.answers(settings)
         if given_key is None and answers is None and settings.is_emulated:
             given_key = defaults.key(settings)
-        self._path = RequestPath(
+        self._path = RequestPipeline(
             settings,
             key=given_key,
             sinks=defaults.sinks() if sinks is None else sinks,

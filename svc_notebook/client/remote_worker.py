@@ -25,7 +25,7 @@ from svc_notebook.settings import Settings
 from .exchange_record import internal_error
 from .rate_lease import Leased, LeasedQuota
 from .rate_limit import RateLimits
-from .request_path import Attempt, RequestPath
+from .request_pipeline import Attempt, RequestPipeline
 from .retry import FailedTry, Policy
 
 GATHER_S = 0.01  # one call hands over what comes within it: a call takes 0.2 ms
@@ -70,7 +70,7 @@ class RemoteWorker:
     def __init__(self, settings: Settings, *, key: Key, lease: Lease | None) -> None:
         self._quotas: dict[str, LeasedQuota] = {}
         self._lease = lease
-        self._path = RequestPath(
+        self._path = RequestPipeline(
             settings,
             key=key,
             limits=RateLimits(

@@ -24,7 +24,7 @@ from .event_loop import LOOK_S, STOPPED, BackgroundTask, open_portal, portal
 from .exchange_record import Answerer
 from .model_list import may_ask
 from .rate_windows import Waiting
-from .request_path import RequestPath, Task, Watch, say
+from .request_pipeline import RequestPipeline, Task, Watch, say
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -141,7 +141,7 @@ class Client(BaseClient):
         self.close()
 
 
-def _release(path: RequestPath) -> None:
+def _release(path: RequestPipeline) -> None:
     """Close the connections of a client that was dropped."""
     current = open_portal()
     if current is not None:

@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import known_keys

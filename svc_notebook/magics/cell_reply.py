@@ -7,7 +7,7 @@ from io import StringIO
 from typing import Any, TypeVar
 
 from svc_notebook import Completion, CompletionStream, Toolbox
-from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import cut_mark, on_reply
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.footer import REASONING

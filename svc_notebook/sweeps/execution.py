@@ -20,7 +20,7 @@ from svc_notebook.client.event_loop import BackgroundTask, portal
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.request_path import RequestPath, Watch, send_once
+from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.cell_output import Screen, find_screen, is_terminal
@@ -166,7 +166,7 @@ class Execution:
     plan: Plan
     todo: Mapping[str, PendingTrials]
     options: SendOptions
-    client: RequestPath
+    client: RequestPipeline
     ledger: Ledger
     failures: dict[TrialKey, TrialFailure]
     limit_of: Callable[[str], Limit | None]
@@ -520,12 +520,12 @@ class Preflight:
             return cluster
         raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
 
-    def client(self, ledger: Ledger, cluster: "Cluster | None") -> RequestPath:
+    def client(self, ledger: Ledger, cluster: "Cluster | None") -> RequestPipeline:
         """Return what sends the requests, with the ledger as its sink."""
         context = self.context
         session, from_file = context.session, context.answers
         from_ledger = partial(context.reused, recorded=from_file)
-        return RequestPath(
+        return RequestPipeline(
             context.settings,
             key=context.key() if from_file is None else None,
             sinks=(ledger,),

@@ -40,7 +40,7 @@ from svc_notebook.client.remote_worker import (
     send_by_worker,
     wait_for_worker,
 )
-from svc_notebook.client.request_path import Attempt
+from svc_notebook.client.request_pipeline import Attempt
 from svc_notebook.client.retry import FailedTry, Policy
 from svc_notebook.credentials import Key, without_keys
 from svc_notebook.endpoints import Endpoint

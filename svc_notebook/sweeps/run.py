@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, S
 
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.analysis.typed_answers import answer_type
-from svc_notebook.client.request_path import Watch
+from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
 from svc_notebook.display.cell_output import Output, after_cell, find_screen
 from svc_notebook.display.comparison_table import ComparisonTable

@@ -18,7 +18,7 @@ from typing import Protocol
 from svc_notebook.client.aimd import FIRST
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
-from svc_notebook.client.request_path import Watch, tell
+from svc_notebook.client.request_pipeline import Watch, tell
 from svc_notebook.errors import (
     BadRequestError,
     RateLimitError,

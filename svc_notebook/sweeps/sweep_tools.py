@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from svc_notebook.client.async_client import run_on_thread
-from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.client.retry import INTERACTIVE, QUEUED, Policy
 from svc_notebook.completion import Completion
 from svc_notebook.errors import Interrupted, ParameterError

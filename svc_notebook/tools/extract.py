@@ -13,7 +13,7 @@ from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
 
 import msgspec
 
-from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.client.request_path import SendRequest
+from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,

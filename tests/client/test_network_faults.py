@@ -18,7 +18,7 @@ import pytest
 from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.request_path import say
+from svc_notebook.client.request_pipeline import say
 from svc_notebook.client.sync_client import Client
 from svc_notebook.client.tls import tls_context
 from svc_notebook.emulator.server import Emulator

@@ -17,7 +17,7 @@ from svc_notebook.client.remote_worker import (
     send_by_worker,
     wait_for_worker,
 )
-from svc_notebook.client.request_path import RequestPath
+from svc_notebook.client.request_pipeline import RequestPipeline
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
@@ -96,7 +96,7 @@ def _sent_by_worker(*script: dict[str, Any]) -> Exchange:
             error = response.error and pickle.loads(response.error)  # noqa: S301 - ours
             return response.exchange, error or None
 
-        path = RequestPath(
+        path = RequestPipeline(
             settings,
             key=key,
             sinks=(Sink(),),

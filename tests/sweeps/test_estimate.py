@@ -6,7 +6,7 @@ from random import Random
 import pandas as pd
 import pytest
 
-from svc_notebook.client.request_path import RequestPath
+from svc_notebook.client.request_pipeline import RequestPipeline
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
@@ -63,7 +63,7 @@ def test_knows_what_the_limits_make_of_it(
 def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
     """What this kernel sent in the last minute delays a plan, as its limiter knows."""
     before = repr(plan_run(session, "p", repeats=30))
-    limiter = RequestPath(session.settings, key=session.key()).limiter(OTHER)
+    limiter = RequestPipeline(session.settings, key=session.key()).limiter(OTHER)
     for _ in range(43):
         limiter.reserve()
 

@@ -524,7 +524,7 @@ def take_no_tools(_: dict[str, Any], *, run_tools: bool = True) -> None:
 
 
 class TaskOptions(TypedDict, total=False):
-    """How an exchange is begun; see `RequestPath.begin`."""
+    """How an exchange is begun; see `RequestPipeline.begin`."""
 
     is_streamed: bool
     origin: Origin | None
@@ -542,7 +542,7 @@ def _look_up(
     return look_up(request, origin)
 
 
-class RequestPath:
+class RequestPipeline:
     """Makes the exchanges of one client; for the arguments see `AsyncClient`.
 
     Several threads may use it. `send` sends one request.
