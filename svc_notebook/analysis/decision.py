@@ -1,6 +1,6 @@
 """A decision about the values of a factor: in words, and look by look.
 
-What each look knows, and when a study may end, is in `decision_rule`.
+What each look knows, and when a study may end, is in `stopping_rule`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ from svc_notebook.display.interval_chart import Interval, IntervalChart
 from . import contrast_display, rounding
 from .contrast_sentences import left_out
 from .contrast_study import Study
-from .decision_rule import SAME_COST, Known, Look, Question, tail_of
 from .differences import POWER
 from .rounding import number, percent, round_up
+from .stopping_rule import SAME_COST, Known, Look, Question, tail_of
 
 _DRAWN_LOOKS = 8
 _MOST_DECIMALS = 4  # of points

@@ -25,10 +25,10 @@ from svc_notebook.analysis.decision import (
     decided,
     n_fixed,
 )
-from svc_notebook.analysis.decision_rule import Look, Question, look_at
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
 from svc_notebook.analysis.scorers import ReadyScore
 from svc_notebook.analysis.scoring import LostFunction
+from svc_notebook.analysis.stopping_rule import Look, Question, look_at
 from svc_notebook.analysis.summary import with_costs
 from svc_notebook.display.cell_output import Output, Screen
 from svc_notebook.display.html_styles import BODY

@@ -632,7 +632,7 @@ class Run:
         Example:
             >>> decision = run.decide("model", on="right", margin=0.03)
         """
-        from svc_notebook.analysis.decision_rule import (  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.stopping_rule import (  # noqa: PLC0415 - pandas
             Question,
         )
 

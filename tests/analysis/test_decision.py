@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.analysis.decision import Decision, Spent, decided, n_fixed
-from svc_notebook.analysis.decision_rule import Look, Question, look_at
+from svc_notebook.analysis.stopping_rule import Look, Question, look_at
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import replies
 

@@ -2,7 +2,7 @@
 
 from math import nan
 
-from svc_notebook.analysis.decision_rule import IsAbove, chosen, unbeaten
+from svc_notebook.analysis.stopping_rule import IsAbove, chosen, unbeaten
 
 MEANS = {0: 0.8, 1: 0.7, 2: 0.6}
 CHEAPER = {0: 1.0, 1: 0.1, 2: 0.1}

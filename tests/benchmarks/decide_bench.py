@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svc_notebook.analysis.decision_rule import chosen, unbeaten
 from svc_notebook.analysis.sequential import BettingSequence
 from svc_notebook.analysis.statistics import Floats
+from svc_notebook.analysis.stopping_rule import chosen, unbeaten
 from tests.benchmarks.coverage_bench import right
 
 N_STUDIES, N_ROWS, BLOCK_ROWS = 1000, 2400, 40
