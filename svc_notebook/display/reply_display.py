@@ -16,9 +16,9 @@ from uuid import uuid4
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 
-from .cell_output import Bundle, Output
 from .escape import to_terminal, to_text
 from .footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
+from .front_end import Bundle, Output
 from .growing_markdown import Block, Blocks, block_html, tail_html
 from .html_styles import (
     BODY,

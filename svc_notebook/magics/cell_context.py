@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from svc_notebook import Completion
-from svc_notebook.display.cell_output import can_answer, cell_ids, parent_message
+from svc_notebook.display.front_end import can_answer, cell_ids, parent_message
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import CompletionRequest

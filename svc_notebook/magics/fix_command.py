@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from svc_notebook.conversations.attachments import Item, add_items, capped
-from svc_notebook.display.cell_output import can_answer, cell_ids
+from svc_notebook.display.front_end import can_answer, cell_ids
 from svc_notebook.display.traceback_report import to_report, versions
 from svc_notebook.errors import ParameterError, last_error
 from svc_notebook.service.catalogue import BUDGET_TOKENS

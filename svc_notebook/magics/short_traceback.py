@@ -54,8 +54,8 @@ def _is_whole(shell: InteractiveShell) -> bool:
 def short_text(error: SvcError) -> str:
     """Say what happened, where in the user's code, and what was the cause, if any."""
     from svc_notebook.credentials import known_keys  # noqa: PLC0415 - not at import
-    from svc_notebook.display.cell_output import is_terminal  # noqa: PLC0415 - as above
     from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - as above
+    from svc_notebook.display.front_end import is_terminal  # noqa: PLC0415 - as above
     from svc_notebook.display.traceback_report import (  # noqa: PLC0415 - as above
         causes,
         user_lines,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 from svc_notebook.errors import ParameterError, SvcError
 
 from .as_option import ask_for_value

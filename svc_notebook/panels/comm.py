@@ -16,7 +16,7 @@ from typing import Any
 
 from ipywidgets import Widget
 
-from svc_notebook.display.cell_output import parent_message
+from svc_notebook.display.front_end import parent_message
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import shorten
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.display.cell_output import parent_message
+from svc_notebook.display.front_end import parent_message
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
 from svc_notebook.tokens import MaxTokens

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 
 PART_TURNS = 5  # of one output
 MAX_PARTS = 40  # then the oldest are left out: JupyterLab draws 50 outputs of a cell

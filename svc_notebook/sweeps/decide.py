@@ -30,7 +30,7 @@ from svc_notebook.analysis.scorers import ReadyScore
 from svc_notebook.analysis.scoring import LostFunction
 from svc_notebook.analysis.stopping_rule import Look, Question, look_at
 from svc_notebook.analysis.summary import with_costs
-from svc_notebook.display.cell_output import Output, Screen
+from svc_notebook.display.front_end import Output, Screen
 from svc_notebook.display.html_styles import BODY
 from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.ledger.exchange_rows import to_json

@@ -23,7 +23,7 @@ from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
-from svc_notebook.display.cell_output import Screen, find_screen, is_terminal
+from svc_notebook.display.front_end import Screen, find_screen, is_terminal
 from svc_notebook.errors import (
     AuthError,
     ConfigError,

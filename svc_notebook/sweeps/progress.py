@@ -12,8 +12,8 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from svc_notebook.display.cell_output import Output, Screen
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.front_end import Output, Screen
 from svc_notebook.display.terminal_width import padded, width
 from svc_notebook.service.catalogue import Limit
 

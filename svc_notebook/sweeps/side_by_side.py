@@ -13,7 +13,6 @@ from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.completion import marks
-from svc_notebook.display.cell_output import Output
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.footer import (
     UNFINISHED,
@@ -22,6 +21,7 @@ from svc_notebook.display.footer import (
     marks_html,
     marks_text,
 )
+from svc_notebook.display.front_end import Output
 from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_html
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_display import Mode, Wait, follow

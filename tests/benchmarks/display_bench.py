@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from jupyter_client.session import Session
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 
 CHUNKS_PER_S = 200

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 
 Act = tuple[str, Mapping[str, str] | str | None, str | None]
 

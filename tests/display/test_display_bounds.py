@@ -6,7 +6,7 @@ import pytest
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 from svc_notebook.display.markdown import (
     MAX_MARKDOWN_CHARS,
     MAX_MATH_CHARS,

@@ -7,7 +7,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 from svc_notebook.display.reply_display import Wait, follow
 from svc_notebook.errors import Interrupted
 from svc_notebook.service.chunk import Delta

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from svc_notebook.conversations.history import History, Turn, Version
-from svc_notebook.display.cell_output import Bundle, Output
+from svc_notebook.display.front_end import Bundle, Output
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.static_transcript import StaticTranscript
 from svc_notebook.service.request import Message

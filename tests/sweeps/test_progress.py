@@ -13,7 +13,7 @@ import pytest
 
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.display.cell_output import Screen, find_screen
+from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.display.terminal_width import width
 from svc_notebook.errors import BadRequestError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial

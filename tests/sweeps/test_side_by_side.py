@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.cell_output import Output
+from svc_notebook.display.front_end import Output
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import Interrupted, SvcError
