@@ -41,7 +41,11 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.refusals import learn, name_unknown_model, refuses_stream_usage
+from svc_notebook.learnt_from_refusals import (
+    learn,
+    name_unknown_model,
+    refuses_stream_usage,
+)
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.faults import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import svc_notebook as svc
 from svc_notebook.endpoints import facts_of, own_endpoint
 from svc_notebook.errors import BadRequestError
-from svc_notebook.refusals import learn
+from svc_notebook.learnt_from_refusals import learn
 from svc_notebook.service.request import build_request
 from svc_notebook.session import current
 from svc_notebook.tokens import MARGIN_TOKENS
