@@ -41,13 +41,13 @@ from .api import (
 from .client.async_client import AsyncCompletionStream
 from .client.sync_client import CompletionStream
 from .completion import Completion
-from .configuration import use
 from .conversations.conversation import Conversation
 from .emulator.server import Emulator
 from .errors import SvcError
 from .panels.open_panel import panel
 from .service.request import Message
 from .session import AsyncClient, Client
+from .svc_use import use
 from .sweeps.replay import dataset, replay
 from .sweeps.run import Run, sweep
 from .tokens import Tokens, estimate_tokens

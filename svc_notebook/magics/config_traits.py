@@ -74,7 +74,7 @@ class ModelTrait(TraitType[str, str]):
 
     def set(self, obj: HasTraits, value: str) -> None:
         """Use another model from now on, unless it cannot be the id of one."""
-        from svc_notebook.configuration import use_model  # noqa: PLC0415 - as above
+        from svc_notebook.svc_use import use_model  # noqa: PLC0415 - as above
 
         old = _session().settings.model
         model = self.validate(obj, value)
@@ -94,7 +94,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
 
     def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
         """Use another file from now on, if it can be used."""
-        from svc_notebook.configuration import use_path  # noqa: PLC0415 - as above
+        from svc_notebook.svc_use import use_path  # noqa: PLC0415 - as above
 
         if not isinstance(value, (str, PathLike, type(None))):
             self.error(obj, value)
@@ -117,7 +117,7 @@ class ReuseTrait(TraitType[bool, bool]):
 
     def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
         """Set it for cells, verbs, sweeps and frames from now on."""
-        from svc_notebook.configuration import use_reuse  # noqa: PLC0415 - as above
+        from svc_notebook.svc_use import use_reuse  # noqa: PLC0415 - as above
 
         if not isinstance(value, bool):
             self.error(obj, value)
@@ -163,7 +163,7 @@ class SvcTraits(Configurable):
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - traitlets'
         super().__init__(**kwargs)
         if "model" in self.config.get("SvcMagics", {}):
-            from svc_notebook.configuration import use_model  # noqa: PLC0415 - as above
+            from svc_notebook.svc_use import use_model  # noqa: PLC0415 - as above
 
             use_model(_session(), self.model, source="configuration")
 

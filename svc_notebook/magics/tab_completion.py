@@ -17,9 +17,9 @@ from IPython.core.completer import (
 )
 from IPython.core.interactiveshell import InteractiveShell
 
-from svc_notebook.configuration import endpoint_notes
 from svc_notebook.service.catalogue import MODELS, Model
 from svc_notebook.session import current
+from svc_notebook.svc_use import endpoint_notes
 
 from .as_option import known_types
 from .config_traits import CONFIRMATIONS

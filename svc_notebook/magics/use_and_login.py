@@ -6,17 +6,6 @@ import warnings
 from collections.abc import Callable
 from getpass import getpass
 
-from svc_notebook.configuration import (
-    EMULATOR_NAME,
-    SERVICE_NAME,
-    address_endpoint,
-    answers_without_key,
-    known_endpoints,
-    use_address,
-    use_model,
-    use_named,
-    use_service,
-)
 from svc_notebook.credentials import (
     KEYRING_NAME,
     NO_KEY_YET,
@@ -34,6 +23,17 @@ from svc_notebook.errors import (
 from svc_notebook.service.params import did_you_mean, has_address_form, near_names
 from svc_notebook.session import Session
 from svc_notebook.settings import WAYS_WITHOUT_PROMPT, service_address
+from svc_notebook.svc_use import (
+    EMULATOR_NAME,
+    SERVICE_NAME,
+    address_endpoint,
+    answers_without_key,
+    known_endpoints,
+    use_address,
+    use_model,
+    use_named,
+    use_service,
+)
 
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine. They cost nothing and are\n"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.configuration import use
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AskError, ParameterError
 from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.magics import use_and_login
 from svc_notebook.session import Session, current, isolated
 from svc_notebook.settings import Settings
+from svc_notebook.svc_use import use
 
 SCRIPT: list[dict[str, Any]] = [
     {"text": each} for each in ("One.", "Two.", "Three.", "Four.")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.configuration import use_emulator, use_model
 from svc_notebook.ledger.recordings import RecordingFile
 from svc_notebook.session import current, isolated
+from svc_notebook.svc_use import use_emulator, use_model
 
 FIVE: Any = 5
 

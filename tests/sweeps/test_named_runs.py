@@ -18,13 +18,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.configuration import use_emulator
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError, UnknownModelError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.session import Session
+from svc_notebook.svc_use import use_emulator
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.run_lock import held_here, lock_run
 from svc_notebook.sweeps.stored_runs import stored_run

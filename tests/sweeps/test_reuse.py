@@ -8,11 +8,11 @@ from threading import Thread
 import pytest
 
 from svc_notebook.client.event_loop import portal
-from svc_notebook.configuration import use_emulator
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
+from svc_notebook.svc_use import use_emulator
 from svc_notebook.sweeps.run import plan_run
 
 pytestmark = pytest.mark.slow

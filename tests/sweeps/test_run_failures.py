@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.configuration import use_service
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     AuthError,
@@ -22,6 +21,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
+from svc_notebook.svc_use import use_service
 from svc_notebook.sweeps.run import plan_run
 
 pytestmark = pytest.mark.slow
