@@ -50,7 +50,7 @@ from .restore import (
     to_copied,
 )
 from .transcript import to_transcript
-from .turn_exchange import (
+from .turn_request import (
     NextTurn,
     TurnSettings,
     add_answers,

@@ -19,7 +19,7 @@ from svc_notebook.service.params import shorten
 from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version, series_of
-from .turn_exchange import add_answer
+from .turn_request import add_answer
 
 # Sweeps and data frames have no conversations.
 _ORIGINS = ("magic", "panel", "python")

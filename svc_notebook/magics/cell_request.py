@@ -8,7 +8,7 @@ from typing import Any
 from svc_notebook import Completion, Conversation, Toolbox
 from svc_notebook.completion import on_params
 from svc_notebook.conversations.attachments import add_items, prepared
-from svc_notebook.conversations.turn_exchange import NextTurn
+from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.front_end import Output
 from svc_notebook.errors import BadRequestError, ParameterError

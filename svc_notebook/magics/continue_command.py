@@ -7,7 +7,7 @@ from typing import Any
 from svc_notebook import Completion, Conversation
 from svc_notebook.completion import CUT_REASONS
 from svc_notebook.conversations.continuation import OverlapRemover
-from svc_notebook.conversations.turn_exchange import (
+from svc_notebook.conversations.turn_request import (
     TurnSettings,
     request_continuation,
     request_rest,

@@ -19,7 +19,7 @@ from svc_notebook.conversations.picks import (
     to_columns,
     without_names,
 )
-from svc_notebook.conversations.turn_exchange import NextTurn
+from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.footer import footer
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Compared, Comparison

@@ -14,7 +14,7 @@ from uuid import uuid4
 from svc_notebook.conversations.attachments import Item, add_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.turn_exchange import NextTurn
+from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import check_text

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 
 from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.continuation import OverlapRemover
-from svc_notebook.conversations.turn_exchange import NextTurn
+from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.footer import REASONING
 from svc_notebook.display.growing_markdown import Blocks, block_html, tail_html
 from svc_notebook.display.markdown import to_html

@@ -16,7 +16,7 @@ from msgspec import to_builtins
 from svc_notebook.conversations.attachments import Item
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn, Version
-from svc_notebook.conversations.turn_exchange import fit
+from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.footer import titled_reasonings
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.tool_runs import shortened_html

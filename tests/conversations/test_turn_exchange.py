@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.conversations.history import History, Turn, Version
-from svc_notebook.conversations.turn_exchange import (
+from svc_notebook.conversations.turn_request import (
     TurnSettings,
     add_answer,
     fit,
