@@ -47,7 +47,7 @@ from svc_notebook.tools.consent import Consent, Decision, Proposal, to_arguments
 from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .comm import BrowserMessage
+from .browser_messages import BrowserMessage
 
 GAP_S = 0.05  # at most one message in this time, on average
 MAX_TAIL_BYTES = 448  # of the HTML that each message draws again

@@ -27,7 +27,7 @@ from svc_notebook.tokens import Tokens, estimate_prompt_tokens, room_for_reply
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
-from .comm import Comm
+from .browser_messages import Comm
 from .compare_mode import Comparing, draw_compared
 from .live_reply import LiveReply, draw_call, draw_run
 from .settings_form import DOCUMENTED_IDS, PanelSettings, fields

@@ -15,7 +15,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
-from .comm import Comm
+from .browser_messages import Comm
 from .controller import Controller, perform
 from .settings_form import PanelSettings
 from .view import PanelContext
