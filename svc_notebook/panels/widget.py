@@ -16,7 +16,7 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .browser_messages import Comm
-from .controller import Controller, perform
+from .panel_actions import Controller, perform
 from .settings_form import PanelSettings
 from .view import PanelContext
 

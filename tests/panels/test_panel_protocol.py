@@ -8,7 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.controller import ACTIONS
+from svc_notebook.panels.panel_actions import ACTIONS
 from svc_notebook.panels.widget import script
 from tests.panels.conftest import OpenPage
 from tests.panels.protocol import TYPES, Fields, of_kind

@@ -7,7 +7,7 @@ import pytest
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
 from svc_notebook.panels.browser_messages import BrowserMessage, read_message
-from svc_notebook.panels.controller import FIELDS, GONE, allowed, allowed_on, refusal
+from svc_notebook.panels.panel_actions import FIELDS, GONE, allowed, allowed_on, refusal
 from svc_notebook.panels.settings_form import OFFERED, PanelSettings, fields
 from svc_notebook.panels.view import PanelState, Phase, draw_meter, draw_turn, to_view
 from svc_notebook.service.params import PARAMS

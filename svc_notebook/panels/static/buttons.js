@@ -1,6 +1,6 @@
 /* Every button of the panel: its label, its icon, its key, and where it is.
  *
- * Where a button's name is a row in panels/controller.py, that is the action it asks for. To add
+ * Where a button's name is a row in panels/panel_actions.py, that is the action it asks for. To add
  * a button, add a row to `BUTTONS`, and its name to the list of the place where it is drawn.
  */
 

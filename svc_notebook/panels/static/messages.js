@@ -1,11 +1,11 @@
 /* The messages between browser and kernel: their types, and who takes those of the kernel.
  *
- * A test compares the types with panels/controller.py, panels/view.py and panels/live_reply.py.
+ * A test compares the types with panels/panel_actions.py, panels/view.py and panels/live_reply.py.
  * Comments do not travel to the page.
  */
 
 /**
- * What the browser sends; `t` is the name of a row in panels/controller.py.
+ * What the browser sends; `t` is the name of a row in panels/panel_actions.py.
  * @typedef {{t: "stop"}} StopAction
  * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
  * @typedef {{t: "dismiss"}} DismissAction removes the notice
