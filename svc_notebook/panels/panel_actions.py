@@ -25,7 +25,7 @@ from svc_notebook.tools.toolbox import Toolbox
 from . import conversations_dialog
 from .attach_menu import current_shell, offers, read_items, to_size
 from .browser_messages import BrowserMessage, Comm, read_message
-from .compare_mode import COMPARED, NO_TOOLS, SideBySide, to_group
+from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
 from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
 from .settings_form import PanelSettings
 from .view import PanelContext, PanelView, Phase, draw_item

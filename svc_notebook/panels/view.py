@@ -28,7 +28,7 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .browser_messages import Comm
-from .compare_mode import Comparing, draw_compared
+from .compared_replies import Comparing, draw_compared
 from .live_reply import LiveReply, draw_call, draw_run
 from .settings_form import DOCUMENTED_IDS, PanelSettings, fields
 from .static_transcript import StaticTranscript

@@ -10,7 +10,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.compare_mode import Comparing, to_group
+from svc_notebook.panels.compared_replies import Comparing, to_group
 from svc_notebook.panels.settings_form import PanelSettings
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 from tests.panels.test_panel_protocol import check
