@@ -42,7 +42,7 @@ from .client.async_client import AsyncCompletionStream
 from .client.sync_client import CompletionStream
 from .completion import Completion
 from .conversations.conversation import Conversation
-from .emulator.server import Emulator
+from .emulator.emulator import Emulator
 from .errors import SvcError
 from .panels.open_panel import panel
 from .service.request import Message

@@ -51,7 +51,7 @@ from svc_notebook.tools.toolbox import Toolbox, to_offer
 
 if TYPE_CHECKING:  # these load at first use
     from svc_notebook.client.spending_limit import SpendingLimit
-    from svc_notebook.emulator.server import Emulator
+    from svc_notebook.emulator.emulator import Emulator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +344,7 @@ class Session:
 
     def start_emulator(self, emulator: "Emulator | None" = None) -> "Emulator":
         """Start the emulator of this kernel, or the one given instead of it."""
-        from svc_notebook.emulator.server import Emulator  # noqa: PLC0415 - at first use
+        from svc_notebook.emulator.emulator import Emulator  # noqa: PLC0415 - at first use
 
         with self.lock:
             # Random, because a prompt that contains the key is refused.

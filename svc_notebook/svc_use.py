@@ -60,7 +60,7 @@ from svc_notebook.settings import (
 
 if TYPE_CHECKING:
     from svc_notebook.client.spending_limit import CostOf
-    from svc_notebook.emulator.server import Emulator
+    from svc_notebook.emulator.emulator import Emulator
 
 EMULATOR_NAME, SERVICE_NAME = "emulator", SERVICE.name
 
@@ -519,7 +519,7 @@ def _check_names(endpoint: object, base_url: object, *positional: object) -> Non
 
 
 def _is_emulator(endpoint: object) -> bool:
-    from svc_notebook.emulator.server import Emulator  # noqa: PLC0415 - at first use
+    from svc_notebook.emulator.emulator import Emulator  # noqa: PLC0415 - at first use
 
     return isinstance(endpoint, Emulator)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import isolated

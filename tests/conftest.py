@@ -22,7 +22,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from svc_notebook.credentials import forget
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 hypothesis.settings.register_profile(
     "repeatable", deadline=None, derandomize=True, database=None

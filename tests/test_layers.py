@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 ROOT = Path(__file__).parents[1]
 HEAVY = (

@@ -24,7 +24,7 @@ import pandas as pd
 
 from svc_notebook.analysis.compare import compare
 from svc_notebook.analysis.summary import summary_df
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 START_S = 180.0
 SEEN_MS = 120_000

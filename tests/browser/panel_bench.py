@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Server
 from tests.browser.test_panel import LONG, Chat
 

@@ -16,7 +16,7 @@ from nbconvert import HTMLExporter
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

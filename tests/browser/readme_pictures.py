@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import CDPSession, Locator, Page, expect
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook
 from tests.browser.pictures import (
     IMAGES,

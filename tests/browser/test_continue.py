@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from svc_notebook.display.footer import UNFINISHED
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
 
 WORDS = "The tide comes in twice a day, and the moon decides how far. "

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from websocket import WebSocket, create_connection
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import SEEN_MS, START_S, Server, write_notebook
 
 NAMES = ("firefox-esr", "firefox")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook, Server
 from tests.browser.panel_page import axe_findings
 

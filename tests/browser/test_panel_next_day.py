@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook
 
 OPEN = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"

@@ -16,7 +16,7 @@ from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.client.response import HttpAnswer
 from svc_notebook.credentials import Key
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.settings import Settings

@@ -14,7 +14,7 @@ import pytest
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.sync_client import Client
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,

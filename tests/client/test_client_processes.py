@@ -28,7 +28,7 @@ FORKS = ("-W", "ignore::DeprecationWarning")
 START = """
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync_client import Client
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 emulator = Emulator(tokens_per_s=200, first_token_s=0).start()
 client = Client(base_url=emulator.base_url, api_key=emulator.api_key)
 """

@@ -21,7 +21,7 @@ from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_pipeline import say
 from svc_notebook.client.sync_client import Client
 from svc_notebook.client.tls import tls_context
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import (
     DocumentError,
     NoConnectionError,

@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.client.connections import proxy_for
 from svc_notebook.client.sync_client import Client
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import SettingsError
 from svc_notebook.settings import Settings

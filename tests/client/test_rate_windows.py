@@ -21,7 +21,7 @@ from svc_notebook.client.rate_windows import (
     Windows,
 )
 from svc_notebook.credentials import Key
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.service.catalogue import Limit
 
 ROOT = Path(__file__).parents[2]

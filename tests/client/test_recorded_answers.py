@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import AskError, ParameterError
 from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.magics import use_and_login

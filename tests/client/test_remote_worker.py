@@ -20,7 +20,7 @@ from svc_notebook.client.remote_worker import (
 from svc_notebook.client.request_pipeline import RequestPipeline
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import Key
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.request import CompletionRequest, build_request

@@ -21,7 +21,7 @@ import svc_notebook as svc
 from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.sync_client import Client
 from svc_notebook.credentials import Key, StreamRedactor, find_key
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.chunk import Delta

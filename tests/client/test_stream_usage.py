@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.sync_client import Client
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.settings import Settings
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 

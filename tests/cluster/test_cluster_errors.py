@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import connected, in_words

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ConfigError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.session import Session

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.ledger.frame_export import read_parquet
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import Cluster

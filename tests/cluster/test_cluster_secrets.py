@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.credentials import Key, known_keys, without_keys
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import Session
 from svc_notebook.sweeps.ray_cluster import unusable
 from svc_notebook.sweeps.run import plan_run

@@ -16,7 +16,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
 from svc_notebook.conversations.history import Turn
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
 from svc_notebook.tokens import REPLY_TOKENS

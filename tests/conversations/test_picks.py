@@ -8,7 +8,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.conversations.history import History
 from svc_notebook.conversations.picks import picks, to_columns
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Compared, Comparison
 from svc_notebook.session import current, isolated

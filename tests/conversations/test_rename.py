@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import current, isolated
 
 CUT = {"when": {"contains": "Count"}, "text": "one, tw", "finish_reason": "length"}

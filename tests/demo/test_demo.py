@@ -16,7 +16,7 @@ from venv import EnvBuilder
 import psutil
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 ROOT = Path(__file__).parents[2]
 MARK = "  emulator │"

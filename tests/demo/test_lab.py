@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.cli import main
 from svc_notebook.demo.lab import copy_tour, lab_env
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import SettingsError
 
 

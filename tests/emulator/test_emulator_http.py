@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 HEADERS = (
     "Host: x\r\nAuthorization: Bearer svc-emulator\r\nContent-Type: application/json"

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def test_needs_nothing_of_the_usual_loop() -> None:
     """It starts and closes where the usual loop has no readers, as on Windows."""
     program = """
 import asyncio
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 class Loop(asyncio.SelectorEventLoop):
     def remove_reader(self, fd):
@@ -178,7 +178,7 @@ def test_touches_no_signal_handlers() -> None:
 def test_importing_it_loads_no_server_and_no_frames() -> None:
     """httptools, httpx, numpy and pandas come later or never."""
     program = (
-        "import sys, svc_notebook.emulator.server;"
+        "import sys, svc_notebook.emulator.emulator;"
         "print([n for n in ('httptools', 'httpx', 'numpy', 'pandas')"
         " if n in sys.modules])"
     )
@@ -201,7 +201,7 @@ def test_is_quiet_and_ends_with_the_program() -> None:
     program = f"""
 import http.client, logging, socket
 logging.basicConfig(level=logging.INFO)
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 emulator = Emulator(script=[{{"text": "x", "end": "reset"}}]).start()
 port = int(emulator.base_url.split(":")[2].removesuffix("/v1"))
 socket.create_connection(("127.0.0.1", port)).sendall(b"junk\\r\\n\\r\\n")

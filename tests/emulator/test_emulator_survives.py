@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.emulated_service import Service, Setup
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.emulator.http_server import HttpConnection
 from svc_notebook.emulator.http_values import Request
-from svc_notebook.emulator.server import Emulator
 
 BODY: dict[str, Any] = {
     "model": "svc-v2-8b-instruct",

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 openai = pytest.importorskip("openai")
 
-from svc_notebook.emulator.server import Emulator  # noqa: E402 - after the skip
+from svc_notebook.emulator.emulator import Emulator  # noqa: E402 - after the skip
 
 MODEL = "svc-v2-8b-instruct"
 MESSAGES: Any = [{"role": "user", "content": "Tell me about rain."}]

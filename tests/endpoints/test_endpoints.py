@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from IPython.core.completer import provisionalcompleter
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import Endpoint, facts_of, read_models
 from svc_notebook.magics.use_and_login import login, use
 from svc_notebook.service.catalogue import DOCUMENTED, Limit

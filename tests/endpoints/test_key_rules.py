@@ -13,7 +13,7 @@ from keyring.errors import KeyringLocked
 import svc_notebook as svc
 from svc_notebook.client.sync_client import Client
 from svc_notebook.credentials import Key, find_key, forget, remember
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.magics.use_and_login import login

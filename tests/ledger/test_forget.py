@@ -12,7 +12,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.cli import main
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import current, isolated
 from svc_notebook.sweeps.run_lock import lock_run
 

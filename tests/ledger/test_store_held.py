@@ -10,7 +10,7 @@ from threading import Thread, current_thread
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import ledger_file, writer

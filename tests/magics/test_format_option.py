@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.display.reply_display import Final, Mode
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.magics.format_option import lay_out
 from tests.magics.conftest import Shell
 

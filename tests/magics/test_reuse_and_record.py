@@ -7,7 +7,7 @@ import pytest
 
 import svc_notebook as svc
 import svc_notebook.pandas
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
 

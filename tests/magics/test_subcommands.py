@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS, CommandLine, parse_command

@@ -8,7 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import CutError
 from svc_notebook.session import current, isolated
 from tests.magics.conftest import Shell, contents

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import isolated
 from tests.magics.conftest import Shell, contents
 

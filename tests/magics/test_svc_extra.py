@@ -3,7 +3,7 @@
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.magics.conftest import Shell
 
 

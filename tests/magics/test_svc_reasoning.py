@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.magics.conftest import Shell, contents
 
 THOUGHT = "I am asked & <b>think</b>. 😀"

@@ -7,7 +7,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.completion import Completion
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError, ToolLoopError
 from tests.magics.conftest import Shell
 

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel
 
 CODE = "Divide by one.\n\n```python\nx = 1 / 1\n```\n\n```bash\nls\n```\n"

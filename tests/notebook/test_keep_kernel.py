@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.conftest import Kernel
 
 SHOTS = "[{'role': 'user', 'content': 'hot'}, {'role': 'assistant', 'content': 'cold'}]"

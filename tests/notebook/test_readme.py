@@ -10,7 +10,7 @@ import pytest
 
 from svc_notebook.cli import main
 from svc_notebook.demo.lab import copy_tour
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
 from tests.notebook.readme import PATH, blocks, cells
 

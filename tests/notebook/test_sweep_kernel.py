@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.conftest import Kernel, Ran
 
 MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits

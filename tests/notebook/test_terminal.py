@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 
 fcntl = pytest.importorskip("fcntl", reason="a terminal needs Unix")
 termios = pytest.importorskip("termios", reason="a terminal needs Unix")

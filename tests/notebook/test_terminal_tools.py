@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("fcntl", reason="a terminal needs Unix")
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.notebook.test_terminal import CTRL_C, END, Terminal
 
 TOOLS = '''

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook.pandas  # noqa: F401 - registers df.svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import isolated
 

@@ -9,7 +9,7 @@ import pytest
 from comm.base_comm import BaseComm
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.widget import Panel
 from svc_notebook.session import isolated
 

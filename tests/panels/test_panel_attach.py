@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import svc_notebook as svc
 from svc_notebook.conversations.attachments import Item, add_items, take_apart
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.attach_menu import MAX_OFFERS
 from svc_notebook.session import current
 from tests.panels.conftest import OpenPage, Page

@@ -9,7 +9,7 @@ from IPython.utils.capture import capture_output
 
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.panels.conftest import OpenPage, Page
 
 SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ipywidgets import Widget
 
 from svc_notebook.display.markdown import to_html
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.browser_messages import Comm
 from svc_notebook.panels.live_reply import ENVELOPE_BYTES, GAP_S, ReplyRenderer
 from svc_notebook.session import current

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.compared_replies import Comparing, to_group
 from svc_notebook.panels.settings_form import PanelSettings
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page

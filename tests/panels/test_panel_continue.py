@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from tests.panels.conftest import OpenPage
 
 LINES = "First we walk along the sea.\nThen we rest"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels import conversations_dialog
 from svc_notebook.panels import view as panel_view
 from svc_notebook.session import current, isolated

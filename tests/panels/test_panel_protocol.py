@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.panel_actions import ACTIONS
 from svc_notebook.panels.widget import script
 from tests.panels.conftest import OpenPage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import current
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 

@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.front_end import Bundle, Output
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.static_transcript import StaticTranscript
 from svc_notebook.service.request import Message
 from tests.panels.conftest import OpenPage

@@ -10,7 +10,7 @@ import pytest
 
 from svc_notebook.analysis import scorers
 from svc_notebook.analysis.typed_answers import with_kept_answers
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError, UnknownModelError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ledger_file import current_version

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import build_grid

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import current, isolated
 

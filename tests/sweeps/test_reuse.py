@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from svc_notebook.client.event_loop import portal
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.ledger.recordings import export_answers
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import AuthError, ParameterError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import (
     AuthError,
     LedgerError,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import read_scores
 from svc_notebook.session import Session

@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run

@@ -11,7 +11,7 @@ import pytest
 
 from svc_notebook.display.front_end import Output
 from svc_notebook.display.reply_display import Mode
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run

@@ -11,7 +11,7 @@ from zlib import decompress
 import pandas as pd
 import pytest
 
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.deletion import forget, preview, which

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.ledger.reply_frames import tool_calls_df
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run

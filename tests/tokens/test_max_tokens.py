@@ -10,7 +10,7 @@ import pytest
 
 import svc_notebook as svc
 import svc_notebook.pandas
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.ledger.cache import hash_request
 from svc_notebook.service.request import build_request
 from svc_notebook.session import isolated

@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.client.sync_client import Client
 from svc_notebook.completion import Completion
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.session import isolated
