@@ -46,7 +46,7 @@ from svc_notebook.errors import (
     SvcError,
 )
 from svc_notebook.service.chunk import CallPiece, Delta
-from svc_notebook.service.faults import UNAUTHORIZED
+from svc_notebook.service.error_messages import UNAUTHORIZED
 from svc_notebook.settings import (
     WAYS_ON,
     WAYS_TO_A_KEY,

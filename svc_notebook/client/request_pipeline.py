@@ -48,7 +48,7 @@ from svc_notebook.learnt_from_refusals import (
 )
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.faults import (
+from svc_notebook.service.error_messages import (
     UNAVAILABLE,
     name_address,
 )

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
-from svc_notebook.service.faults import MOVED, WRONG_ADDRESS, Fault, to_error
+from svc_notebook.service.error_messages import MOVED, WRONG_ADDRESS, Fault, to_error
 from svc_notebook.service.params import HEAD_CHARS, printable
 from svc_notebook.timeouts import Deadlines, Left, timed_out
 from svc_notebook.wire.decode import (

@@ -41,7 +41,7 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.faults import UNAUTHORIZED
+from svc_notebook.service.error_messages import UNAUTHORIZED
 from svc_notebook.service.params import check_int
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Context, Session

@@ -20,7 +20,7 @@ from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.completion import Completion, cut_mark
 from svc_notebook.errors import CutError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
-from svc_notebook.service.faults import UNAUTHORIZED
+from svc_notebook.service.error_messages import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room

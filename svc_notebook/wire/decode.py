@@ -25,7 +25,7 @@ from svc_notebook.service.chunk import (
     Delta,
     Usage,
 )
-from svc_notebook.service.faults import WRONG_ADDRESS, Fault
+from svc_notebook.service.error_messages import WRONG_ADDRESS, Fault
 from svc_notebook.service.params import HEAD_CHARS, head_of, printable
 from svc_notebook.service.request import FunctionCall, ToolCall, text_of_parts
 

@@ -13,7 +13,7 @@ from svc_notebook.errors import (
     ServiceError,
     UnknownModelError,
 )
-from svc_notebook.service.faults import Fault, to_error
+from svc_notebook.service.error_messages import Fault, to_error
 
 ERRORS = json.loads(
     (Path(__file__).parents[1] / "document" / "errors.json").read_text("utf-8")

@@ -18,7 +18,7 @@ from svc_notebook.service.chunk import (
     Delta,
     Usage,
 )
-from svc_notebook.service.faults import Fault
+from svc_notebook.service.error_messages import Fault
 from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.wire.decode import (
     ChunkDecoder,
