@@ -6,10 +6,7 @@ signals. Importing this module loads no server.
 
 import asyncio
 import atexit
-import errno
 import math
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -31,8 +28,6 @@ from .script import Script, read_script
 
 if TYPE_CHECKING:  # asyncio and httptools load when an emulator is started
     from .http_server import HttpServer
-
-HOST = "127.0.0.1"
 
 _Count = Annotated[int, Meta(ge=0)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
@@ -234,7 +229,7 @@ class Emulator:
         """
         if self._running is None:
             raise SettingsError("The emulator is not running; start it, or use `with`.")
-        return f"http://{HOST}:{self._running.port}/v1"
+        return f"{self._running.address}/v1"
 
     @property
     def requests(self) -> tuple[RecordedRequest, ...]:
@@ -260,7 +255,7 @@ class Emulator:
             from .http_server import HttpServer  # noqa: PLC0415 - loads httptools
 
             self._running = HttpServer(
-                _listen(self._port),
+                self._port,
                 self._service.reply,
                 self._log,
                 keep_alive_s=self._keep_alive_s,
@@ -290,23 +285,3 @@ class Emulator:
     def __repr__(self) -> str:
         state = self.base_url if self._running else "not running"
         return f"<Emulator: {state}>"
-
-
-def _listen(port: int) -> socket.socket:
-    # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":
-            # On other systems two sockets could then listen on one port.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen(256)
-    except OSError as error:
-        listener.close()
-        is_taken = error.errno == errno.EADDRINUSE
-        why = "is taken" if is_taken else f"cannot be used ({error})"
-        raise SettingsError(
-            f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
-        ) from None
-    listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
-    return listener

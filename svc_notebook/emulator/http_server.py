@@ -1,10 +1,11 @@
-"""The emulator on its socket: HTTP/1.1 over asyncio, served in a thread.
+"""The emulator on its port: HTTP/1.1 over asyncio, served in a thread.
 
 It decides no answer. What arrives is parsed by httptools, as in the client; what is
 sent is written here. It takes one request of a connection at a time.
 """
 
 import asyncio
+import errno
 import os
 import re
 import socket
@@ -21,9 +22,12 @@ from urllib.parse import unquote
 
 import httptools
 
+from svc_notebook.errors import SettingsError
+
 from .http_values import MARK, End, Reply, Request, error_body
 from .request_log import Ended, RequestLog
 
+HOST = "127.0.0.1"
 # Far more than 8192 tokens; a longer body is read, but not kept.
 BODY_KEPT_BYTES = 4 * 2**20
 # A body that announces more than this is not read; the connection is closed.
@@ -50,6 +54,26 @@ _BODILESS = (204, 304)
 _STATUSES = frozenset(HTTPStatus)
 
 
+def _listen(port: int) -> socket.socket:
+    # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            # On other systems two sockets could then listen on one port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        is_taken = error.errno == errno.EADDRINUSE
+        why = "is taken" if is_taken else f"cannot be used ({error})"
+        raise SettingsError(
+            f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
+        ) from None
+    listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
+    return listener
+
+
 class HttpServer:
     """A server that runs in its own thread as soon as it is made.
 
@@ -58,14 +82,15 @@ class HttpServer:
 
     def __init__(
         self,
-        listener: socket.socket,
+        port: int,
         answer: Callable[[Request], Reply],
         log: RequestLog,
         *,
         keep_alive_s: float,
     ) -> None:
-        self.port: int = listener.getsockname()[1]
-        self._listener = listener
+        self._listener = _listen(port)
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"http://{HOST}:{self.port}"
         # Python cannot end a loop's own threads while it exits.
         self._threads = ThreadPoolExecutor(thread_name_prefix="svc-emulator-answer")
         self._site = Site(answer, log, self._threads, keep_alive_s)

@@ -36,7 +36,8 @@ if limit := given.get("max_bytes"):
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
-import svc_notebook.client.connections, svc_notebook.ledger.ledger_file  # while readable
+# while they are readable
+import svc_notebook.client.connections, svc_notebook.ledger.ledger_file
 if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)
 try:
