@@ -298,7 +298,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> replies = svc.replies_df(scope="all", since="2026-01-31")
     """
-    from svc_notebook.analysis.typed_answers import with_kept_answers  # noqa: PLC0415
+    from svc_notebook.analysis.read_answers import with_kept_answers  # noqa: PLC0415
     from svc_notebook.ledger.reply_frames import chosen  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.reply_frames import replies_df as frame  # noqa: PLC0415
 

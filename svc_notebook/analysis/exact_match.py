@@ -8,7 +8,7 @@ from typing import Any
 
 from svc_notebook.service.params import as_number, shorten
 
-from .typed_answers import AnswerType
+from .read_answers import AnswerType
 
 _SHOWN_CHARS = 40
 _JSON = ("{", "[")

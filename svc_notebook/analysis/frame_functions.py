@@ -571,7 +571,7 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
     Example:
         >>> replies = svc.read_answers(replies, Literal["spam", "ham"])
     """
-    from .typed_answers import read_answers as read  # noqa: PLC0415 - pandas
+    from .read_answers import read_answers as read  # noqa: PLC0415 - pandas
 
     return read(df, type_)
 

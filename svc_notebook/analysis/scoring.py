@@ -23,8 +23,8 @@ from svc_notebook.service.params import (
 )
 
 from .exact_match import Mismatch, mismatch
+from .read_answers import AnswerType
 from .scorers import ReadyScore, Scorer, kept_score
-from .typed_answers import AnswerType
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd

@@ -14,13 +14,13 @@ from zlib import compress, decompress
 
 import msgspec
 
+from svc_notebook.analysis.read_answers import AnswerType, answer_type, kept_type
 from svc_notebook.analysis.scoring import (
     PlannedScores,
     function_to_keep,
     kept_function,
     read_scores,
 )
-from svc_notebook.analysis.typed_answers import AnswerType, answer_type, kept_type
 from svc_notebook.credentials import known_keys, refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError

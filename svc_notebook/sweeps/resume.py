@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, overload
 
 from msgspec.structs import replace
 
-from svc_notebook.analysis.typed_answers import kept_type
+from svc_notebook.analysis.read_answers import kept_type
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.completion import Completion, cut_mark
 from svc_notebook.errors import CutError, ParameterError, SettingsError

@@ -16,8 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self
 
+from svc_notebook.analysis.read_answers import answer_type
 from svc_notebook.analysis.scoring import OnError, score_replies
-from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
 from svc_notebook.display.comparison_table import ComparisonTable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.analysis.typed_answers import NoAnswer, answer_type
+from svc_notebook.analysis.read_answers import NoAnswer, answer_type
 
 Mail = Literal["spam", "ham", "สแปม"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pydantic
 import pytest
 
-from svc_notebook.analysis.typed_answers import (
+from svc_notebook.analysis.read_answers import (
     answer_type,
     kept_type,
     read_answers,

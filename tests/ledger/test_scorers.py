@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from svc_notebook.analysis import scorers
+from svc_notebook.analysis.read_answers import answer_type
 from svc_notebook.analysis.scoring import score_replies
-from svc_notebook.analysis.typed_answers import answer_type
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.ledger import Ledger

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.analysis import scorers
-from svc_notebook.analysis.typed_answers import with_kept_answers
+from svc_notebook.analysis.read_answers import with_kept_answers
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
