@@ -21,10 +21,10 @@ from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import Context, current, take_tools
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
-from svc_notebook.tools.extract import MAX_TRIES, asking_for, to_form
-from svc_notebook.tools.extract import extract as extract_with
 from svc_notebook.tools.rounds import ToolParams
 from svc_notebook.tools.toolbox import to_offer
+from svc_notebook.tools.typed_answer import MAX_TRIES, asking_for, to_form
+from svc_notebook.tools.typed_answer import extract as extract_with
 
 Value = TypeVar("Value")
 

@@ -28,7 +28,7 @@ from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.ledger.reply_columns import ANSWERS, Dtype, dtype_of
 from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import ToolCall
-from svc_notebook.tools.extract import Form, read_value, to_form
+from svc_notebook.tools.typed_answer import Form, read_value, to_form
 
 from .negation import negation_around
 

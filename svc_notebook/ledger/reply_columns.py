@@ -455,7 +455,7 @@ _ESTIMATED = "estimated for all, also where tokens were reported"
 
 
 def _unread(batch: Batch) -> list[None]:
-    return [None] * len(batch.rows)  # `analysis.typed_answers` fills them in
+    return [None] * len(batch.rows)  # `analysis.read_answers` fills them in
 
 
 ANSWER = Column("answer", "string", _unread, "read from the reply, as its type")

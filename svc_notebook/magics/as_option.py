@@ -12,7 +12,7 @@ from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import refitted
-from svc_notebook.tools.extract import Form, asking_for, extract, to_form
+from svc_notebook.tools.typed_answer import Form, asking_for, extract, to_form
 
 from .cell_context import CellContext, HiddenResult
 from .cell_reply import Result, RoundsCell, final_form, to_start

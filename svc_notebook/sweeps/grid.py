@@ -47,8 +47,8 @@ from svc_notebook.tokens import (
     refitted,
     with_max_tokens,
 )
-from svc_notebook.tools.extract import Form, with_order
 from svc_notebook.tools.toolbox import to_offer
+from svc_notebook.tools.typed_answer import Form, with_order
 from svc_notebook.wire.encode import encode
 
 from .rows import (

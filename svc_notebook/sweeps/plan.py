@@ -41,8 +41,8 @@ from svc_notebook.service.params import (
     with_params,
 )
 from svc_notebook.session import Session
-from svc_notebook.tools.extract import Form
 from svc_notebook.tools.rounds import take_permit
+from svc_notebook.tools.typed_answer import Form
 
 from .grid import (
     FACTORS,
