@@ -1,20 +1,29 @@
-"""The Completion that the verbs return, when a reply is cut, and advice about it."""
+"""The Completion that the verbs return, and advice about a reply."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from svc_notebook.credentials import ANY_VARIABLE, shell_headers, variable_at
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.footer import estimate_hint, footer, other_model
+from svc_notebook.display.footer import (
+    cut_mark,
+    estimate_hint,
+    footer,
+    marks,
+    other_model,
+)
 from svc_notebook.display.reply_display import Final
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
-from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.exchange import (
+    Exchange,
+    UsageSource,
+    is_cut,
+    is_empty,
+)
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import (
@@ -27,7 +36,6 @@ from svc_notebook.settings import query_at
 from svc_notebook.wire.request_code import to_curl, to_python
 
 _REPR_CHARS = 60
-_REASON_CHARS = 60
 
 
 class Completion:
@@ -310,81 +318,6 @@ def _without_value(step: Step) -> Step:
     return replace(shown_step, value=None) if hasattr(shown_step, "value") else step
 
 
-CUT_REASONS = frozenset({"length"})
-"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
-
-
-def is_cut(exchange: Exchange, choice: Choice) -> bool:
-    """Say whether a choice was cut, by its finish reason or its token count."""
-    return choice.finish_reason in CUT_REASONS or _is_at_limit(exchange, choice)
-
-
-_OTHER_CHUNKS = range(1, 4)
-"""Chunks of a stream without text: the last one, and perhaps role and usage."""
-
-
-def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
-    """Say whether the tokens, reported or counted, are at the max_tokens in force.
-
-    The choice is probably cut then, although it ended normally. An estimate says
-    nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
-    there are more chunks than tokens are allowed, they are something else. So are the
-    tokens that another server reports, if they are more than it was allowed.
-    """
-    body = exchange.body  # not `choices`: frames call this very often
-    if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
-        return False
-    usage, limit = body.usage, exchange.max_tokens
-    if limit is None:  # nobody knows one, so a `stop` is the model's own
-        return False
-    if usage is not None and usage.completion_tokens is not None:
-        n_over = usage.completion_tokens - limit
-        return n_over == 0 or (n_over > 0 and exchange.request.info.is_documented)
-    return exchange.n_chunks - limit in _OTHER_CHUNKS
-
-
-def cut_mark(exchange: Exchange) -> str:
-    """Say whether a choice was cut: `cut`, `probably cut`, or "" if none was."""
-    if any(choice.finish_reason in CUT_REASONS for choice in exchange.choices):
-        return "cut"
-    is_probable = any(_is_at_limit(exchange, choice) for choice in exchange.choices)
-    return "probably cut" if is_probable else ""
-
-
-def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return the badges of a reply: cut, empty, another model, interrupted, …."""
-    badges = [cut] if (cut := cut_mark(exchange)) else []
-    if exchange.status == "ok":
-        reasons = {
-            choice.finish_reason or "no finish reason" for choice in exchange.choices
-        }
-        odd = sorted(reasons - CUT_REASONS - {"stop"})
-        badges += [reason[:_REASON_CHARS] for reason in odd]
-        badges += ["declined"] * any(choice.is_refusal for choice in exchange.choices)
-    if exchange.status == "ok" and is_empty(exchange):
-        badges.append("empty")
-    answered = exchange.body.model if exchange.body else None
-    if other := other_model(exchange.request.model, answered):
-        badges.append(other)
-    if exchange.status == "cancelled":
-        badges.append("interrupted")
-    elif exchange.status == "error":
-        badges.append("incomplete")
-    if exchange.is_emulated:
-        note = exchange.emulator_note
-        badges.append(f"emulator: {note}" if note else "emulator")
-    if exchange.is_reused:
-        badges.append(_reused(exchange))
-    return tuple(badges)
-
-
-def is_empty(exchange: Exchange) -> bool:
-    """Say whether no choice has a text, apart from blanks, or a tool call."""
-    return not any(
-        choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
-    )
-
-
 def _on_undocumented(request: CompletionRequest) -> str:
     """Say what was sent as it is, beyond the service's document; "" for nothing."""
     names = ", ".join(request.undocumented)
@@ -399,15 +332,6 @@ def _on_reasoning_only(exchange: Exchange) -> str:
     if cut_mark(exchange):
         return "all tokens went into the reasoning; allow more with max_tokens"
     return "there is a reasoning, but no answer"
-
-
-def _reused(exchange: Exchange) -> str:
-    """Return the badge of a re-used reply, with its day by the service's clock."""
-    created = exchange.body.created if exchange.body else None
-    if created is not None:
-        with suppress(OverflowError, OSError, ValueError):  # outside of the calendar
-            return f"re-used {datetime.fromtimestamp(created, UTC).date()}"
-    return "re-used"
 
 
 _BOTH_CHANGED = (

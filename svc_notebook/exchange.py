@@ -1,9 +1,9 @@
-"""The exchange: one request and everything that came back, failure included.
+"""The exchange: one request and everything that came back; when its reply is cut.
 
-It is the package's only record of a request: frames, the cache, resumed runs and
-restored conversations are read from it. It contains no key and no header. It is never
-part of a cycle, so the garbage collector skips it (gc=False), which halves the time to
-read many.
+An exchange is the package's only record of a request, also of one that failed: frames,
+the cache, resumed runs and restored conversations are read from it. It contains no key
+and no header. It is never part of a cycle, so the garbage collector skips it
+(gc=False), which halves the time to read many.
 """
 
 import secrets
@@ -192,6 +192,46 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None where none was sent to another server: its default is unknown.
         """
         return self.request.max_tokens
+
+
+CUT_REASONS = frozenset({"length"})
+"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
+
+
+def is_cut(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether a choice was cut, by its finish reason or its token count."""
+    return choice.finish_reason in CUT_REASONS or is_at_limit(exchange, choice)
+
+
+_OTHER_CHUNKS = range(1, 4)
+"""Chunks of a stream without text: the last one, and perhaps role and usage."""
+
+
+def is_at_limit(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether the tokens, reported or counted, are at the max_tokens in force.
+
+    The choice is probably cut then, although it ended normally. An estimate says
+    nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
+    there are more chunks than tokens are allowed, they are something else. So are the
+    tokens that another server reports, if they are more than it was allowed.
+    """
+    body = exchange.body  # not `choices`: frames call this very often
+    if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
+        return False
+    usage, limit = body.usage, exchange.max_tokens
+    if limit is None:  # nobody knows one, so a `stop` is the model's own
+        return False
+    if usage is not None and usage.completion_tokens is not None:
+        n_over = usage.completion_tokens - limit
+        return n_over == 0 or (n_over > 0 and exchange.request.info.is_documented)
+    return exchange.n_chunks - limit in _OTHER_CHUNKS
+
+
+def is_empty(exchange: Exchange) -> bool:
+    """Say whether no choice has a text, apart from blanks, or a tool call."""
+    return not any(
+        choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
+    )
 
 
 class Sink(Protocol):

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import structs
 
-from svc_notebook.completion import Completion, marks, on_params
-from svc_notebook.display.footer import footer
+from svc_notebook.completion import Completion, on_params
+from svc_notebook.display.footer import footer, marks
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import (
     BadRequestError,

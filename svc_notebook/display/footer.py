@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 
-from svc_notebook.exchange import Exchange
+from svc_notebook.exchange import CUT_REASONS, Exchange, is_at_limit, is_empty
 from svc_notebook.service.params import shorten
 
 from .escape import to_text
@@ -59,6 +61,7 @@ def estimate_hint(exchange: Exchange) -> str:
 
 _SNAPSHOT = re.compile(r"([-@:_.](v?\d[\w.-]*|latest|preview|exp))*")
 """What follows a model's name where its version is named: `-2024-08-06`, `:latest`."""
+_REASON_CHARS = 60
 _MODEL_CHARS = 80  # a server may answer with any name
 
 
@@ -71,6 +74,50 @@ def other_model(model: str, answered: str | None) -> str:
     if not answered or is_same:
         return ""
     return f"answered by {shorten(answered, _MODEL_CHARS)}"
+
+
+def cut_mark(exchange: Exchange) -> str:
+    """Say whether a choice was cut: `cut`, `probably cut`, or "" if none was."""
+    if any(choice.finish_reason in CUT_REASONS for choice in exchange.choices):
+        return "cut"
+    is_probable = any(is_at_limit(exchange, choice) for choice in exchange.choices)
+    return "probably cut" if is_probable else ""
+
+
+def marks(exchange: Exchange) -> tuple[str, ...]:
+    """Return the badges of a reply: cut, empty, another model, interrupted, …."""
+    badges = [cut] if (cut := cut_mark(exchange)) else []
+    if exchange.status == "ok":
+        reasons = {
+            choice.finish_reason or "no finish reason" for choice in exchange.choices
+        }
+        odd = sorted(reasons - CUT_REASONS - {"stop"})
+        badges += [reason[:_REASON_CHARS] for reason in odd]
+        badges += ["declined"] * any(choice.is_refusal for choice in exchange.choices)
+    if exchange.status == "ok" and is_empty(exchange):
+        badges.append("empty")
+    answered = exchange.body.model if exchange.body else None
+    if other := other_model(exchange.request.model, answered):
+        badges.append(other)
+    if exchange.status == "cancelled":
+        badges.append("interrupted")
+    elif exchange.status == "error":
+        badges.append("incomplete")
+    if exchange.is_emulated:
+        note = exchange.emulator_note
+        badges.append(f"emulator: {note}" if note else "emulator")
+    if exchange.is_reused:
+        badges.append(_reused(exchange))
+    return tuple(badges)
+
+
+def _reused(exchange: Exchange) -> str:
+    """Return the badge of a re-used reply, with its day by the service's clock."""
+    created = exchange.body.created if exchange.body else None
+    if created is not None:
+        with suppress(OverflowError, OSError, ValueError):  # outside of the calendar
+            return f"re-used {datetime.fromtimestamp(created, UTC).date()}"
+    return "re-used"
 
 
 def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:

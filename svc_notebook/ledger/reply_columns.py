@@ -15,9 +15,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.exchange import Exchange, Failure, Origin, is_cut
 from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import (

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple, TextIO, Unpack
 import numpy as np
 import pandas as pd
 
-from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange
+from svc_notebook.exchange import Exchange, is_cut
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import (
     Rule,

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from svc_notebook import Completion, CompletionStream, Toolbox
 from svc_notebook.client.request_pipeline import SendRequest
-from svc_notebook.completion import cut_mark, on_reply
+from svc_notebook.completion import on_reply
 from svc_notebook.display.escape import in_a_line
-from svc_notebook.display.footer import REASONING
+from svc_notebook.display.footer import REASONING, cut_mark
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
 from svc_notebook.errors import (

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from svc_notebook import Completion, Conversation
-from svc_notebook.completion import CUT_REASONS
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_request import (
     TurnSettings,
@@ -15,7 +14,7 @@ from svc_notebook.conversations.turn_request import (
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.reply_display import Final, Mode
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import CUT_REASONS, Exchange, Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.tokens import MaxTokens

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from svc_notebook.completion import is_cut
 from svc_notebook.errors import CutError, ParameterError
+from svc_notebook.exchange import is_cut
 from svc_notebook.session import Session
 
 from .cell_context import CellContext

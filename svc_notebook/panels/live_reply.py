@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import to_builtins
 
-from svc_notebook.completion import Completion, is_empty
+from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.footer import REASONING
@@ -37,7 +37,7 @@ from svc_notebook.errors import (
     ParameterError,
     SvcError,
 )
-from svc_notebook.exchange import Origin
+from svc_notebook.exchange import Origin, is_empty
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten

@@ -12,12 +12,12 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from uuid import uuid4
 
-from svc_notebook.completion import marks
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.footer import (
     UNFINISHED,
     footer,
     live_html,
+    marks,
     marks_html,
     marks_text,
 )
