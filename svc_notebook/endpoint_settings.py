@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from svc_notebook.errors import SettingsError
 from svc_notebook.service.params import check_extra, shown
 
-Pairs = tuple[tuple[str, str], ...]
+NamesAndTexts = tuple[tuple[str, str], ...]
 """Names with their texts, in order."""
 
 NO_KEY_HERE = "a key does not belong here"
@@ -103,7 +103,7 @@ def variable_of(value: str) -> str:
     return named[1] if named else ""
 
 
-def _headers(value: object) -> Pairs:
+def _headers(value: object) -> NamesAndTexts:
     pairs = _pairs(value, 'a table such as { X-Org = "lab" }')
     for name, text in pairs:
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
@@ -124,7 +124,7 @@ def _headers(value: object) -> Pairs:
     return pairs
 
 
-def _query(value: object) -> Pairs:
+def _query(value: object) -> NamesAndTexts:
     pairs = _pairs(value, 'a table such as { api-version = "2024-10-21" }')
     for name, text in pairs:
         if is_secret_name(name) or variable_of(text):
@@ -135,7 +135,7 @@ def _query(value: object) -> Pairs:
     return pairs
 
 
-def _pairs(value: object, allowed: str) -> Pairs:
+def _pairs(value: object, allowed: str) -> NamesAndTexts:
     if not isinstance(value, Mapping) or not all(
         isinstance(name, str) and isinstance(text, str) for name, text in value.items()
     ):

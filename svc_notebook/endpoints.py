@@ -39,7 +39,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from svc_notebook.endpoint_settings import (
     SETTINGS,
-    Pairs,
+    NamesAndTexts,
     check_settings,
     is_secret_name,
     variable_of,
@@ -94,7 +94,7 @@ _VERSION_PART = re.compile(r"v\d+((alpha|beta)\d*)?")
 
 def to_server_url(
     text: str, *, allow_http: bool = False, path: str | None = None
-) -> tuple[str, Pairs]:
+) -> tuple[str, NamesAndTexts]:
     """Return the base address of any other server, and its query.
 
     An address that names a version or the operation is taken as it is, such as
@@ -265,8 +265,8 @@ class Endpoint:
     ca_file: str | None = None
     proxy: str | None = None
     is_documented: bool = True
-    headers: Pairs = ()
-    query: Pairs = ()
+    headers: NamesAndTexts = ()
+    query: NamesAndTexts = ()
     key_header: str | None = None
     path: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -371,7 +371,7 @@ SERVICE = Endpoint()
 """The service, with what its document says."""
 
 
-def own_endpoint(base_url: str, query: Pairs = ()) -> Endpoint:
+def own_endpoint(base_url: str, query: NamesAndTexts = ()) -> Endpoint:
     """Return the endpoint of an address that no file describes.
 
     Nothing is assumed of it: the limits of the document are the service's only.
@@ -657,7 +657,7 @@ class _Reader:
 
     def _address(
         self, table: Mapping[str, Any], fields: Mapping[str, Any]
-    ) -> tuple[str, Pairs]:
+    ) -> tuple[str, NamesAndTexts]:
         if not isinstance(table.get("base_url"), str):
             raise self._wrong("base_url", 'write base_url = "https://HOST/v1"')
         is_keyless = not fields.get("needs_key", True)

@@ -285,7 +285,7 @@ class Environment:
         with suppress(SettingsError):
             for endpoint in read_endpoints(self._environ).values():
                 key_variables += endpoint.variables
-        self._watched = (*ENV_NAMES.values(), *_PLACES, *key_variables)
+        self._watched = (*ENV_NAMES.values(), *_PLACE_VARIABLES, *key_variables)
         self._file = config_file(self._environ)
         self._seen = self._mark()
 
@@ -298,7 +298,7 @@ class Environment:
         return values, status.st_mtime_ns, status.st_size, status.st_ino
 
 
-_PLACES = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME", CONFIG_VARIABLE)
+_PLACE_VARIABLES = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME", CONFIG_VARIABLE)
 """The variables that say where the ledger and the file of endpoints are."""
 OF_ENDPOINT = "endpoint "
 """Begins the source of what was chosen with an endpoint; its name follows."""

@@ -48,7 +48,7 @@ def _with_ends(name: str, doc: str) -> dict[str, str]:
     return {name: doc, f"{name}_low": low, f"{name}_high": high}
 
 
-End = Literal["drop", "wrong", "right"]
+CountedAs = Literal["drop", "wrong", "right"]
 AGREEMENT = tuple(
     Column(name, "Int64" if name == "k" or name[:2] == "n_" else "Float64", name, doc)
     for name, doc in {
@@ -74,7 +74,7 @@ REPEATS = (
 _DTYPES: dict[str, Any] = {
     column.name: column.dtype for column in (*AGREEMENT, *REPEATS)
 }
-_ENDS: dict[str, tuple[End, ...]] = {
+_ENDS: dict[str, tuple[CountedAs, ...]] = {
     "drop": ("drop",),
     "wrong": ("wrong",),
     "bounds": ("drop", "wrong", "right"),
@@ -230,7 +230,7 @@ def _agreement(
 
 
 def _scored(
-    df: pd.DataFrame, requests: Requests, score: str | None, end: End
+    df: pd.DataFrame, requests: Requests, score: str | None, end: CountedAs
 ) -> tuple[Any, Any]:
     """Return how many replies of each request are right, and how many are scored."""
     n_requests = len(requests.group)

@@ -43,7 +43,7 @@ from .reply_factors import (
 )
 from .rounding import number, number_with_interval, percent_with_interval
 from .statistics import Weight
-from .summary import Groups, Sample, estimated, say
+from .summary import Groups, ReplySample, estimated, say
 
 MAX_GROUPS = 60
 MAX_DOTS = 400
@@ -149,7 +149,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
         chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
         return Plot(chart, to_terminal("\n".join(lines)))
     df = check_replies(df)
-    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
     names = _names(df, by, x, against)
     codes = numbered(df, names)
     measured = _Measured(df, on, codes, sample, counted(df, unit))
@@ -347,7 +347,7 @@ class _Measured:
     df: pd.DataFrame
     on: str
     codes: Any
-    sample: Sample
+    sample: ReplySample
     what: str
 
     def means(self, n_groups: int) -> list[Group]:

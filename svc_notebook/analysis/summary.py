@@ -88,7 +88,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ReplySample:
     """What replies tell about: which belong to one prompt, and how each counts.
 
     Attributes:
@@ -111,7 +111,7 @@ class Sample:
         unit: str | Sequence[str] | None = None,
         weight: Any = "prompts",  # noqa: ANN401 - checked here
         missing: Any = "drop",  # noqa: ANN401 - checked here
-    ) -> "Sample":
+    ) -> "ReplySample":
         """Return the sample that a frame of replies is.
 
         Raises:
@@ -140,7 +140,7 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
     wanted = rates if on is None else [column_of(df, name) for name in as_names(on)]
-    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
     estimates = {name: estimated(df, name, groups, sample) for name in wanted}
     columns = {"n_cells": None} | _n_scored(df, groups, sample, estimates)
     columns |= _counts(df, groups)
@@ -170,7 +170,9 @@ def grouped(df: pd.DataFrame, names: Sequence[str]) -> Groups:
     return Groups(codes, df[list(names)].iloc[firsts].reset_index(drop=True))
 
 
-def estimated(df: pd.DataFrame, on: str, groups: Groups, sample: Sample) -> Estimates:
+def estimated(
+    df: pd.DataFrame, on: str, groups: Groups, sample: ReplySample
+) -> Estimates:
     """Return the mean or rate of a score by group, with its interval over prompts.
 
     Args:
@@ -225,7 +227,7 @@ def intervals_df(
     """
     df = check_replies(df)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
-    sample = Sample.of(df, unit=unit, weight=weight, missing=missing)
+    sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
     estimates = estimated(df, on, groups, sample)
     columns = estimates._asdict().items()
     return groups.keys.assign(
@@ -242,7 +244,7 @@ def say(lines: Iterable[str]) -> None:
 def _n_scored(
     df: pd.DataFrame,
     groups: Groups,
-    sample: Sample,
+    sample: ReplySample,
     estimates: Mapping[str, Estimates],
 ) -> dict[str, Any]:
     """Return what scores stand on; of several, what that with the fewest stands on."""

@@ -30,7 +30,7 @@ _PROMPT_CHARS = 40  # of the first prompt, in the list that `%svc restore NAME` 
 # first own turn, so that a restore gives each the same id again.
 _COPIED = "copied-"
 
-Pair = tuple[Message, Message]
+SentMessages = tuple[Message, Message]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,7 +44,9 @@ class SavedTurns:
     ended_at: datetime  # when it was last asked
     is_own: bool  # this kernel asked some of it
     is_newest: bool  # it was the last that was asked
-    sent: Mapping[str, frozenset[Pair]]  # messages of each request, by exchange_id
+    sent: Mapping[
+        str, frozenset[SentMessages]
+    ]  # messages of each request, by exchange_id
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
 
     def is_in(self, history: History) -> bool:
@@ -150,7 +152,7 @@ def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> Save
     return replace(newest, history=history)
 
 
-def _pairs(turn: Turn) -> list[Pair]:
+def _pairs(turn: Turn) -> list[SentMessages]:
     """Return the prompt of each version with the reply to it."""
     return [(version.prompt, version.replies[0]) for version in turn.versions]
 

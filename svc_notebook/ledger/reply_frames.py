@@ -173,7 +173,7 @@ _MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
 ReadKept = Callable[[pd.DataFrame, Sequence[str | None]], pd.DataFrame]
 """Takes a frame and the type of answers of each row, as kept; fills in the answers."""
 
-Joined = Callable[[Ledger, Iterable[Exchange]], Iterable[Exchange]]
+JoinExchanges = Callable[[Ledger, Iterable[Exchange]], Iterable[Exchange]]
 """Gives exchanges the columns of the rows that the plans of their runs have."""
 
 
@@ -187,7 +187,7 @@ def replies_df(
     *,
     texts: bool = True,
     prices: Prices | None = None,
-    joined: Joined = unchanged,
+    joined: JoinExchanges = unchanged,
     answers: ReadKept | None = None,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:

@@ -41,7 +41,7 @@ from .reply_columns import (
     template_columns,
     usage_source,
 )
-from .reply_frames import Joined, assembled, unchanged
+from .reply_frames import JoinExchanges, assembled, unchanged
 from .token_calibration import TokenRules, estimates_of
 
 _INFINITE = float("inf")
@@ -68,7 +68,7 @@ def usage_df(  # noqa: PLR0913 - those of `svc.usage_df`
     include_reused: bool = False,
     prices: Prices | None = None,
     priced_as: str | None = None,
-    joined: Joined = unchanged,
+    joined: JoinExchanges = unchanged,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:
     """Sum up what the exchanges of a ledger used: see `svc.usage_df`.

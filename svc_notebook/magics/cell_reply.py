@@ -27,7 +27,7 @@ from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.tokens import check_budget
 from svc_notebook.tools.call import ToolRun
-from svc_notebook.tools.consent import Consent, Decision, Proposal, to_consent
+from svc_notebook.tools.consent import Consent, ConsentDecision, Proposal, to_consent
 from svc_notebook.tools.rounds import MAX_ROUNDS, RoundLimits, ToolRecord, run_rounds
 
 from .cell_context import CellContext, HiddenResult, Place
@@ -169,7 +169,7 @@ class RoundsCell(CellView):
     def _flushed(self, consent: Consent) -> Consent:
         """Show the text so far, then ask the user."""
 
-        def ask(proposal: Proposal) -> Decision:
+        def ask(proposal: Proposal) -> ConsentDecision:
             self._display.flush()
             return consent(proposal)
 

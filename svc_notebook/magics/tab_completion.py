@@ -59,7 +59,7 @@ class Suggestions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownNames:
     """The names in this kernel that can be typed."""
 
     variables: tuple[tuple[str, str], ...] = ()  # each with its type
@@ -71,7 +71,7 @@ class Known:
 
 
 def suggest(
-    lines: Sequence[str], known: Known, *, after: str = ""
+    lines: Sequence[str], known: KnownNames, *, after: str = ""
 ) -> Suggestions | None:
     """Return what fits at the cursor, where the lines end; None leaves it to IPython.
 
@@ -89,7 +89,7 @@ def suggest(
     return _on_line(line, known) if is_line else None
 
 
-def _on_line(line: str, known: Known) -> Suggestions | None:
+def _on_line(line: str, known: KnownNames) -> Suggestions | None:
     *before, fragment = re.split(r"\s+", line.lstrip())
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in BY_FLAG:
@@ -97,7 +97,9 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
     return _filtered(fragment, _next_words(before, fragment, known))
 
 
-def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+def _next_words(
+    before: list[str], fragment: str, known: KnownNames
+) -> Iterable[Suggestion]:
     """Return what may follow these words."""
     option = BY_FLAG.get(before[-1]) if before else None
     if option and option.value:
@@ -137,7 +139,7 @@ def _topics() -> Iterable[Suggestion]:
     return (Suggestion("all", "every option and command"), *_commands(), *_flags())
 
 
-def _in_use(known: Known) -> Iterable[Suggestion]:
+def _in_use(known: KnownNames) -> Iterable[Suggestion]:
     emulator = Suggestion("emulator", "replies without a key or a network")
     service = Suggestion("service", "the real service")
     named = starmap(Suggestion, known.endpoints)
@@ -149,7 +151,7 @@ def _brief(doc: str) -> str:
     return re.split(r"[;:] | \(", doc, maxsplit=1)[0]
 
 
-def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
+def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Suggestion]:
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
         "--model": lambda: _models(known),
@@ -184,7 +186,7 @@ def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
     )
 
 
-def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
+def _tool_words(before: list[str], known: KnownNames) -> Iterable[Suggestion]:
     tools = list(starmap(Suggestion, known.tools))
     if not before:
         return [
@@ -196,7 +198,7 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
     return tools if before in (["add"], ["remove"], ["ask"]) else ()
 
 
-def _models(known: Known) -> Iterable[Suggestion]:
+def _models(known: KnownNames) -> Iterable[Suggestion]:
     for model in known.models:
         limit = str(model.limit) if model.limit else "no known limit"
         context = model.context_tokens
@@ -206,9 +208,9 @@ def _models(known: Known) -> Iterable[Suggestion]:
         )
 
 
-def _known(shell: InteractiveShell) -> Known:
+def _known(shell: InteractiveShell) -> KnownNames:
     hidden = shell.user_ns_hidden
-    return Known(
+    return KnownNames(
         variables=tuple(
             (name, type(value).__name__)
             for name, value in shell.user_ns.items()

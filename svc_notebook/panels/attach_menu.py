@@ -30,7 +30,7 @@ _SIZED = (list, tuple, dict, set, frozenset)
 _SHAPED = ("pandas", "numpy", "polars")
 _PEEK_CHARS = 8 * CAP_TOKENS  # of a text; what is longer is cut when it is sent
 Hide = Callable[[str], str]
-Pairs = Iterator[tuple[str, object]]
+NamedValues = Iterator[tuple[str, object]]
 
 
 class Shell(Protocol):
@@ -68,11 +68,11 @@ def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     return {"t": "names", "text": fragment, "offers": listed, "is_all": is_all}
 
 
-def _matching(wanted: str, pairs: Pairs) -> list[tuple[str, object]]:
+def _matching(wanted: str, pairs: NamedValues) -> list[tuple[str, object]]:
     return [(name, value) for name, value in pairs if wanted in name.casefold()]
 
 
-def _variables(names: Mapping[str, Any], shell: Shell | None) -> Pairs:
+def _variables(names: Mapping[str, Any], shell: Shell | None) -> NamedValues:
     """Give the notebook's variables without private names, modules and functions."""
     hidden = shell.user_ns_hidden if shell else {}
     for name in reversed([name for name in names if str(name).isidentifier()]):
@@ -82,7 +82,7 @@ def _variables(names: Mapping[str, Any], shell: Shell | None) -> Pairs:
             yield name, value
 
 
-def _cells(names: Mapping[str, Any]) -> Pairs:
+def _cells(names: Mapping[str, Any]) -> NamedValues:
     """Give the cells that ran, and their values."""
     sources, values = names.get("In"), names.get("Out")
     by_number = dict(enumerate(sources)) if type(sources) is list else {}

@@ -43,7 +43,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tools.consent import Consent, Decision, Proposal, to_arguments
+from svc_notebook.tools.consent import Consent, ConsentDecision, Proposal, to_arguments
 from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -258,7 +258,7 @@ class ReplyWorker:
         self._n_rounds = 0
         self._calls: dict[str, dict[str, Any]] = {}
         self._question: dict[str, Any] | None = None
-        self._decisions: SimpleQueue[Decision] = SimpleQueue()
+        self._decisions: SimpleQueue[ConsentDecision] = SimpleQueue()
 
     def stop(self) -> None:
         """Make the reply end soon; from any thread."""
@@ -293,9 +293,9 @@ class ReplyWorker:
             raise ParameterError(ANSWERED, param="id")
         verdict: Any = message.verdict  # one of VERDICTS
         arguments = _edited_arguments(message.arguments, str(question["arguments"]))
-        self._decisions.put(Decision(verdict=verdict, arguments=arguments))
+        self._decisions.put(ConsentDecision(verdict=verdict, arguments=arguments))
 
-    def ask(self, proposal: Proposal) -> Decision:
+    def ask(self, proposal: Proposal) -> ConsentDecision:
         """Ask the user about a tool call, and wait for the answer or for a stop."""
         self._question = {
             "id": f"{self._n_rounds}/{proposal.call_id}",

@@ -18,7 +18,7 @@ from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import check_text
-from svc_notebook.tools.consent import Decision, Proposal, Remembered
+from svc_notebook.tools.consent import ConsentDecision, Proposal, Remembered
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -153,11 +153,11 @@ class PanelReplies:
         if isinstance(self._worker, ReplyWorker):
             self._worker.decide(message)
 
-    def _ask_consent(self, proposal: Proposal) -> Decision:
+    def _ask_consent(self, proposal: Proposal) -> ConsentDecision:
         worker = self._worker
         if isinstance(worker, ReplyWorker):
             return worker.ask(proposal)
-        return Decision(verdict="deny")
+        return ConsentDecision(verdict="deny")
 
     def _request_settings(self, settings: PanelSettings) -> dict[str, Any]:
         return {

@@ -143,7 +143,7 @@ class Decider:
                 "max_cost needs a price table: svc.use(prices='prices.toml').",
                 param="max_cost",
             )
-        places = _Places.of(self._result.plan_df(), question, self._result.plan)
+        places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
         question = replace(question, on=self._scored(question.on))
         fixed, notes = self._fixed(question, budget, places)
         self._confirm(budget, places)
@@ -208,7 +208,7 @@ class Decider:
         return on
 
     def _fixed(
-        self, question: Question, budget: Budget, places: "_Places"
+        self, question: Question, budget: Budget, places: "_TrialPlaces"
     ) -> tuple[DecisionPlan, list[str]]:
         """Fix what is decided, or return what was fixed before and what has changed."""
         result = self._result
@@ -229,7 +229,7 @@ class Decider:
         result.plan = replace(result.plan, decision=fixed)
         return fixed, [*_unplanned(fixed), *_changed(fixed, now)]
 
-    def _confirm(self, budget: Budget, places: "_Places") -> None:
+    def _confirm(self, budget: Budget, places: "_TrialPlaces") -> None:
         """Ask the user once, before the first block."""
         whole = places.of_rows(dict.fromkeys(places.rows), range(places.n_values))
         options = SendOptions(places=whole[: budget.max_requests])
@@ -241,7 +241,7 @@ class Decider:
         rows: Sequence[int],
         asked: Collection[int],
         number: int,
-        places: "_Places",
+        places: "_TrialPlaces",
         view: "_View",
     ) -> None:
         """Send what is missing of a block, and wait until it has its scores."""
@@ -282,7 +282,7 @@ _NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
+class _TrialPlaces:
     """The trials of a run: which row and value each combination has.
 
     Attributes:
@@ -298,7 +298,7 @@ class _Places:
     repeats: int
 
     @classmethod
-    def of(cls, df: pd.DataFrame, question: Question, plan: Plan) -> "_Places":
+    def of(cls, df: pd.DataFrame, question: Question, plan: Plan) -> "_TrialPlaces":
         """Read them from the frame of a plan, and check the question."""
         if plan.grid.rows is None:
             raise ParameterError(
@@ -356,7 +356,7 @@ def _affordable(
     block: Sequence[Sequence[int]],
     asked: Collection[int],
     looks: Sequence[Look],
-    places: _Places,
+    places: _TrialPlaces,
     budget: Budget,
 ) -> tuple[list[int], str]:
     """Return the rows of a block that the budget pays for, and what used it up."""
@@ -475,7 +475,7 @@ class _View:
         screen: Screen,
         bars: Bars | None,
         question: Question,
-        places: _Places,
+        places: _TrialPlaces,
         budget: Budget,
     ) -> None:
         self._bars = bars

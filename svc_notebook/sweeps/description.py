@@ -14,7 +14,7 @@ from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
 from svc_notebook.service.params import shorten
 from svc_notebook.tokens import Tokens
 
-from .estimate import Estimate, Forecast, Speed, duration, forecast
+from .estimate import Forecast, PlanEstimate, Speed, duration, forecast
 from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows, size_and_end
 
@@ -29,7 +29,7 @@ _SHOWN_MODELS = 4
 def plan_lines(
     grid: Grid,
     *,
-    size: Estimate,
+    size: PlanEstimate,
     n_left: Mapping[str, int] | None = None,
     is_answered: bool = False,
     speed: Speed = Speed(),  # noqa: B008 - it cannot change
@@ -104,7 +104,7 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def _outlook(
-    size: Estimate, n_left: Mapping[str, int], times: Sequence[str] | None
+    size: PlanEstimate, n_left: Mapping[str, int], times: Sequence[str] | None
 ) -> list[Line]:
     is_answered = times is None
     is_part = sum(n_left.values()) < size.n_trials
@@ -141,13 +141,13 @@ def _rows(rows: Rows | None) -> str:
     return shown + "".join(renamed) + where
 
 
-def _answered(size: Estimate) -> str:
+def _answered(size: PlanEstimate) -> str:
     if not (n := sum(size.answered.values())):
         return ""
     return f"answers {n:,} of {n + size.n_trials:,} requests, for nothing"
 
 
-def _tokens(size: Estimate) -> str:
+def _tokens(size: PlanEstimate) -> str:
     if size.completion is not None:
         replies = f"{size.n_seen} repl{'y' if size.n_seen == 1 else 'ies'} so far"
         prompts, answers = _about(size.prompt), _about(size.completion)
@@ -166,7 +166,7 @@ def _about(tokens: Tokens) -> str:
     return f"about {tokens.best:,} ({tokens})"
 
 
-def _cost(size: Estimate) -> str:
+def _cost(size: PlanEstimate) -> str:
     if size.prices is None:
         return ""
     if size.cost_low is None or size.cost_high is None:
@@ -180,7 +180,7 @@ def _cost(size: Estimate) -> str:
     return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
 
 
-def _warnings(size: Estimate) -> list[str]:
+def _warnings(size: PlanEstimate) -> list[str]:
     lines = []
     if size.n_default:
         is_all = size.n_default == size.n_trials

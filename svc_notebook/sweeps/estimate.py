@@ -23,7 +23,7 @@ SAMPLE_TRIALS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class PlanEstimate:
     """How large a plan is.
 
     Attributes:
@@ -67,7 +67,7 @@ def estimate_of(
     *,
     prices: Prices | None = None,
     is_answered: Callable[[Trial], object] = lambda _: False,
-) -> Estimate:
+) -> PlanEstimate:
     """Estimate the size of a plan, from an evenly spread sample if it is very large.
 
     `is_answered` says whether the ledger answers a trial, which then costs nothing.
@@ -98,7 +98,7 @@ def estimate_of(
     }
     known = [cost for cost in costs.values() if cost is not None]
     is_priced = prices is not None and len(known) == len(costs)
-    return Estimate(
+    return PlanEstimate(
         n_trials=len(grid) - round(answered.total() * scale),
         answered={model: round(n * scale) for model, n in answered.items()},
         prompt=sum(prompts.values(), Tokens()).times(scale),
@@ -148,8 +148,10 @@ class Seen(NamedTuple):
 
 
 def estimate_by_replies(
-    size: Estimate, n_by_model: Mapping[str, int], seen: Mapping[str, Sequence[Seen]]
-) -> Estimate:
+    size: PlanEstimate,
+    n_by_model: Mapping[str, int],
+    seen: Mapping[str, Sequence[Seen]],
+) -> PlanEstimate:
     """Estimate a size again by the replies so far, if there are enough of each model.
 
     The tokens of these replies are known. Those of the others are estimated from their
@@ -343,7 +345,7 @@ def duration(length_s: float) -> str:
 
 
 def ask_before_sending(
-    size: Estimate, n_requests: int, *, lasts_s: float | None
+    size: PlanEstimate, n_requests: int, *, lasts_s: float | None
 ) -> bool:
     """Ask the user whether so many requests of a plan are to be sent.
 
@@ -372,7 +374,7 @@ def ask_before_sending(
     )
 
 
-def _most_cost(size: Estimate, n_requests: int) -> str:
+def _most_cost(size: PlanEstimate, n_requests: int) -> str:
     """Return words for what a part of the plan costs at most, if prices are known."""
     if size.prices is None or size.cost_high is None or not size.n_trials:
         return ""

@@ -31,7 +31,7 @@ from svc_notebook.service.params import check_flag, check_int
 from svc_notebook.session import Session, current
 
 from .description import RunDescription, headline, plan_lines
-from .estimate import Estimate
+from .estimate import PlanEstimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
 from .plan import Plan, make_plan
@@ -326,7 +326,7 @@ class Run:
         return None if execution is None else execution.error
 
     @property
-    def size(self) -> Estimate:
+    def size(self) -> PlanEstimate:
         """How large the plan is: requests, tokens, cost; by the replies so far."""
         return self._result.size
 

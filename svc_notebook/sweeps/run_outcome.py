@@ -42,7 +42,7 @@ from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
 
 from .description import Line, headline, reasons_of
-from .estimate import Estimate, estimate_by_replies, estimate_of
+from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
 from .plan import Plan, manifest_of
 from .resume import (
@@ -61,7 +61,7 @@ from .rows import ROW
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
-Columns = dict[str, Any]
+RowColumns = dict[str, Any]
 
 
 def reply_rows(
@@ -106,7 +106,7 @@ def trial_batches(
     }
     sent = set[int]()
 
-    def rows() -> Iterator[tuple[int, int, Exchange, Columns]]:
+    def rows() -> Iterator[tuple[int, int, Exchange, RowColumns]]:
         for turn, (key, exchange) in enumerate(newest_by_trial(exchanges, failures)):
             if key in places:
                 number, columns = places[key]
@@ -133,7 +133,7 @@ def trial_batches(
 
 def _missing_batch(
     plan: Plan,
-    places: Sequence[tuple[int, TrialKey, Columns]],
+    places: Sequence[tuple[int, TrialKey, RowColumns]],
     failures: Mapping[TrialKey, TrialFailure],
     status: RowStatus,
 ) -> Batch:
@@ -393,7 +393,7 @@ class RunResult:
         return self.frames.unit_columns(self.plan.unit) or None
 
     @property
-    def size(self) -> Estimate:
+    def size(self) -> PlanEstimate:
         """How large the plan is, by the replies so far if there are enough."""
         if self.plan.is_reusing:  # replies that the ledger had are no measure
             return self._planned_size
@@ -401,7 +401,7 @@ class RunResult:
         return estimate_by_replies(self._planned_size, self.plan.grid.n_by_model, seen)
 
     @cached_property
-    def _planned_size(self) -> Estimate:
+    def _planned_size(self) -> PlanEstimate:
         return estimate_of(
             self.plan.grid,
             prices=self.plan.prices,

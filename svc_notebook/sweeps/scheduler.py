@@ -16,6 +16,7 @@ from random import Random
 from typing import Protocol
 
 from svc_notebook.client.aimd import FIRST
+from svc_notebook.client.clock import Clock
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.request_pipeline import Watch, tell
@@ -176,7 +177,6 @@ class Stop:
 
 Outcome = Answered | Failed | Refused | Stop
 
-Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10  # of the service, or equal refusals, until it is given up
 MOST_IN_FLIGHT = 64  # to one model, where its limit would allow more

@@ -21,7 +21,7 @@ from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.exchange import Exchange, Origin, ToolRound
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tools.consent import Decision, Proposal, deny_all
+from svc_notebook.tools.consent import ConsentDecision, Proposal, deny_all
 from svc_notebook.tools.results import is_pandas
 from svc_notebook.tools.rounds import Permit, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Tool, Toolbox
@@ -184,7 +184,7 @@ class TrialRounds:
             raise asyncio.CancelledError from None
         return exchange, n_tokens
 
-    def _decide(self, proposal: Proposal) -> Decision:
+    def _decide(self, proposal: Proposal) -> ConsentDecision:
         with self._consent:  # the user's function is called for one at a time
             return self._tools.permit.consent(deny_all)(proposal)
 

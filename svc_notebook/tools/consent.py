@@ -57,7 +57,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ConsentDecision:
     """The user's decision about a call.
 
     Attributes:
@@ -70,19 +70,19 @@ class Decision:
     arguments: dict[str, Any] | None = None
 
 
-Consent = Callable[[Proposal], Decision]
-Confirm = bool | Callable[[Proposal], Decision | bool] | None
+Consent = Callable[[Proposal], ConsentDecision]
+Confirm = bool | Callable[[Proposal], ConsentDecision | bool] | None
 """None asks about tools with `confirm`, True about all, False about none."""
 
 
-def deny_all(_: Proposal) -> Decision:
+def deny_all(_: Proposal) -> ConsentDecision:
     """Deny a call, if no user can be asked."""
-    return Decision(verdict="deny")
+    return ConsentDecision(verdict="deny")
 
 
-def approve_all(_: Proposal) -> Decision:
+def approve_all(_: Proposal) -> ConsentDecision:
     """Approve a call."""
-    return Decision(verdict="approve")
+    return ConsentDecision(verdict="approve")
 
 
 class Remembered:
@@ -114,10 +114,10 @@ class Remembered:
             self._always.clear()
         self._always.pop(str(name), None)
 
-    def __call__(self, proposal: Proposal) -> Decision:
+    def __call__(self, proposal: Proposal) -> ConsentDecision:
         """Approve a tool that is always allowed; ask about others."""
         if self.allows(proposal.name, proposal.function):
-            return Decision(verdict="approve")
+            return ConsentDecision(verdict="approve")
         decision = self._ask(proposal)
         if decision.verdict == "always":
             self._always[proposal.name] = proposal.function
@@ -131,28 +131,28 @@ class AtPrompt:
         self._read = read
         self.n_unasked = 0  # denied because no user could be asked
 
-    def __call__(self, proposal: Proposal) -> Decision:
+    def __call__(self, proposal: Proposal) -> ConsentDecision:
         """Ask; deny if there is no prompt, or no clear answer after a few tries."""
         try:
             return self._decision(proposal)
         except (EOFError, NotImplementedError, OSError):  # there is no prompt
             self.n_unasked += 1
-            return Decision(verdict="deny")
+            return ConsentDecision(verdict="deny")
 
-    def _decision(self, proposal: Proposal) -> Decision:
+    def _decision(self, proposal: Proposal) -> ConsentDecision:
         question = f"{proposal_text(proposal)}\n{_QUESTION}"
         for _ in range(_MAX_TRIES):
             answer = _ANSWERS.get(self._ask(question).strip().lower())
             if answer == "edit":
                 edited = to_arguments(self._ask(_EDIT))
                 if edited is not None:
-                    return Decision(verdict="approve", arguments=edited)
+                    return ConsentDecision(verdict="approve", arguments=edited)
                 question = f"This is not a JSON object. {_QUESTION}"
             elif answer is not None:
-                return Decision(verdict=answer)
+                return ConsentDecision(verdict=answer)
             else:
                 question = _QUESTION
-        return Decision(verdict="deny")
+        return ConsentDecision(verdict="deny")
 
     def _ask(self, question: str) -> str:
         read = self._read or input  # looked up now: IPython replaces `input`
@@ -208,12 +208,12 @@ def _takes_one(function: object) -> bool:
     return True
 
 
-def _decided_by(decide: Callable[[Proposal], Decision | bool]) -> Consent:
-    def decision(proposal: Proposal) -> Decision:
+def _decided_by(decide: Callable[[Proposal], ConsentDecision | bool]) -> Consent:
+    def decision(proposal: Proposal) -> ConsentDecision:
         answer = decide(proposal)
-        if isinstance(answer, Decision):
+        if isinstance(answer, ConsentDecision):
             return answer
-        return Decision(verdict="approve" if answer is True else "deny")
+        return ConsentDecision(verdict="approve" if answer is True else "deny")
 
     return decision
 

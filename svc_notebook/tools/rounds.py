@@ -44,7 +44,7 @@ from .consent import (
     AskFor,
     Confirm,
     Consent,
-    Decision,
+    ConsentDecision,
     Proposal,
     changed_note,
     deny_all,
@@ -417,7 +417,7 @@ class _CallRunner:
             proposal = replace(proposal, about=about)
         return None
 
-    def _decide(self, proposal: Proposal) -> Decision:
+    def _decide(self, proposal: Proposal) -> ConsentDecision:
         started_s = self.clock()
         try:
             return self.consent(proposal)

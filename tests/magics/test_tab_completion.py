@@ -6,10 +6,10 @@ import pytest
 
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS
-from svc_notebook.magics.tab_completion import Known, Suggestions, suggest
+from svc_notebook.magics.tab_completion import KnownNames, Suggestions, suggest
 from svc_notebook.service.catalogue import MODELS
 
-KNOWN = Known(
+KNOWN = KnownNames(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
     conversations=("plan",),
     types=(("Invoice", "An invoice."), ("Order", "")),
@@ -120,7 +120,7 @@ def test_leaves_other_lines_alone(line: str) -> None:
 )
 def test_tools_are_completed_by_name(line: str, texts: list[str]) -> None:
     """Variables that are tools, also behind a comma; those named are left out."""
-    known = Known(tools=(("weather", "Tell."), ("send", "Send.")))
+    known = KnownNames(tools=(("weather", "Tell."), ("send", "Send.")))
 
     found = suggest([line], known)
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from svc_notebook import completion
+import svc_notebook.exchange as exchange_
+from svc_notebook.completion import Completion
+from svc_notebook.display import footer
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
@@ -60,7 +62,7 @@ def test_cut(made: Exchange, is_cut: bool) -> None:
 
     They are reported, or one chunk each; an estimate is no evidence.
     """
-    assert completion.is_cut(made, made.choices[0]) == is_cut
+    assert exchange_.is_cut(made, made.choices[0]) == is_cut
 
 
 def test_usage_source() -> None:
@@ -78,7 +80,7 @@ def test_an_empty_reply_is_marked(text: str | None) -> None:
     """Blanks are no reply either."""
     made = exchange(Choice(text=text, finish_reason="stop"))
 
-    assert completion.marks(made) == ("empty",)
+    assert footer.marks(made) == ("empty",)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_another_model_is_marked(answered: str, marks: tuple[str, ...]) -> None:
     body = CompletionBody(choices=(STOP,), model=answered)
     made = replace(exchange(STOP), body=body)
 
-    html = completion.Completion(made).final().bundle()["text/html"]
+    html = Completion(made).final().bundle()["text/html"]
 
-    assert completion.marks(made) == marks
+    assert footer.marks(made) == marks
     assert ("another-&lt;b&gt;" in html) is bool(marks)

@@ -9,7 +9,7 @@ import svc_notebook as svc
 from svc_notebook.errors import ParameterError
 from svc_notebook.tools.consent import (
     AtPrompt,
-    Decision,
+    ConsentDecision,
     Proposal,
     Remembered,
     approve_all,
@@ -99,19 +99,22 @@ def answering(*answers: str) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("answers", "decision"),
     [
-        (["y"], Decision(verdict="approve")),
-        ([" YES "], Decision(verdict="approve")),
-        (["n"], Decision(verdict="deny")),
-        (["a"], Decision(verdict="always")),
-        (["", "what?", "y"], Decision(verdict="approve")),
-        (["e", '{"to": "Al"}'], Decision(verdict="approve", arguments={"to": "Al"})),
-        (["e", "Al", "n"], Decision(verdict="deny")),
-        (["e", '["Al"]', "n"], Decision(verdict="deny")),
-        ([""] * 9, Decision(verdict="deny")),
-        ([], Decision(verdict="deny")),
+        (["y"], ConsentDecision(verdict="approve")),
+        ([" YES "], ConsentDecision(verdict="approve")),
+        (["n"], ConsentDecision(verdict="deny")),
+        (["a"], ConsentDecision(verdict="always")),
+        (["", "what?", "y"], ConsentDecision(verdict="approve")),
+        (
+            ["e", '{"to": "Al"}'],
+            ConsentDecision(verdict="approve", arguments={"to": "Al"}),
+        ),
+        (["e", "Al", "n"], ConsentDecision(verdict="deny")),
+        (["e", '["Al"]', "n"], ConsentDecision(verdict="deny")),
+        ([""] * 9, ConsentDecision(verdict="deny")),
+        ([], ConsentDecision(verdict="deny")),
     ],
 )
-def test_answers_at_the_prompt(answers: list[str], decision: Decision) -> None:
+def test_answers_at_the_prompt(answers: list[str], decision: ConsentDecision) -> None:
     """Yes, no, always, edit; no answer is a yes by itself."""
     assert AtPrompt(answering(*answers))(PROPOSAL) == decision
 
@@ -152,7 +155,7 @@ def test_a_proposal_is_written_out_whole_and_printable() -> None:
 )
 def test_a_tool_that_asks_runs_as_decided(
     make_caller: MakeCaller,
-    consent: Callable[[Proposal], Decision],
+    consent: Callable[[Proposal], ConsentDecision],
     sent: list[str],
     expected: str,
 ) -> None:
@@ -245,9 +248,9 @@ def test_waiting_for_consent_takes_no_time_of_the_rounds(
     """Somebody who thinks for an hour still gets the call run."""
     now = [0.0]
 
-    def think(_: Proposal) -> Decision:
+    def think(_: Proposal) -> ConsentDecision:
         now[0] += 3600
-        return Decision(verdict="approve")
+        return ConsentDecision(verdict="approve")
 
     post = Post()
     caller = make_caller(sending("Bo"), DONE)
@@ -265,7 +268,7 @@ def test_waiting_for_consent_takes_no_time_of_the_rounds(
         (None, "deny"),
         ("no", "deny"),
         (1, "deny"),
-        (Decision(verdict="always"), "always"),
+        (ConsentDecision(verdict="always"), "always"),
     ],
 )
 def test_a_function_decides_by_a_bool_or_a_decision(

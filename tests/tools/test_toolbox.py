@@ -9,7 +9,7 @@ from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.request import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call
 from svc_notebook.tools.consent import (
-    Decision,
+    ConsentDecision,
     Proposal,
     Remembered,
     deny_all,
@@ -101,7 +101,7 @@ def _proposal() -> Proposal:
 
 def test_one_tool_can_be_forgotten() -> None:
     """The others stay allowed; those who share what is allowed forget it together."""
-    consent = Remembered(lambda _: Decision(verdict="always"))
+    consent = Remembered(lambda _: ConsentDecision(verdict="always"))
     beside = Remembered(deny_all, shared_with=consent)
     proposal = _proposal()
     consent(proposal)
