@@ -15,8 +15,8 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import near_names
 
 from .exchange_rows import from_row, since_sql
-from .ledger import SHORT_BUSY_S, counted, exists, size_in_words
-from .ledger_file import explained, open_file, transaction
+from .ledger import counted, exists, size_in_words
+from .ledger_file import SHORT_BUSY_S, explained, open_file, transaction
 
 _COMPARED = 1000  # newest names that a wrong one is compared with
 

@@ -35,7 +35,9 @@ from .exchange_rows import (
     where,
 )
 from .ledger_file import (
+    BUSY_S,
     MEMORY,
+    SHORT_BUSY_S,
     LedgerFile,
     absolute,
     explain,
@@ -44,7 +46,7 @@ from .ledger_file import (
     open_file,
 )
 from .tool_calls import ToolRow, select_tool_runs, to_tool_values
-from .writer import BUSY_S, LedgerWriter, write_rows
+from .writer import LedgerWriter, write_rows
 
 PAGE_ROWS = 256
 Item = TypeVar("Item")
@@ -520,8 +522,6 @@ def name_taken(name: str) -> ParameterError:
     )
 
 
-SHORT_BUSY_S = 5.0
-"""How long a command waits for another program."""
 _FILES = ("", "-wal", "-shm", "-journal")
 
 

@@ -360,6 +360,10 @@ def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
 
 
+BUSY_S = 30.0
+"""Longest wait of a read for another program that holds the file."""
+SHORT_BUSY_S = 5.0
+"""How long a command waits for it."""
 PROBE_S = 2.0
 TRY_S = 0.25  # of a writer: a longer try would block readers of this process
 CHECKPOINT_PAGES = 4000  # at most 16 MB in the -wal file; inserts are a fifth faster

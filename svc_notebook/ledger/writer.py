@@ -29,8 +29,6 @@ from .ledger_file import (
 )
 from .tool_calls import INSERT_TOOL_RUN
 
-BUSY_S = 30.0
-"""Longest wait of a read for another program."""
 HELD_S = 2.0
 """Longest wait of `flush` while another program holds the file."""
 GIVEN_UP_S = 30.0
