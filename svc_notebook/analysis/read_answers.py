@@ -1,4 +1,4 @@
-"""Typed answers in replies: a label, a number, yes or no, fields, or your own rule.
+"""Reads answers from replies: a label, a number, yes or no, fields, or your own rule.
 
 Answers are read from what a reply says, never asked for again. A reply that can be
 read in two ways, with two labels or two numbers, has no answer.

@@ -1,4 +1,4 @@
-"""What is known at each look of a study, when it may end, and with which value.
+"""The stopping rule: what is known at each look, when a study ends, with which value.
 
 A value that is clearly worse than another is no longer asked. The study ends when one
 is left, or one is at most `margin` worse than all that are left and none of these is

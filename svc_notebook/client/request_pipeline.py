@@ -1,4 +1,4 @@
-"""The path of every completion request: wait for the rate limit, send, read, retry.
+"""The pipeline of every completion request: wait for the rate limit, send, read, retry.
 
 Every sink gets an exchange once, however it ends. Errors are raised without the
 frames in which they arose, because those may hold what the service sent back.

@@ -1,4 +1,4 @@
-"""Where replies are shown: the output of a cell, or a terminal."""
+"""The front end that shows replies: the output of a cell, or a terminal."""
 
 import sys
 from collections.abc import Callable, Mapping

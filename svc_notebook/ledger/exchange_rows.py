@@ -1,4 +1,4 @@
-"""Records: exchanges and marks of turns as rows, and the filters that choose rows.
+"""Exchanges and marks of turns as rows of a ledger, and the filters that choose rows.
 
 A row that was changed by hand is refused.
 """

@@ -1,4 +1,4 @@
-"""A panel's comm: the messages it hears from the browser and sends while a cell runs.
+"""Messages between a panel and the browser, by its comm, also while a cell runs.
 
 `BrowserMessage` is what the browser sends; the JavaScript types of all messages, in
 both directions, are in `static/messages.js`.

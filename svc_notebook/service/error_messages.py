@@ -1,4 +1,4 @@
-"""Faults, the service's error bodies, as our errors (doc: Errors, Error body).
+"""Error messages: faults, the service's error bodies, as our errors (doc: Errors).
 
 An error quotes the service and adds the next step; its message stays under 4 kB.
 """

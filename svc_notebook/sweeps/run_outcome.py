@@ -1,4 +1,4 @@
-"""The result of a run: what is done, missing and failed, and its frames.
+"""The outcome of a run: what is done, missing and failed, and its frames.
 
 The ledger is the only record and is read each time, so a result is current while
 requests are being sent.

@@ -1,4 +1,4 @@
-"""Extracts a value of a type from a prompt: the type is offered as one tool to call.
+"""A typed answer to a prompt: its type is offered to the model as one tool to call.
 
 Nothing is run. A call that does not fit is sent back with the error, up to a limit; one
 that was cut is an error. A value that comes as JSON text instead is read too.
