@@ -516,7 +516,7 @@ class Cluster:
         get([*quota, *map(self._start_of, self._links)])
 
     async def send_once(self, attempt: Attempt) -> FailedTry | None:
-        """Send a request from a worker, for a request path."""
+        """Send a request from a worker, for a request pipeline."""
         return await send_by_worker(attempt, send=self.send)
 
     async def send(
