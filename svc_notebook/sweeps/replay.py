@@ -18,9 +18,9 @@ from svc_notebook.errors import ParameterError, SvcError, write_line
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
 from svc_notebook.ledger.exchange_rows import Scope
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import Batch, Column
 from svc_notebook.ledger.reply_frames import to_frame
-from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.params import check_int, did_you_mean, must_be
 from svc_notebook.service.request import Message, build_request
 from svc_notebook.session import Context, Session, current
