@@ -363,8 +363,10 @@ _LISTED = "the server's list of models"
 
 def _named(models: Iterable[Model], model_id: str) -> Model:
     """Return the model of this id, or one of which nothing is known."""
-    named = (model for model in models if model.id == model_id)
-    return next(named, Model(model_id))
+    for model in models:
+        if model.id == model_id:
+            return model
+    return Model(model_id)
 
 
 SERVICE = Endpoint()

@@ -149,7 +149,7 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
         for ending, values in zip(_ENDINGS, estimate[:3], strict=True):
             columns[names[name] + ending] = values
     columns |= _sums(df, groups) | _costs(df, groups, names)
-    columns |= _agreement(df, groups)
+    columns |= _agreement(df, groups, sample)
     refuse_clash(groups.keys, columns)
     frame = groups.keys.assign(
         **{
@@ -319,13 +319,17 @@ def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str,
     return columns
 
 
-def _agreement(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
+def _agreement(df: pd.DataFrame, groups: Groups, sample: ReplySample) -> dict[str, Any]:
+    cells = sample.prompt.astype(np.int64) * len(groups.keys) + groups.codes
+    if len(pd.unique(cells)) == len(df):  # the usual case: nothing was asked twice
+        nothing = np.full(len(groups.keys), np.nan)
+        return dict.fromkeys(_REPEATS, nothing)
     repeats = exact_agreement(df, Requests.of(df, groups.codes, len(groups.keys)))
-    return {
-        "repeats_equal": repeats.equal.value,
-        "repeats_distinct": repeats.distinct,
-        "repeats_alpha": repeats.alpha.value,
-    }
+    values = repeats.equal.value, repeats.distinct, repeats.alpha.value
+    return dict(zip(_REPEATS, values, strict=True))
+
+
+_REPEATS = ("repeats_equal", "repeats_distinct", "repeats_alpha")
 
 
 def _n_prompts(prompt: Any, groups: Groups) -> Any:  # noqa: ANN401 - codes
