@@ -508,6 +508,7 @@ def forget_learnt(base_url: str | None) -> None:
     facts = _facts_or_nothing(base_url)
     for learnt in (facts.contexts, facts.max_replies, facts.fields):
         learnt.clear()
+    facts.takes_stream_usage = True
 
 
 FILE = "svc_notebook.toml"

@@ -6,6 +6,7 @@ endpoint is in use, so that the same request fits when it is asked again.
 
 import re
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from svc_notebook.endpoints import Endpoint, facts_of
 from svc_notebook.errors import ServiceError, UnknownModelError
@@ -70,6 +71,10 @@ def name_unknown_model(
     if endpoint.is_documented:
         return
     listed = [known.id for known in endpoint.known_models() if known.id != model]
+    facts = facts_of(endpoint.base_url or "")
+    if any(known.id == model for known in facts.listed):
+        # it was started again with other models: the list is an old one
+        facts.asked_s, listed = -inf, []
     shown = ", ".join(listed[:_SHOWN_MODELS])
     has = f"it lists {shown}" if shown else "`%svc models` asks for its list"
     error.remedy = (

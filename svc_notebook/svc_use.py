@@ -244,6 +244,7 @@ def use_named(
     elif (endpoint := read_endpoints().get(name)) is not None:
         source = "use" if connection else f"{OF_ENDPOINT}{name}"
         endpoint = _with_connection(endpoint, connection or {})
+        facts_of(endpoint.base_url or "").asked_s = -inf  # it may have been restarted
         _use_endpoint(session, endpoint, source=source, has_model=has_model)
         return
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,26 @@ def test_a_list_of_models_is_offered_with_its_contexts(
     assert frame["context_tokens"].to_dict() == {MODEL: 32768}
     assert found == [MODEL]
     assert 32000 < completion.request.params["max_tokens"] < 32768
+
+
+def test_a_server_that_was_started_again_is_asked_for_its_models(
+    start: Start, describe: Describe
+) -> None:
+    """An endpoint that is chosen once more has the model that its server has now."""
+    ours: dict[str, Any] = {"needs_key": False, "has_model_list": True}
+    with Emulator(models=["old"], limits=False, **ours) as server:
+        ours["port"] = urlsplit(server.base_url).port or 0
+        describe(f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n')
+        svc.use(endpoint="lab")
+        before = svc.complete("Hi").model
+    start(models=["new"], **ours)
+    with pytest.raises(svc.SvcError) as refused:
+        svc.complete("Hi")
+
+    svc.use(endpoint="lab")
+
+    assert "it lists" not in str(refused.value)
+    assert (before, svc.complete("Hi").model) == ("old", "new")
 
 
 def test_a_list_is_asked_for_again_after_a_failure(describe: Describe) -> None:
