@@ -266,6 +266,13 @@ DIFFERENCES = [
         is_it=_has(rb"^\r\nHTTP", "httpx"),
     ),
     Difference(
+        fault="an empty line, then the end",
+        ours="asked again",
+        httpx="`DocumentError`",
+        answers=[[b"\r\n"]],
+        is_it=_has(rb"(^|\n\n)\r\n(\n\n|$)", "httpx"),
+    ),
+    Difference(
         fault="a blank before the first header",
         ours="the reply",
         httpx="`DocumentError`",
@@ -303,6 +310,15 @@ DIFFERENCES = [
         httpx="`DocumentError`",
         answers=[[_CHUNKED + b"\r\n" + _ONE_CHUNK.replace(b"\r\n0", b"\n0")]],
         is_it=lambda came, *_: re.search(rb"[^\r\n]\n-?[0-9a-fg]", came) is not None,
+    ),
+    Difference(
+        fault="a length of more than 64 bits",
+        ours="`DocumentError`",
+        httpx="takes all that follows for it; a stream ends with `[DONE]`",
+        answers=[
+            [b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 20 + b"\r\n\r\n" + reply()]
+        ],
+        is_it=_has(rb"(?i)\ncontent-length: *9{20}", "ours"),
     ),
     Difference(
         fault="a chunk of more than 64 bits of bytes",
