@@ -7,7 +7,7 @@ of the one quota. Nothing here knows how they talk to each other.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from math import inf
 from secrets import randbits
@@ -27,6 +27,8 @@ from .rate_windows import (
 
 Leased = tuple[list[int], float]
 """The slots, and how long to wait before asking for more, in seconds."""
+History = Mapping[str, Sequence[float]]
+"""How many seconds ago the requests of each model were sent, if in the last minute."""
 
 USE_S = 5.0  # a worker lets no request out later than this after it asked for a slot
 TALK_S = 0.02  # what happens within it is said in one call
@@ -36,6 +38,9 @@ AGAIN_S = 1.0  # a slot that another worker gives back is seen after so long
 class QuotaLeases:
     """Leases the slots of each model's windows to workers, in blocks.
 
+    `history` is what was sent before it began. One that is started again in the place
+    of one that died leases nothing until it has been told what that one had sent.
+
     A slot that was leased counts as sent now until the worker says when it was. If it
     does not, because it died, the slot counts as sent when the lease ran out.
     """
@@ -44,6 +49,7 @@ class QuotaLeases:
         self,
         limit_of: Callable[[str], Limit | None],
         *,
+        history: History | None = None,
         is_restarted: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,9 +60,30 @@ class QuotaLeases:
         self._numbers = count(randbits(62))
         self._leased: dict[int, tuple[float, int, str, Slot]] = {}
         # What the one before has leased is not known. It may still be used for a while,
-        # and is over a minute later.
-        over_s = clock() + USE_S + MINUTE_S + MARGIN_S
-        self._closed_until_s = over_s if is_restarted else -inf
+        # and unless somebody knows what was sent, it is over a minute later.
+        self._usable_s = clock() + USE_S + MARGIN_S if is_restarted else -inf
+        self._closed_until_s = self._usable_s + MINUTE_S
+        if not is_restarted:
+            self._count(history or {})
+
+    @property
+    def is_forgetful(self) -> bool:
+        """Whether it leases nothing, because it does not know what was sent.
+
+        Ask when what the one before has leased cannot be used any more; then `recall`.
+        """
+        return self._usable_s <= self._clock() < self._closed_until_s
+
+    def recall(self, history: History) -> None:
+        """Count what was sent under the one before, and lease again."""
+        if self.is_forgetful:
+            self._closed_until_s = -inf
+            self._count(history)
+
+    def _count(self, history: History) -> None:
+        now_s = self._clock()
+        for model, ages_s in history.items():
+            self._windows_of(model).count(now_s - age_s for age_s in ages_s)
 
     def lease(
         self,

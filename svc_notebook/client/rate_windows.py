@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -184,6 +184,12 @@ class Windows:
                 return own if own.wait_s >= held else Waiting(held, self._held_by)
         times_s = self._others.times() if self._others else ()
         return longest_wait(times_s, self._windows, now_s)
+
+    def count(self, times_s: Iterable[float]) -> None:
+        """Count requests that were sent before; the times are of the same clock."""
+        with self._lock:
+            for at_s in times_s:
+                insort(self._sent_s, at_s)
 
     def sent(self, slot: Slot) -> None:
         """Note that a slot's request is being written now."""

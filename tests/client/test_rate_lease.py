@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from svc_notebook.client.rate_lease import Leased, LeasedQuota, QuotaLeases
+from svc_notebook.client.rate_lease import USE_S, Leased, LeasedQuota, QuotaLeases
 from svc_notebook.client.rate_limit import RateLimiter
-from svc_notebook.client.rate_windows import FLIGHT_S, Window
+from svc_notebook.client.rate_windows import FLIGHT_S, MARGIN_S, Window
 from svc_notebook.service.catalogue import Limit
 
 MODEL = "m"
@@ -106,6 +109,79 @@ def test_one_that_was_started_again_waits_until_all_is_over(clock: Clock) -> Non
 
     assert (none, len(again)) == ([], 5)
     assert wait_s > 65
+
+
+def test_a_new_quota_counts_what_was_sent_before(clock: Clock) -> None:
+    """What is left of the last minute is leased, and no more."""
+    ages_s = [0.5, 0.9, *(20.0 + n / 2 for n in range(45))]
+    quota = QuotaLeases({MODEL: LIMIT}.get, history={MODEL: ages_s}, clock=clock)
+
+    first, _ = quota.lease(1, MODEL, 5, [], [])
+    clock.now_s += 2
+    second, wait_s = quota.lease(1, MODEL, 5, [], [])
+
+    assert (len(first), len(second)) == (3, 0)
+    assert 0 < wait_s < 60
+
+
+def test_one_that_was_started_again_is_told_what_was_sent(clock: Clock) -> None:
+    """It need not wait for a minute, only until no slot of before can be used."""
+    quota = QuotaLeases({MODEL: LIMIT}.get, is_restarted=True, clock=clock)
+    quota.recall({})
+    is_asking = quota.is_forgetful
+    clock.now_s += USE_S
+    early, wait_s = quota.lease(1, MODEL, 5, [], [])
+    clock.now_s += 1
+    is_asking_then = quota.is_forgetful
+    quota.recall({MODEL: [0.2] * 3})
+
+    slots, _ = quota.lease(1, MODEL, 5, [], [])
+
+    assert (is_asking, is_asking_then, quota.is_forgetful) == (False, True, False)
+    assert (early, len(slots)) == ([], 2)
+    assert wait_s > 59
+
+
+def _up_to(most_s: float) -> st.SearchStrategy[float]:
+    """Return any number of seconds, above all the least and the most."""
+    return st.sampled_from([0.0, most_s]) | st.floats(0, most_s)
+
+
+USES = st.tuples(
+    st.integers(1, 3),  # the worker
+    st.integers(1, 6),  # slots that it asks for
+    st.none() | _up_to(3),  # after so long; None is when it was told to ask again
+    _up_to(USE_S - 0.01),  # until it sends
+    _up_to(2),  # until it says so
+    _up_to(MARGIN_S),  # until its requests arrive
+)
+Use = tuple[int, int, float | None, float, float, float]
+
+
+@given(st.lists(USES, min_size=1, max_size=60))
+def test_no_window_overflows_at_the_server(uses: list[Use]) -> None:
+    """However late slots are used and reported, if the ways differ by the margin."""
+    clock = Clock()
+    quota = QuotaLeases({MODEL: LIMIT}.get, clock=clock)
+    reports: list[tuple[float, int, int]] = []
+    arrivals: list[float] = []
+    wait_s = 0.0
+    for worker, n, gap_s, use_s, report_s, way_s in uses:
+        until_s = clock.now_s + (wait_s if gap_s is None else gap_s)
+        while reports and reports[0][0] <= until_s:
+            clock.now_s, number, owner = heappop(reports)
+            quota.lease(owner, MODEL, 0, [number], [])
+        clock.now_s = until_s
+        slots, wait_s = quota.lease(worker, MODEL, n, [], [])
+        sent_s = clock.now_s + use_s
+        arrivals += [sent_s + way_s] * len(slots)
+        for number in slots:
+            heappush(reports, (sent_s + report_s, number, worker))
+
+    arrivals.sort()
+    for n_allowed, length_s, _ in WINDOWS:
+        for first_s, next_s in zip(arrivals, arrivals[n_allowed:], strict=False):
+            assert next_s - first_s >= length_s - 1e-9
 
 
 def _leasing(
