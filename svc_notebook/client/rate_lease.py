@@ -6,12 +6,14 @@ of the one quota. Nothing here knows how they talk to each other.
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import count
 from math import inf
 from secrets import randbits
 
+from svc_notebook.exchange import Exchange
 from svc_notebook.service.catalogue import Limit
 
 from .rate_windows import (
@@ -30,9 +32,29 @@ Leased = tuple[list[int], float]
 History = Mapping[str, Sequence[float]]
 """How many seconds ago the requests of each model were sent, if in the last minute."""
 
+LONGEST_S = 600.0  # a request that began earlier is not looked for in a ledger
 USE_S = 5.0  # a worker lets no request out later than this after it asked for a slot
 TALK_S = 0.02  # what happens within it is said in one call
 AGAIN_S = 1.0  # a slot that another worker gives back is seen after so long
+
+
+def sent_lately(
+    exchanges: Iterable[Exchange], *, base_url: str, now: datetime
+) -> dict[str, list[float]]:
+    """Return how many seconds ago requests were sent, by model, in the last minute.
+
+    What was not answered may have been sent when it ended, and each of several tries
+    may have been sent as late as the last one. A 429 counts nowhere.
+    """
+    history = defaultdict[str, list[float]](list)
+    for exchange in exchanges:
+        if exchange.endpoint == base_url and not exchange.is_reused:
+            took_s = (exchange.latency_s or 0.0) if exchange.status == "ok" else 0.0
+            age_s = (now - exchange.ended_at).total_seconds() + took_s
+            if age_s < MINUTE_S + MARGIN_S:
+                n_sent = exchange.n_attempts - exchange.n_refused
+                history[exchange.request.model] += [max(age_s, 0.0)] * n_sent
+    return history
 
 
 class QuotaLeases:
@@ -66,17 +88,16 @@ class QuotaLeases:
         if not is_restarted:
             self._count(history or {})
 
-    @property
-    def is_forgetful(self) -> bool:
-        """Whether it leases nothing, because it does not know what was sent.
+    def has_forgotten(self) -> bool:
+        """Say whether it leases nothing, only because it does not know what was sent.
 
-        Ask when what the one before has leased cannot be used any more; then `recall`.
+        What the one before has leased cannot be used any more then: call `recall`.
         """
         return self._usable_s <= self._clock() < self._closed_until_s
 
     def recall(self, history: History) -> None:
         """Count what was sent under the one before, and lease again."""
-        if self.is_forgetful:
+        if self.has_forgotten():
             self._closed_until_s = -inf
             self._count(history)
 

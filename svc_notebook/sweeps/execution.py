@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, RLock
 from typing import TYPE_CHECKING, cast
 
 from svc_notebook.client.event_loop import BackgroundTask, portal
 from svc_notebook.client.exchange_record import to_failure
+from svc_notebook.client.rate_lease import LONGEST_S, History, sent_lately
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
@@ -502,7 +503,19 @@ class Preflight:
             )
         return TrialRounds(plan.tools, ledger=ledger, hide=self.context.key_hider())
 
-    def start_cluster(self) -> "Cluster | None":
+    def _sent_lately(self, ledger: Ledger) -> History:
+        """Return what the ledger says was sent to the run's models in a minute."""
+        now = datetime.now(UTC)
+        exchanges = ledger.read(
+            texts=False,
+            scope="all",
+            since=now - timedelta(seconds=LONGEST_S),
+            model=list(self.plan.grid.n_by_model),
+        )
+        base_url = self.context.settings.base_url or ""
+        return sent_lately(exchanges, base_url=base_url, now=now)
+
+    def start_cluster(self, ledger: Ledger) -> "Cluster | None":
         """Start workers on a cluster; None if this process sends the requests."""
         if self.options.on is None or self.is_answered:
             return None
@@ -514,6 +527,7 @@ class Preflight:
             key=self.context.key(),
             models=self.plan.grid.n_by_model,
             n_workers=self.options.workers,
+            sent_lately=partial(self._sent_lately, ledger),
         )
         with suppress(KeyboardInterrupt):
             cluster.start()
@@ -780,7 +794,7 @@ class Executor:
             del failures[key]
         self._write_plan(ledger)
         rounds, todo = preflight.rounds(ledger), preflight.todo()
-        cluster = preflight.start_cluster()
+        cluster = preflight.start_cluster(ledger)
 
         def end() -> None:
             if cluster is not None:

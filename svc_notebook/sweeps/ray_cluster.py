@@ -28,7 +28,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from svc_notebook.client.rate_lease import QuotaLeases
+from svc_notebook.client.rate_lease import History, QuotaLeases
 from svc_notebook.client.remote_worker import (
     BEAT_S,
     GATHER_S,
@@ -382,10 +382,10 @@ def started(
 class _QuotaActor(QuotaLeases):
     """The quota of an endpoint, as an actor; Ray starts it again if its node dies."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, history: History) -> None:
         context = import_module("ray").get_runtime_context()
-        is_restarted = context.was_current_actor_reconstructed
-        super().__init__(endpoint.limit_of, is_restarted=is_restarted)
+        is_restarted = context.was_current_actor_reconstructed  # `history` is old then
+        super().__init__(endpoint.limit_of, history=history, is_restarted=is_restarted)
 
 
 # What the driver does
@@ -393,14 +393,14 @@ class _QuotaActor(QuotaLeases):
 
 @dataclass(slots=True)
 class _SharedQuota:
-    """The quota of a key at an endpoint, and how many runs of this kernel use it.
+    """The quota of a key at an endpoint, and the runs of this kernel that use it.
 
     Workers send some time after the driver has let a request go, so that two runs with
     a quota each would overrun the limit together.
     """
 
     actor: Any
-    n_runs: int = 0
+    runs: list["Cluster"] = field(default_factory=list)
 
 
 _quotas: dict[object, _SharedQuota] = {}
@@ -461,8 +461,10 @@ class Cluster:
         key: Key,
         models: Iterable[str],
         n_workers: int | None = None,
+        sent_lately: Callable[[], History] = dict,
     ) -> None:
         self._on = on
+        self._sent_lately = sent_lately  # what the ledger says of it
         self._key = key
         # paths of this machine, and where settings came from, stay here
         plain = replace(settings, ledger=MEMORY, prices=None, answers=None, sources={})
@@ -553,9 +555,10 @@ class Cluster:
             if (shared := _quotas.get(self._quota_key)) is None:
                 kind = self._ray.remote(_QuotaActor)
                 kind = kind.options(num_cpus=0, max_restarts=-1)
-                shared = _SharedQuota(kind.remote(self._endpoint))
+                actor = kind.remote(self._endpoint, self._sent_lately())
+                shared = _SharedQuota(actor)
                 _quotas[self._quota_key] = shared
-            shared.n_runs += 1
+            shared.runs.append(self)
         return shared.actor
 
     def _leave_quota(self) -> Any:  # noqa: ANN401 - an actor's handle, or None
@@ -564,8 +567,8 @@ class Cluster:
             return None
         with _quotas_lock:
             shared = _quotas[self._quota_key]
-            shared.n_runs -= 1
-            if shared.n_runs > 0:
+            shared.runs.remove(self)
+            if shared.runs:
                 return None
             del _quotas[self._quota_key]
         return shared.actor
@@ -625,11 +628,30 @@ class Cluster:
         while not self._is_closed and self._problem is None:
             with suppress(Exception):  # it is being started again, or is gone
                 async with asyncio.timeout(GONE_S):
-                    await self._answer_of(quota.end.remote(-1))
+                    if await self._answer_of(quota.has_forgotten.remote()):
+                        await self._remind(quota)
                     answered_s = clock()
             if clock() > answered_s + GONE_S and not self._is_closed:
                 self._fail(_NO_QUOTA)
             await asyncio.sleep(BEAT_S)
+
+    async def _remind(self, quota: Any) -> None:  # noqa: ANN401 - an actor's handle
+        """Tell a quota that was started again what was sent in the last minute."""
+        with _quotas_lock:
+            runs = [*_quotas[self._quota_key].runs]
+        # nobody knows when a worker has sent what has not ended, or whether
+        open_ = [request for run in runs for request in run.open_requests()]
+        await asyncio.sleep(BEAT_S)  # what has just ended gets into the ledger
+        history = dict(await asyncio.to_thread(self._sent_lately))
+        for request in open_:
+            model = request.message.request.model
+            history[model] = [*history.get(model, ()), 0.0]
+        await self._answer_of(quota.recall.remote(history))
+
+    def open_requests(self) -> list[_Request]:
+        """Return the requests that have not ended."""
+        of_links = (request for link in self._links for request in link.open.values())
+        return [*of_links, *self._unassigned]
 
     def _end(self, link: _Link, ended: WorkerResponse) -> None:
         """End a request; let another worker try if this one cannot connect."""
@@ -660,7 +682,7 @@ class Cluster:
             self._fail(_LOST_ALL.format(self._n_lost))
             return
         for request in link.open.values():
-            request.n_losses += 1
+            request.n_losses += request.is_posted  # it did not die of what it never had
             if request.n_losses < MOST_LOSSES:
                 self._give(request)
             elif not request.ended.done():
@@ -698,8 +720,7 @@ class Cluster:
         What no worker got ends with what stops the run, and `run` sends it again.
         """
         self._problem = ConfigError(why)
-        requests = [request for link in self._links for request in link.open.values()]
-        for request in (*requests, *self._unassigned):
+        for request in self.open_requests():
             if not request.ended.done():
                 kind = NoConnectionError if request.is_posted else ConfigError
                 request.ended.set_result((None, kind(why)))

@@ -2,18 +2,29 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from svc_notebook.client.rate_lease import USE_S, Leased, LeasedQuota, QuotaLeases
+from svc_notebook.client.rate_lease import (
+    USE_S,
+    Leased,
+    LeasedQuota,
+    QuotaLeases,
+    sent_lately,
+)
 from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.rate_windows import FLIGHT_S, MARGIN_S, Window
+from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.catalogue import Limit
+from svc_notebook.service.request import CompletionRequest, Message
 
 MODEL = "m"
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LIMIT = Limit(per_second=5, per_minute=50)
 WINDOWS = (Window(50, 60.0, "minute"), Window(5, 1.0, "second"))
 
@@ -128,18 +139,51 @@ def test_one_that_was_started_again_is_told_what_was_sent(clock: Clock) -> None:
     """It need not wait for a minute, only until no slot of before can be used."""
     quota = QuotaLeases({MODEL: LIMIT}.get, is_restarted=True, clock=clock)
     quota.recall({})
-    is_asking = quota.is_forgetful
+    is_asking = quota.has_forgotten()
     clock.now_s += USE_S
     early, wait_s = quota.lease(1, MODEL, 5, [], [])
     clock.now_s += 1
-    is_asking_then = quota.is_forgetful
+    is_asking_then = quota.has_forgotten()
     quota.recall({MODEL: [0.2] * 3})
 
     slots, _ = quota.lease(1, MODEL, 5, [], [])
 
-    assert (is_asking, is_asking_then, quota.is_forgetful) == (False, True, False)
+    assert (is_asking, is_asking_then, quota.has_forgotten()) == (False, True, False)
     assert (early, len(slots)) == ([], 2)
     assert wait_s > 59
+
+
+def _ended(ago_s: float, **fields: Any) -> Exchange:  # noqa: ANN401 - as Exchange
+    """Return an exchange that ended some seconds ago, after 5 s."""
+    message = Message(role="user", content="Hi")
+    shown: dict[str, Any] = {"endpoint": "here", "latency_s": 5.0, **fields}
+    return Exchange(
+        exchange_id="1",
+        origin=Origin(kind="sweep"),
+        request=CompletionRequest(model=MODEL, messages=(message,)),
+        started_at=NOW - timedelta(seconds=ago_s + 9),
+        ended_at=NOW - timedelta(seconds=ago_s),
+        **shown,
+    )
+
+
+def test_the_ledger_says_what_was_sent_in_the_last_minute() -> None:
+    """What is not sure counts as sent as late as it may have been."""
+    exchanges = [
+        _ended(58),
+        _ended(50),
+        _ended(40, status="error"),
+        _ended(30, n_attempts=3, n_refused=1),
+        _ended(20, n_attempts=1, n_refused=1, status="error"),
+        _ended(10, status="cancelled"),
+        _ended(9, endpoint="there"),
+        _ended(8, is_reused=True),
+        _ended(-5),  # the clock was put back
+    ]
+
+    history = sent_lately(exchanges, base_url="here", now=NOW)
+
+    assert history == {MODEL: [55, 40, 35, 35, 10, 0]}
 
 
 def _up_to(most_s: float) -> st.SearchStrategy[float]:
@@ -158,6 +202,8 @@ USES = st.tuples(
 Use = tuple[int, int, float | None, float, float, float]
 
 
+# a way of the whole margin, then one of no time as soon as it may be
+@example([(1, 6, None, 0.0, 0.0, MARGIN_S), (1, 6, None, 0.0, 0.0, 0.0)])
 @given(st.lists(USES, min_size=1, max_size=60))
 def test_no_window_overflows_at_the_server(uses: list[Use]) -> None:
     """However late slots are used and reported, if the ways differ by the margin."""

@@ -121,6 +121,10 @@ def _actors() -> list[int]:
     return found
 
 
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+
+
 def _wait_until_gone() -> list[int]:
     """Wait until no actor is left; return those that stay."""
     pause = threading.Event()
@@ -404,3 +408,27 @@ def test_a_run_whose_quota_is_gone_says_so(
     with pytest.raises(ConfigError, match=r"keeps the rate limits .* is gone"):
         run.wait()
     assert _wait_until_gone() == []
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_quota_that_is_started_again_knows_what_was_sent(
+    open_session: OpenSession,
+) -> None:
+    """The run goes on after some seconds, not after a minute, and keeps the limit."""
+    limited = "svc-v1.5-instruct"  # 20 a second, 150 a minute
+    rows = [str(number) for number in range(100)]
+    pause = threading.Event()
+    with Emulator(tokens_per_s=None, first_token_s=0) as emulator:
+        session = open_session(emulator)
+        run = plan_run(session, "Say {{text}}", rows=rows, model=limited)
+
+        run.start(on="auto", workers=2)
+        while session.ledger.count() < 30:
+            pause.wait(0.01)
+        (quota,) = (pid for pid in _actors() if "_QuotaActor" in _command(pid))
+        os.kill(quota, signal.SIGKILL)
+        frame = run.wait().replies_df()
+
+    assert frame["status"].tolist() == ["ok"] * 100
+    assert frame["queue_s"].max() < 60
+    assert [request.status for request in emulator.requests] == [200] * 100
