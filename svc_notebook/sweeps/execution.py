@@ -628,7 +628,8 @@ class Executor:
         # a terminal's line is the user's while they type
         bars = self.bars() if is_drawn and not is_terminal() else None
         with self._guard:
-            if self.is_running:
+            if self.execution is not None and self.is_running:
+                self.execution.scheduler.is_paused = False
                 return
             self.execution = self._begin(replace(options, bars=bars))
             if bars is not None and self.execution is not None:

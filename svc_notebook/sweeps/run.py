@@ -258,6 +258,8 @@ class Run:
     ) -> Self:
         """Begin to send what is missing, and return at once; the kernel stays free.
 
+        A run that is paused continues.
+
         Look at the run or its `replies_df` at any time; `wait` waits for the end.
 
         Args:
@@ -292,6 +294,11 @@ class Run:
             tick: Called again and again, on this thread.
         """
         if (execution := self._executor.execution) is not None:
+            if execution.scheduler.is_paused and not execution.is_over:
+                write_line(
+                    "The run is paused, so nothing is sent. Interrupt this, and call "
+                    "run() to send the rest."
+                )
             execution.wait(tick)
         return self
 

@@ -214,6 +214,34 @@ def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
     assert len(emulator.requests) == 100
 
 
+def test_a_start_resumes_a_paused_run(session: Session, emulator: Emulator) -> None:
+    """`start` of a run that is paused sends the rest, as `run()` does."""
+    prompts = [str(number) for number in range(100)]
+    run = plan_run(session, prompts, model="svc-instruct")
+
+    run.start().pause()
+    run.start().wait()
+
+    assert len(emulator.requests) == 100
+
+
+def test_a_wait_for_a_paused_run_says_so(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else would tell why the cell does not end."""
+    prompts = [str(number) for number in range(100)]
+    run = plan_run(session, prompts, model="svc-instruct")
+
+    def resume() -> None:
+        run.resume()
+
+    run.start().pause()
+    run.wait(tick=resume)
+
+    assert "The run is paused" in capsys.readouterr().err
+    assert run.n_todo == 0
+
+
 @pytest.mark.slow
 def test_an_await_resumes_a_paused_run(session: Session, emulator: Emulator) -> None:
     """`await run` of a run that is paused sends the rest, as `run()` does."""
