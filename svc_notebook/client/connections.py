@@ -399,7 +399,9 @@ class Connection(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         if is_old or self._failure or self._n_head_bytes or sock.fileno() < 0:
             return True
-        return _is_readable(sock.fileno())  # the loop may not have looked yet
+        # The loop may not have looked yet. What comes between this and the request
+        # cannot be told from its answer: HTTP/1.1 numbers neither.
+        return _is_readable(sock.fileno())
 
     async def aclose(self) -> None:
         """Close it."""

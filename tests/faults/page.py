@@ -70,6 +70,16 @@ kept connections are played through our connections and through httpx's transpor
 |---|---|---|
 """
 
+LIMITS = """
+## What HTTP/1.1 does not let us see
+
+An answer has no mark of its request. Bytes that come on an idle connection are seen
+before it is used, and it is closed. But bytes that a broken server sends in the moment
+when the next request is being written are read as the answer to it. That takes a server
+that answers twice. Connections are idle for at most 15 s, and a connection whose reply
+did not end as its head said is not used again.
+"""
+
 
 def page() -> str:
     """Return the page."""
@@ -77,7 +87,7 @@ def page() -> str:
         f"| {_shown(known.fault)} | {known.ours} | {known.httpx} |\n"
         for known in DIFFERENCES
     ]
-    return "\n".join([HEAD, *_sections(), DIALOGUES + "".join(lines)])
+    return "\n".join([HEAD, *_sections(), DIALOGUES + "".join(lines) + LIMITS])
 
 
 def _sections() -> Iterator[str]:
