@@ -3,7 +3,8 @@
 `python -m tests.benchmarks.cluster_bench [N_WORKERS ...]` asks a stub that answers in
 100 ms, without any limit, through a Ray cluster on this machine (or that of
 RAY_ADDRESS). Each worker has as many requests in flight as the others, so that a
-worker more brings its share until the driver or this machine has no time left. The
+worker more brings its share until the driver or this machine has no time left. For 0
+workers this process sends, with as many in flight as the most workers together. The
 time is that from the first request to the last reply, without the start of the
 workers. It needs the extra `cluster`. It is no test: nothing fails.
 """
@@ -32,9 +33,9 @@ class Measured(NamedTuple):
     cpu_s: float  # of this process, which bounds how many there can be
 
 
-def measure(stub: Stub, n_workers: int) -> Measured:
-    """Send a run from so many workers."""
-    n_trials = IN_FLIGHT * n_workers * N_ROUNDS
+def measure(stub: Stub, n_workers: int, in_flight: int) -> Measured:
+    """Send a run from so many workers; from this process for 0."""
+    n_trials = in_flight * N_ROUNDS
     with TemporaryDirectory() as folder:
         base_url = f"http://127.0.0.1:{stub.port}/v1"
         os.environ["SVC_BASE_URL"] = base_url
@@ -42,8 +43,9 @@ def measure(stub: Stub, n_workers: int) -> Measured:
         session = Session(settings)
         rows = [str(number) for number in range(n_trials)]
         run = plan_run(session, "Say {{text}}", rows=rows, model=MODEL)
-        run.in_flight = IN_FLIGHT * n_workers
-        run.start(on="ray", workers=n_workers, is_drawn=False)
+        run.in_flight = in_flight
+        on = "ray" if n_workers else None
+        run.start(on=on, workers=n_workers or None, is_drawn=False)
         began_s = time.process_time()
         run.wait()
         cpu_s = (time.process_time() - began_s) / n_trials
@@ -57,17 +59,19 @@ def measure(stub: Stub, n_workers: int) -> Measured:
 def main() -> None:
     """Measure and print."""
     os.environ["SVC_API_KEY"] = "key-of-the-benchmark"
-    counts = [int(each) for each in sys.argv[1:]] or [1, 2]
-    most = IN_FLIGHT / 0.1
+    counts = [int(count) for count in sys.argv[1:]] or [0, 1, 2, 4]
     with Stub.running() as stub:
-        first = 0.0
+        of_one = 0.0
         for n_workers in counts:
-            found, cpu_s = measure(stub, n_workers)
-            first = first or found
+            in_flight = IN_FLIGHT * (n_workers or max(*counts, 1))
+            per_second, cpu_s = measure(stub, n_workers, in_flight)
+            of_one = per_second if n_workers == 1 else of_one
+            times = per_second / of_one if of_one and n_workers else 0.0
             sys.stdout.write(
-                f"{n_workers} workers: {found:.0f} requests/s of at most "
-                f"{most * n_workers:.0f}; {found / first:.2f} times the first "
-                f"(goal for 2: {GOAL}); {cpu_s * 1000:.2f} ms of CPU a request here, "
+                f"{n_workers} workers: {per_second:.0f} requests/s of at most "
+                f"{in_flight / 0.1:.0f}; "
+                + (f"{times:.2f} times one (goal for 2: {GOAL}); " if times else "")
+                + f"{cpu_s * 1000:.2f} ms of CPU a request here, "
                 f"which allows {1 / cpu_s:.0f}/s\n"
             )
             sys.stdout.flush()
