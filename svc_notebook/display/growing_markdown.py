@@ -12,6 +12,7 @@ from unicodedata import category, combining
 from markdown_it.token import Token
 
 from .markdown import (
+    LISTS,
     block_tokens,
     is_closed_fence,
     to_html,
@@ -20,7 +21,6 @@ from .markdown import (
 )
 
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
-_LISTS = ("bullet_list", "ordered_list")
 _MARKER = r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)"
 _MAX_FENCE_INDENT = 3  # blanks; with more it is code of another kind
 _SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
@@ -167,7 +167,7 @@ def _places(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[int, ...]]]:
     n_others = 0
     for token in tokens:
         kind = token.type.removesuffix("_open").removesuffix("_close")
-        if kind in _LISTS:
+        if kind in LISTS:
             continue
         line, _ = token_lines(token)
         if token.nesting >= 0 and not n_others:

@@ -347,24 +347,46 @@ def _as_written(source: str) -> str:
 _RENDERER = _SafeRenderer(PARSER)
 
 
-def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
-    """Leave out the items and rules in the first lines, but not what is in the items.
+LISTS = ("bullet_list", "ordered_list")
 
-    Their lists are drawn and go on counting after them.
+
+def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
+    """Draw what opens lists in the first lines only where something more is in them.
+
+    Their items have no marker: it was drawn above, where they began.
     """
-    hidden: list[bool] = []
-    for at, token in enumerate(tokens):
-        is_opener = token_lines(token)[0] < n_lines
-        if token.type == "list_item_open":
-            hidden.append(is_opener)
-            token.hidden = is_opener
-            before = tokens[at - 1]
-            if is_opener and before.type == "ordered_list_open":
-                before.attrs["start"] = int(before.attrs.get("start", 1)) + 1
-        elif token.type == "list_item_close":
-            token.hidden = hidden.pop()
-        elif token.type == "hr":
-            token.hidden = is_opener
+    around: list[Token] = []
+    for token in tokens:
+        kind, is_opener = token.type, token_lines(token)[0] < n_lines
+        if kind.endswith("_open") and kind.removesuffix("_open") in LISTS:
+            token.hidden = True  # until something in it is drawn
+            around.append(token)
+        elif kind == "list_item_open":
+            around.append(token)
+            if is_opener:
+                token.attrSet("style", "list-style:none")
+                token.hidden = True
+            else:
+                _show(around)
+        elif kind.removesuffix("_close") in (*LISTS, "list_item"):
+            _close(token, around)
+        elif kind == "hr" and is_opener:
+            token.hidden = True
+        elif token.nesting >= 0:
+            _show(around)
+
+
+def _show(tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        token.hidden = False
+
+
+def _close(token: Token, around: list[Token]) -> None:
+    """Hide the end of a list or an item like its beginning, and go on counting."""
+    token.hidden = around.pop().hidden
+    if token.hidden and around and around[-1].type == "ordered_list_open":
+        attributes = around[-1].attrs
+        attributes["start"] = int(attributes.get("start", 1)) + 1
 
 
 def to_html(

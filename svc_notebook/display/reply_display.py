@@ -322,8 +322,10 @@ ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
 _SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and then move smoothly
-# A reply that comes slowly is shown in larger steps, but no step waits longer.
-BYTES_PER_TEXT_BYTE, SLOW_GAP_S = 36, 0.25
+# A reply that comes slowly is shown in larger steps: an update waits until so much text
+# is new for each byte that the last one had, at most so long. What the final form adds,
+# up to 12 bytes a byte for a table, comes on top.
+BYTES_PER_TEXT_BYTE, SLOW_GAP_S, SLOW_GAPS = 28, 0.25, 2
 MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
 # So many characters are in an output; each next one may have more, without end.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
@@ -413,7 +415,7 @@ class _LiveOutputs(_Shown):
         self._n_messages = self._n_bytes = 0
         self._status = WAITING
         self._is_waiting = self._is_stale = True
-        self._due_at = 0.0
+        self._due_at, self._slow_gap_s = 0.0, SLOW_GAP_S
         self._n_new_bytes = self._n_due_bytes = 0.0  # of text, since the last update
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
@@ -440,7 +442,7 @@ class _LiveOutputs(_Shown):
         if not self._is_stale:
             return None
         is_slow = self._n_new_bytes < self._n_due_bytes
-        due_at = self._due_at + SLOW_GAP_S * is_slow
+        due_at = self._due_at + self._slow_gap_s * is_slow
         if now_s < due_at:
             return due_at - now_s
         self._is_stale = False
@@ -449,8 +451,9 @@ class _LiveOutputs(_Shown):
         is_short = self._n_bytes <= _SHORT_BYTES
         bytes_per_s = self._bytes_per_s * (_QUICKER if is_short else 1)
         sending_s = self._n_bytes / bytes_per_s
-        gap_s = max(GAP_S * self._n_messages, sending_s)
-        self._due_at = now_s + min(gap_s, MAX_GAP_S)
+        gap_s = min(max(GAP_S * self._n_messages, sending_s), MAX_GAP_S)
+        self._due_at = now_s + gap_s
+        self._slow_gap_s = max(SLOW_GAP_S, min(SLOW_GAPS * gap_s, MAX_GAP_S))
         has_text = any(self._pieces)  # the first words come at once
         self._n_new_bytes = 0
         self._n_due_bytes = has_text * self._n_bytes / BYTES_PER_TEXT_BYTE

@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from jupyter_client.session import Session
@@ -72,6 +72,7 @@ _THAI = (
     "- อ่านไฟล์\n- แปลงค่า\n- ตรวจผลลัพธ์\n\n"
 )
 _SENTENCE = "In step {n} the rows are read, and each value is compared with the last. "
+_NESTED = "- step {n} is first\n  1. then {n} rows\n     - and `value_{n}` below that\n"
 
 
 def _repeated(part: str, n_bytes: int) -> str:
@@ -98,6 +99,7 @@ def replies(n_bytes: int) -> dict[str, str]:
         "thai": _repeated(_THAI, n_bytes),
         "paragraph": _repeated(_SENTENCE, n_bytes),
         "list": _repeated(items + "\n", n_bytes),
+        "nested": _repeated(_NESTED, n_bytes),
         "table": "| a | b |\n|--|--|\n" + _repeated("| {n} | word |\n", n_bytes),
         "line": _repeated("{n}ab", n_bytes),
     }
@@ -283,15 +285,17 @@ def main() -> None:
     if sys.argv[1:2] == ["--cell"]:
         print(json.dumps(cell(sys.argv[2], int(sys.argv[3]))))  # noqa: T201 - a report
         return
-    print(f"{'kind':10} {'bytes':>6} {'msg/s':>6} {'ratio':>6} {'cpu %':>6}")  # noqa: T201 - a report
-    for n_bytes in (6_000, 24_000):
+    heads = ("kind", "bytes", "chars", "msg/s", "ratio", "cpu %")
+    print("{:10} {:>6} {:>6} {:>6} {:>6} {:>6}".format(*heads))  # noqa: T201 - a report
+    for n_bytes, (least, most) in product((6_000, 24_000), ((2, 7), (1, 2))):
         for kind, text in replies(n_bytes).items():
             begun_s = time.process_time()
-            cost = replay(text)
+            cost = replay(text, n_chars=(least, most))
             cpu_s = time.process_time() - begun_s
             print(  # noqa: T201 - a report
-                f"{kind:10} {n_bytes:6} {cost.messages_per_s:6.1f} "
-                f"{cost.bytes_per_byte:6.1f} {100 * cpu_s / cost.stream_s:6.1f}"
+                f"{kind:10} {n_bytes:6} {f'{least}-{most}':>6} "
+                f"{cost.messages_per_s:6.1f} {cost.bytes_per_byte:6.1f} "
+                f"{100 * cpu_s / cost.stream_s:6.1f}"
             )
 
 

@@ -1,6 +1,7 @@
 """What the panel offers every day, in the page: redo, Continue, header, tools."""
 
 import os
+import re
 from importlib.resources import files
 from itertools import product
 from typing import Any, Literal
@@ -8,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Page, expect
 
+from svc_notebook.panels.live_reply import ReplyRenderer
 from tests.browser.panel_page import (
     RICH,
     UNTIDY,
@@ -232,6 +234,33 @@ def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> N
         if name in {"menu", "attach"}:
             page.keyboard.press("Escape")
     page.emulate_media(forced_colors="none")
+
+
+POINTS = "".join(
+    f"{n}. Point {n}: {'some long words, ' * 12}and more.\n"
+    f"   - below it {'a few words ' * 9}\n     - and `below` that\n"
+    f"   - next to it, {'more words ' * 40}\n"
+    for n in range(1, 4)
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_while_a_nested_list_grows(page: Page, theme: str) -> None:
+    """Lists that are drawn in parts have items only, and keep their levels."""
+    page.set_viewport_size({"width": 700, "height": 900})
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    panel, renderer = PanelPage(page, view(), theme=theme), ReplyRenderer()
+    panel.begin()
+    for at in range(0, len(POINTS), 90):
+        renderer.feed(0, POINTS[at : at + 90])
+        for message in renderer.take(0.0, is_last=True):
+            panel.tell(**message)
+        expect(panel.log).to_contain_text(POINTS[at : at + 90].split()[-2])
+        if folder := os.environ.get("LOOKS_FOLDER"):
+            page.screenshot(path=f"{folder}/list-grows-{theme}-{at // 90:02}.png")
+        assert axe_findings(page, axe) == [], at
+        n_points = len(re.findall(r"(?m)^ *(?:-|\d\.) \S", POINTS[: at + 90]))
+        expect(panel.log.locator("li:not(.svc-unmarked)")).to_have_count(n_points)
 
 
 def _open(panel: PanelPage, name: str) -> None:

@@ -223,20 +223,25 @@ class _Levels(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.lists, self.words = "", list[tuple[str, str]]()
+        self._open: list[str] = []
         self.feed(html)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Open a list."""
+        """Open a list, in which there are items only."""
         del attrs
+        assert self._open[-1:] not in (["ul"], ["ol"]) or tag == "li"
+        self._open += [tag] if tag not in ("br", "hr") else []
         self.lists += tag[0] if tag in ("ul", "ol") else ""
 
     def handle_endtag(self, tag: str) -> None:
         """Close a list."""
+        assert self._open.pop() == tag
         self.lists = self.lists[:-1] if tag in ("ul", "ol") else self.lists
 
     def handle_data(self, data: str) -> None:
-        """Note the words."""
+        """Note the words; none are in a list outside its items."""
+        assert not data.strip() or self._open[-1:] not in (["ul"], ["ol"])
         self.words += [(word, self.lists) for word in data.split()]
 
 
@@ -267,7 +272,8 @@ def test_a_cut_list_goes_on_counting() -> None:
     _fed(blocks, ["4. four\n   - nested words\n   - more\n", "5. five"])
 
     assert tail_html(blocks.tail).replace("\n", "") == (
-        '<ol start="5"><ul><li>more</li></ul><li>five</li></ol>'
+        '<ol start="4"><li style="list-style:none"><ul><li>more</li></ul></li>'
+        "<li>five</li></ol>"
     )
 
 

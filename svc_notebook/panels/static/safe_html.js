@@ -56,6 +56,7 @@ function copyAttributes(node, copy) {
   const style = node.getAttribute("style") ?? "";
   const side = /text-align:\s*(left|right|center)/.exec(style);
   if (side) classes.push(`svc-${side[1]}`);
+  if (/list-style:\s*none/.test(style)) classes.push("svc-unmarked");
   if (/margin-bottom:\s*-1em/.test(style)) classes.push("svc-joined");
   if (classes.length) copy.className = classes.join(" ");
   const href = node.getAttribute("href") ?? "";
