@@ -12,6 +12,7 @@ import re
 import select
 import socket
 import ssl
+import sys
 import time
 from base64 import b64encode
 from collections import defaultdict
@@ -31,7 +32,6 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
 import httptools
-import httpx
 
 from svc_notebook.credentials import Key, request_headers
 from svc_notebook.endpoints import (
@@ -52,7 +52,18 @@ from svc_notebook.fork import Forkable, leave_to_parent
 
 from .response import HttpAnswer, ResponseHead
 from .retry import FailedTry, retry_after_s
-from .tls import tls_context, unreadable_certificates
+
+# httpx imports its command line with itself where click and rich are installed: that
+# takes longer than all the rest, and nobody uses it here.
+_COMMAND_LINE = "httpx._main"
+sys.modules.setdefault(_COMMAND_LINE, None)  # type: ignore[arg-type]  # fails the import
+
+import httpx  # noqa: E402 - after the line above
+
+from .tls import tls_context, unreadable_certificates  # noqa: E402 - imports httpx
+
+if sys.modules[_COMMAND_LINE] is None:
+    del sys.modules[_COMMAND_LINE]
 
 
 @dataclass(frozen=True, slots=True)
