@@ -1,4 +1,8 @@
-"""`%%svc` and `%svc`: reads the line, and calls the command or sends the prompt."""
+"""`%%svc` and `%svc`: reads the line, and calls the command or sends the prompt.
+
+What a plain cell does not need is imported with the option that needs it, so that the
+first reply of a kernel comes sooner.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,13 +12,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from svc_notebook.display.front_end import Output
 from svc_notebook.errors import ParameterError, SvcError
 
-from .as_option import ask_for_value
 from .cell_context import CellContext, CellRequestIds, KernelMemory, Places, own_names
 from .cell_reply import CellReply
 from .cell_request import to_request
 from .config_traits import SvcTraits
-from .dry_run import dry_run
-from .grid_cell import ask_several
 from .options import (
     ASK,
     COMMANDS_WITH_OPTIONS,
@@ -23,8 +24,6 @@ from .options import (
     check_record,
     parse_options,
 )
-from .subcommands import BY_NAME, parse_command, show_help
-from .tools_command import offered_tools
 
 
 class SvcCommand:
@@ -41,6 +40,8 @@ class SvcCommand:
 
     def help(self) -> str:
         """Return the whole help page, with the defaults in force."""
+        from .subcommands import show_help  # noqa: PLC0415 - not for a plain cell
+
         return show_help(CellContext(self.shell, self._traits, self._memory), "all")
 
     def run(
@@ -86,6 +87,8 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
                 param="line",
             )
         return _ask(context, options, cell, own_output=context.owns_output)
+    from .subcommands import BY_NAME, parse_command  # noqa: PLC0415 - not for a plain cell
+
     has_options = options.text != line.strip()
     command_line = parse_command(options.text, has_options=has_options)
     if command_line.name == ASK:
@@ -108,12 +111,21 @@ def _ask(
     context.check_output(options.output)
     check_record(options)
     if options.type_name:
+        from .as_option import ask_for_value  # noqa: PLC0415 - with --as
+
         return ask_for_value(context, options, text)
     if options.is_several:
+        from .grid_cell import ask_several  # noqa: PLC0415 - with several values
+
         return ask_several(context, options, text)
-    has_tools = options.tools or context.traits.tools
-    toolbox = offered_tools(context, options) if has_tools else None
+    toolbox = None
+    if options.tools or context.traits.tools:
+        from .tools_command import offered_tools  # noqa: PLC0415 - with --tools
+
+        toolbox = offered_tools(context, options)
     request = to_request(context, options, text, toolbox)
     if options.is_dry:
+        from .dry_run import dry_run  # noqa: PLC0415 - with --dry-run
+
         return dry_run(context, options, request)
     return CellReply(context, options, request, toolbox).complete(own_output=own_output)
