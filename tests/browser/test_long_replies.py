@@ -142,6 +142,11 @@ def emulator() -> Iterator[Emulator]:
             "gap_s": STREAM_S / N_PIECES,
         }
     )
+    for kind, text in {"slow": _mixed(40_000), "one block": _code(40_000)}.items():
+        pieces = [text[at : at + 20] for at in range(0, len(text), 20)]
+        script.append(
+            {"when": {"contains": f"kind {kind}."}, "text": pieces, "gap_s": 0.01}
+        )
     several = {"times": None, "gap_s": STREAM_S / N_PIECES}
     beside: dict[str, Any] = {"text": _pieces(_mixed(3_000))}
     script += [
@@ -227,6 +232,40 @@ def test_replies_side_by_side_stay(bench: Bench, cell: str) -> None:
 
     assert None not in places
     assert _is_still(places)
+
+
+@pytest.mark.parametrize("kind", ["slow", "one block"])
+def test_a_long_reply_leaves_the_page_time(bench: Bench, kind: str) -> None:
+    """40 kB take at most 2 s of the page's main thread; `pytest -s` prints it.
+
+    Its CPU time counts, which other programs change little.
+    """
+    notebook = bench.open(bench.write("cost", f"%%svc\nkind {kind}."))
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
+    page = notebook.page
+    metrics = page.context.new_cdp_session(page)
+    metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used_s() -> float:
+        found = metrics.send("Performance.getMetrics")["metrics"]
+        return float(next(m["value"] for m in found if m["name"] == "TaskDuration"))
+
+    notebook.enter(1)
+    before_s = used_s()
+    notebook.command("notebook:run-cell")
+    # Looking at the text as `expect` does would take most of the time.
+    page.wait_for_function(
+        "() => document.querySelectorAll('.jp-CodeCell')[1].querySelector("
+        "'.jp-InputPrompt').textContent === '[2]:'",
+        polling=500,
+    )
+    page.wait_for_timeout(1000)  # what is drawn late
+    taken_s = used_s() - before_s
+
+    print(f"{kind}: {taken_s:.2f} s of the main thread")  # noqa: T201 - with `pytest -s`
+    assert taken_s < 2
 
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from nbconvert.exporters import MarkdownExporter
+from nbconvert.exporters import HTMLExporter, MarkdownExporter, SlidesExporter
 
 from svc_notebook import errors
 
@@ -79,6 +79,79 @@ def test_words_are_apart_where_styles_are_dropped(path: Path) -> None:
     glued = {at: _GLUED.findall(text) for at, text in texts if _GLUED.search(text)}
 
     assert glued == {}
+
+
+# What GitHub shows of a notebook's HTML; other tags go, and attributes with them.
+_SHOWN = frozenset(
+    (
+        *("a", "b", "blockquote", "br", "code", "del", "details", "div", "em", "h1"),
+        *("h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p", "pre", "s"),
+        *("small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td"),
+        *("th", "thead", "tr", "ul"),
+    )
+)
+_DROPPED = re.compile(r"(?is)<(iframe|script|style|svg)\b.*?</\1>")
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>]*>")
+
+
+def _as_github(html: str) -> str:
+    """Leave the tags that GitHub shows, without attributes."""
+    return _TAG.sub(
+        lambda tag: f"<{tag[1]}{tag[2]}>" if tag[2].lower() in _SHOWN else "",
+        _DROPPED.sub("", html),
+    )
+
+
+def _replies(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Give source, HTML and plain text of the cells that ask for one reply."""
+    for cell in _cells(path):
+        source = "".join(cell["source"])
+        for output in cell.get("outputs", ()):
+            shown = output.get("data", {})
+            if source.startswith("%%svc") and "tokens ·" in "".join(
+                shown.get("text/plain", "")
+            ):
+                yield source, "".join(shown["text/html"]), "".join(shown["text/plain"])
+
+
+def _words(html: str) -> list[str]:
+    return _Text(html).text.replace("\0", " ").split()
+
+
+REPLIES = [
+    pytest.param(*reply, id=f"{path.stem}-{at}")
+    for path in NOTEBOOKS
+    for at, reply in enumerate(_replies(path))
+]
+
+
+@pytest.mark.parametrize(("source", "html", "plain"), REPLIES)
+def test_a_saved_reply_reads_well_alone(source: str, html: str, plain: str) -> None:
+    """As plain text, and as GitHub shows HTML, it has all words of its own HTML.
+
+    What is folded in HTML has its line alone in the plain text.
+    """
+    del source
+    unfolded = re.sub(r"(?s)</summary>.*?</details>", "</details>", html)
+
+    missing = {word for word in _words(unfolded) if word.strip(",.·") not in plain}
+    assert missing <= {"HTML", "source"}
+    assert set(_words(html)) <= set(_words(_as_github(html)))
+
+
+@pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
+def test_exports_have_prompt_settings_and_reply(exporter: Any) -> None:  # noqa: ANN401 - nbconvert has no types
+    """The line of options, the prompt and the reply of each cell are in the page."""
+    path = next(path for path in NOTEBOOKS if path.stem == "magic")
+
+    page, _ = exporter().from_filename(str(path))
+
+    text = " ".join(page.split())
+    if exporter is not MarkdownExporter:
+        text = " ".join(_words(page))
+    for source, html, _ in _replies(path):
+        assert " ".join(source.split()) in text
+        assert " ".join(_words(html)) in " ".join(_words(page))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
