@@ -317,8 +317,6 @@ class _Plain(_Settled):
 
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average
-# After a long text the gap grows: drawing takes the page's time, whatever is new.
-GAP_S_PER_TEXT_BYTE = 1e-5
 MAX_GAP_S = 4.0  # also for a long text, so that a reader sees it go on
 ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
@@ -419,7 +417,6 @@ class _LiveOutputs(_Shown):
         self._is_waiting = self._is_stale = True
         self._due_at, self._slow_gap_s = 0.0, SLOW_GAP_S
         self._n_new_bytes = self._n_due_bytes = 0.0  # of text, since the last update
-        self._n_text_bytes = 0  # in all
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
 
@@ -427,9 +424,7 @@ class _LiveOutputs(_Shown):
         """Take a piece of a choice."""
         if choice < len(self._pieces):  # else it shows at the end
             self._pieces[choice].append(text)
-            n_bytes = len(text.encode(errors="replace"))
-            self._n_new_bytes += n_bytes
-            self._n_text_bytes += n_bytes
+            self._n_new_bytes += len(text.encode(errors="replace"))
             self._news(is_waiting=False)
 
     def status(self, text: str) -> None:
@@ -456,9 +451,7 @@ class _LiveOutputs(_Shown):
         is_short = self._n_bytes <= _SHORT_BYTES
         bytes_per_s = self._bytes_per_s * (_QUICKER if is_short else 1)
         sending_s = self._n_bytes / bytes_per_s
-        drawing_s = GAP_S_PER_TEXT_BYTE * self._n_text_bytes
-        gap_s = max(GAP_S * self._n_messages, sending_s, drawing_s)
-        gap_s = min(gap_s, MAX_GAP_S)
+        gap_s = min(max(GAP_S * self._n_messages, sending_s), MAX_GAP_S)
         self._due_at = now_s + gap_s
         self._slow_gap_s = max(SLOW_GAP_S, min(SLOW_GAPS * gap_s, MAX_GAP_S))
         has_text = any(self._pieces)  # the first words come at once

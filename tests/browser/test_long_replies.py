@@ -236,9 +236,9 @@ def test_replies_side_by_side_stay(bench: Bench, cell: str) -> None:
 
 @pytest.mark.parametrize("kind", ["slow", "one block"])
 def test_a_long_reply_leaves_the_page_time(bench: Bench, kind: str) -> None:
-    """40 kB take at most 2 s of the page's main thread; `pytest -s` prints it.
+    """40 kB in 20 s take at most 4 s of the page's main thread; `pytest -s` prints it.
 
-    Its CPU time counts, which other programs change little.
+    That is its CPU time. A stream of 4 s takes about a quarter.
     """
     notebook = bench.open(bench.write("cost", f"%%svc\nkind {kind}."))
     notebook.wait_idle()
@@ -265,7 +265,7 @@ def test_a_long_reply_leaves_the_page_time(bench: Bench, kind: str) -> None:
     taken_s = used_s() - before_s
 
     print(f"{kind}: {taken_s:.2f} s of the main thread")  # noqa: T201 - with `pytest -s`
-    assert taken_s < 2
+    assert taken_s < 4
 
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
