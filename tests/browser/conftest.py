@@ -24,6 +24,7 @@ from svc_notebook.emulator.emulator import Emulator
 
 START_S = 180.0
 SEEN_MS = 120_000
+EXTENSION = Path(__file__).parents[2] / "labextension"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET: dict[str, dict[str, object]] = {
     "apputils-extension/notification": {
@@ -116,7 +117,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of JupyterLab and Notebook 7 with folders of its own."""
+    """A server of JupyterLab and Notebook 7 with folders and our extension."""
     del chromium  # asked for first: without it there is nothing to serve
     home = tmp_path_factory.mktemp("lab")
     folders = {
@@ -133,6 +134,11 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         path = Path(folders["JUPYTERLAB_SETTINGS_DIR"], "@jupyterlab", name)
         path.parent.mkdir(parents=True)
         path.with_suffix(".jupyterlab-settings").write_text(json.dumps(settings))
+    # before what is installed: this checkout's extension is the one that is tested
+    folders["JUPYTER_PATH"] = str(home / "path")
+    extensions = home / "path" / "labextensions"
+    extensions.mkdir(parents=True)
+    (extensions / "svc-notebook").symlink_to(EXTENSION)
     root = home / "root"
     root.mkdir()
     token = secrets.token_hex()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from venv import EnvBuilder
 import psutil
 import pytest
 
+from svc_notebook import __version__
 from svc_notebook.emulator.emulator import Emulator
 
 ROOT = Path(__file__).parents[2]
@@ -148,6 +150,27 @@ def test_the_wheel_has_every_script_and_style_sheet_of_the_panel(command: str) -
     installed = sorted(path.name for path in (site / static).iterdir())
 
     assert installed == sorted(path.name for path in (ROOT / static).iterdir())
+
+
+def test_the_wheel_has_the_extension_of_jupyterlab(command: str) -> None:
+    """JupyterLab finds it, with the package's version, and has it switched on."""
+    python = Path(command).with_name("python")
+    share = Path(command).parents[1] / "share" / "jupyter" / "labextensions"
+    files = (ROOT / "labextension").iterdir()
+    expected = {path.name: path.read_bytes() for path in files}
+
+    listed = subprocess.run(  # noqa: S603 - our own command
+        [python, "-m", "jupyterlab.labextensions", "list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    installed = (share / "svc-notebook").iterdir()
+    assert {path.name: path.read_bytes() for path in installed} == expected
+    version = re.escape(__version__)
+    row = rf"svc-notebook v{version} .*enabled.*OK.*\(python, svc-notebook\)"
+    assert re.search(row, listed.stdout + listed.stderr)
 
 
 def test_the_demo_succeeds_in_silence(ran: Ran) -> None:

@@ -1,0 +1,218 @@
+/* The extension of JupyterLab and Notebook 7: colours for prompts, and code put into cells.
+ *
+ * A module of a federation, written by hand: JupyterLab loads this script, gives it the modules
+ * that it shares (`init`), and asks for its plugins (`get`). Nothing is built or bundled. The file
+ * is not in a folder named `static`: what is there, browsers keep for a year without asking.
+ */
+
+(() => {
+  // Not what Markdown cells have, "text/x-ipythongfm": between $5 and $6 it sees a formula.
+  const MARKDOWN = "text/x-markdown";
+  const PYTHON = "text/x-ipython"; // what IPython kernels say their cells are
+  const INSERT_BELOW = "svc-notebook:insert-below"; // a command, and the event that asks for it
+  const REPLACE_CELL = "svc-notebook:replace-cell";
+
+  const PROMPT = /^\s*%%svc(?!\S)/;
+  const RAW = /\s--raw(?!\S)/; // nothing is put in for `{{name}}`
+  const NAME = String.raw`[\p{ID_Start}_]\p{ID_Continue}*`;
+  const INDEX = String.raw`\[(?:${NAME}|-?\d+(?:\.\d+)?|'[^'{}]*'|"[^"{}]*")\]`;
+  const MARK = new RegExp(
+    String.raw`(?<!\\)\{\{\s*${NAME}(?:\.${NAME}|${INDEX})*\s*\}\}`,
+    "gu",
+  );
+
+  let shared;
+
+  /** Import the one version of a module that all of the page uses, by webpack's rule. */
+  const use = async (name) => {
+    const versions = Object.entries(shared[name]);
+    const byVersion = (one, other) => other[0].localeCompare(one[0], "en", { numeric: true });
+    const loaded = versions.find(([, entry]) => entry.loaded);
+    const [, entry] = loaded ?? versions.sort(byVersion)[0];
+    entry.loaded = 1; // those who come later take this one, too
+    return (await entry.get())();
+  };
+
+  /** Return the first line that is not blank: a `%%svc` there makes the cell a prompt. */
+  const optionsLine = (doc) => {
+    for (let number = 1; number < doc.lines; number += 1) {
+      const line = doc.line(number);
+      if (line.text.trim()) return line;
+    }
+    return doc.line(doc.lines);
+  };
+
+  /** Say what a cell is, by the language of its kernel and its first line. */
+  const kindOf = (model, doc) => {
+    const { text } = optionsLine(doc);
+    if (model.mimeType !== PYTHON || !PROMPT.test(text)) return "code";
+    return RAW.test(text) ? "raw prompt" : "prompt";
+  };
+
+  /** Make what an editor of a code cell needs: colours that follow its first line.
+   *
+   * The model's MIME type stays as it is, so that nothing else in the page takes the cell for
+   * something other than code. Only the parser changes, and no key does something else.
+   */
+  const promptColours = (state, view, languages) => {
+    const { Compartment, EditorState, Prec } = state;
+    const { Decoration, EditorView, MatchDecorator, ViewPlugin } = view;
+
+    const mark = (className) => Decoration.mark({ class: className });
+    const matcher = new MatchDecorator({ regexp: MARK, decoration: mark("svc-mark") });
+    const marks = ViewPlugin.define(
+      (editor) => ({
+        decorations: matcher.createDeco(editor),
+        update(change) {
+          this.decorations = matcher.updateDeco(change, this.decorations);
+        },
+      }),
+      { decorations: (plugin) => plugin.decorations },
+    );
+    const options = EditorView.decorations.compute(["doc"], ({ doc }) => {
+      const { from, to } = optionsLine(doc);
+      return from < to ? Decoration.set(mark("svc-options").range(from, to)) : Decoration.none;
+    });
+    const theme = EditorView.baseTheme({
+      ".svc-options, .svc-options *": {
+        color: "var(--jp-mirror-editor-keyword-color)",
+        fontStyle: "normal",
+        fontWeight: "normal",
+        textDecoration: "none",
+      },
+      ".svc-mark": {
+        backgroundColor: "color-mix(in srgb, currentColor 12%, transparent)",
+        borderRadius: "2px",
+      },
+      ".svc-mark, .svc-mark *": {
+        color: "var(--jp-mirror-editor-variable-2-color)",
+        textDecoration: "none",
+      },
+    });
+    // the key that turns lines into comments: as in code, where it switches a cell off
+    const comments = EditorState.languageData.of(() => [{ commentTokens: { line: "#" } }]);
+
+    const extensions = async (kind) => {
+      if (kind === "code") return [];
+      const { support } = await languages.getLanguage(MARKDOWN);
+      const markdown = [Prec.high([comments, support.language]), options];
+      return kind === "prompt" ? [...markdown, marks] : markdown;
+    };
+
+    return (model) => {
+      const colours = new Compartment();
+      const follow = ViewPlugin.define((editor) => {
+        let kind = "code";
+        const look = async () => {
+          const before = kind;
+          kind = kindOf(model, editor.state.doc);
+          if (kind === before) return;
+          const wanted = kind;
+          const effects = colours.reconfigure(await extensions(wanted));
+          if (kind === wanted) editor.dispatch({ effects });
+        };
+        model.mimeTypeChanged.connect(look);
+        look();
+        return {
+          update: (change) => change.docChanged && look(),
+          destroy: () => {
+            kind = "closed";
+            model.mimeTypeChanged.disconnect(look);
+          },
+        };
+      });
+      return [colours.of([]), follow, theme];
+    };
+  };
+
+  /** Find the notebook and the cell that show an element; else those in use. */
+  const placeOf = (tracker, element) => {
+    let place = null;
+    tracker.forEach(({ content }) => {
+      const index = content.widgets.findIndex((cell) => cell.node.contains(element ?? null));
+      if (index >= 0) place = { content, index };
+    });
+    const content = tracker.currentWidget?.content;
+    return place ?? (content && { content, index: content.activeCellIndex });
+  };
+
+  /** Put a text into a new code cell below, without running it; say whether it could. */
+  const insertBelow = (tracker, { source, element } = {}) => {
+    const { content, index } = placeOf(tracker, element) ?? {};
+    if (typeof source !== "string" || !content?.model || content.model.readOnly) return false;
+    const metadata = { trusted: false };
+    content.model.sharedModel.insertCell(index + 1, { cell_type: "code", source, metadata });
+    content.deselectAll();
+    content.activeCellIndex = index + 1;
+    content.scrollToItem(index + 1).catch(() => {}); // the notebook was closed meanwhile
+    return true;
+  };
+
+  /** Put a text in place of a cell's; say whether it could. */
+  const replaceCell = (tracker, { source, element } = {}) => {
+    const { content, index } = placeOf(tracker, element) ?? {};
+    const cell = content?.widgets[index];
+    if (typeof source !== "string" || !cell || content.model.readOnly || cell.readOnly) return false;
+    cell.model.sharedModel.setSource(source);
+    return true;
+  };
+
+  const plugins = async () => {
+    const [codemirror, notebook, state, view] = await Promise.all(
+      ["@jupyterlab/codemirror", "@jupyterlab/notebook", "@codemirror/state", "@codemirror/view"].map(
+        use,
+      ),
+    );
+    const { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } = codemirror;
+
+    return [
+      {
+        id: "svc-notebook:prompt-colours",
+        description: "Colours the prompts of %%svc as Markdown.",
+        autoStart: true,
+        requires: [IEditorExtensionRegistry, IEditorLanguageRegistry],
+        activate: (app, registry, languages) => {
+          const coloursOf = promptColours(state, view, languages);
+          registry.addExtension({
+            name: "svc-notebook-prompt",
+            factory: ({ model }) =>
+              model.type === "code"
+                ? EditorExtensionRegistry.createImmutableExtension(coloursOf(model))
+                : null,
+          });
+        },
+      },
+      {
+        id: "svc-notebook:cells",
+        description: "Puts code of the chat panel into cells, and never runs it.",
+        autoStart: true,
+        requires: [notebook.INotebookTracker],
+        activate: (app, tracker) => {
+          app.commands.addCommand(INSERT_BELOW, {
+            label: "Insert as a Cell Below",
+            execute: (args) => insertBelow(tracker, args),
+          });
+          app.commands.addCommand(REPLACE_CELL, {
+            label: "Replace the Text of the Cell",
+            execute: (args) => replaceCell(tracker, args),
+          });
+          // A panel cannot reach commands. It learns from the event whether somebody answered.
+          document.addEventListener(INSERT_BELOW, (event) => {
+            if (insertBelow(tracker, event.detail ?? {})) event.preventDefault();
+          });
+        },
+      },
+    ];
+  };
+
+  window._JUPYTERLAB ??= {};
+  window._JUPYTERLAB["svc-notebook"] = {
+    init: (scope) => {
+      shared = scope;
+    },
+    get: async () => {
+      const made = await plugins();
+      return () => ({ __esModule: true, default: made });
+    },
+  };
+})();
