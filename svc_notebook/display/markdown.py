@@ -231,6 +231,33 @@ def fences(markdown: str) -> tuple[Fence, ...]:
     )
 
 
+def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Find the tables of a reply, in order: rows of cells, the headings first.
+
+    A cell is its text without marks, such as those of bold text; a link is its label.
+    """
+    source = with_line_feeds(markdown)
+    if len(source) > MAX_MARKDOWN_CHARS:
+        return ()
+    found: list[list[list[str]]] = []
+    before = ""
+    for token in PARSER.parse(visible(source), _reading_bounds(source)):
+        if token.type == "table_open":
+            found.append([])
+        elif token.type == "tr_open":
+            found[-1].append([])
+        elif token.type == "inline" and before in ("th_open", "td_open"):
+            found[-1][-1].append(_plain(token.children or ()))
+        before = token.type
+    return tuple(tuple(map(tuple, rows)) for rows in found)
+
+
+def _plain(tokens: Sequence[Token]) -> str:
+    breaks = {"softbreak": " ", "hardbreak": " "}
+    words = (breaks.get(token.type, token.content) for token in tokens)
+    return "".join(words).strip()
+
+
 def is_closed_fence(token: Token) -> bool:
     """Whether a fence has its closing line, from its number of lines."""
     first, last = token_lines(token)
@@ -245,7 +272,7 @@ def token_lines(token: Token) -> tuple[int, int]:
 
 # Short, since the open end of a long code block repeats it 20 times a second.
 _PRE = (
-    "<div class=highlight style=margin-bottom:1em>"
+    "<div class=highlight{mark} style=margin-bottom:1em>"
     "<pre style=padding:.6em;overflow:auto;"
     "background:var(--jp-cell-editor-background,#8881)>"
     "<code style=background:none;white-space:pre>"
@@ -256,9 +283,15 @@ MAX_MARKDOWN_CHARS = 150_000
 _N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 
 
-def _code(code: str, language: str) -> str:
-    spans = without_blank_lines(to_spans(visible(code), language))
-    return f"{_PRE}{spans}{_PRE_END}"
+# Code of another language is marked: it makes no sense as a cell of the notebook.
+_CELL_LANGUAGES = frozenset({"", "python", "python3", "py", "py3", "ipython"})
+_NO_CELL = " data-no-cell"
+
+
+def _code(code: str, language: str, *, is_coloured: bool = True) -> str:
+    spans = to_spans(visible(code), language if is_coloured else "")
+    mark = "" if language.lower() in _CELL_LANGUAGES else _NO_CELL
+    return f"{_PRE.format(mark=mark)}{without_blank_lines(spans)}{_PRE_END}"
 
 
 class _SafeRenderer(RendererHTML):
@@ -289,10 +322,11 @@ class _SafeRenderer(RendererHTML):
         code = tokens[idx].content
         words = unescapeAll(tokens[idx].info).split(maxsplit=1)
         n_chars_left = env[_N_CHARS_TO_COLOUR] - len(code)
-        if not words or n_chars_left < 0:
-            return _code(code, "")
+        language = words[0] if words else ""
+        if not language or n_chars_left < 0:
+            return _code(code, language, is_coloured=False)
         env[_N_CHARS_TO_COLOUR] = n_chars_left
-        return _code(code, words[0])
+        return _code(code, language)
 
     def link_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType

@@ -106,7 +106,10 @@ class BrowserMessage:
     attached: tuple[str, ...] = ()  # names of what is attached to a prompt
     kept: tuple[str, ...] = ()  # of that, what stays as the turn has it
     number: int = 0  # a version from 1, a choice from 0, or the newest seq
-    name: str = ""  # of a setting, of a conversation, or the kind of an export
+    table: int = 0  # the place of a table among those of a reply, from 0
+    name: str = (
+        ""  # of a variable, a setting, of a conversation, or the kind of an export
+    )
     value: Any = None
     is_on: bool = False  # a switch; of hello, whether the page hides the transcript
     question_id: str = ""  # of a tool call to decide on, or of an export
@@ -127,6 +130,7 @@ def read_message(
     kind = _text(content, "t")
     if kind not in fields:
         raise _unknown(content.get("t"))
+    table = content.get("table", 0)
     number = next((content[name] for name in _NUMBERS if name in content), 0)
     message = BrowserMessage(
         kind=kind,
@@ -135,6 +139,7 @@ def read_message(
         attached=_texts(content, "attached"),
         kept=_texts(content, "kept"),
         number=number if type(number) is int else -1,
+        table=table if type(table) is int else -1,
         name=_text(content, "name"),
         value=content.get("value"),
         is_on=content.get("on") is True,

@@ -15,6 +15,7 @@ from svc_notebook.tools.rounds import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
 from .settings_form import PanelSettings
+from .side_area import Place, check_place
 
 if TYPE_CHECKING:  # widgets load when a panel is opened; no schema is made of this
     from .widget import Panel
@@ -28,6 +29,7 @@ def panel(
     model: str | None = None,
     max_tokens: MaxTokens = "fit",
     restore: bool = True,
+    place: Place = "cell",
     **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
@@ -47,6 +49,9 @@ def panel(
         max_tokens: A number, `fit`, or `service` or None to send none.
         restore: Whether a name brings back its turns from the ledger. With False the
             panel begins without turns; the ledger keeps those it has.
+        place: `cell`, or `right` for JupyterLab's side area, where the panel stays
+            while cells scroll. This needs the package `sidecar`; elsewhere the panel is
+            in the cell and says what it needs.
         **params: Parameters as for `svc.complete`. Tools made with `confirm=True` ask
             for consent in the panel.
 
@@ -54,7 +59,7 @@ def panel(
         The panel: a widget, with `conversation` and `freeze()`.
 
     Raises:
-        ParameterError: The name or a parameter is not allowed.
+        ParameterError: The name, the place or a parameter is not allowed.
         ToolSchemaError: A tool cannot be described.
 
     Example:
@@ -65,6 +70,7 @@ def panel(
     from .view import PanelContext  # noqa: PLC0415
     from .widget import Panel  # noqa: PLC0415
 
+    check_place(place)
     session = current()
     values: dict[str, Any] = dict(params)
     permit = take_permit(values)
@@ -92,6 +98,7 @@ def panel(
     else:
         opened.reopen(settings, toolbox, permit)
     opened.opened_with, opened.is_restoring = system, restore
+    opened.place = place
     _PANELS.keep(opened)
     return opened
 

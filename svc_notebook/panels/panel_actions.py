@@ -16,7 +16,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.front_end import Screen, find_screen
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.service.params import check_text
 from svc_notebook.tools.consent import ConsentDecision, Proposal, Remembered
 from svc_notebook.tools.rounds import Permit
@@ -27,6 +27,7 @@ from .attach_menu import current_shell, offers, read_items, to_size
 from .browser_messages import BrowserMessage, Comm, read_message
 from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
 from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
+from .reply_table import make_frame
 from .settings_form import PanelSettings
 from .view import PanelContext, PanelView, Phase, draw_item
 
@@ -264,6 +265,7 @@ class Controller:
         self._check(context.state.settings)
         self.replies = PanelReplies(context, view)
         self._unlisten: Callable[[], None] = lambda: None
+        self._widget: dict[str, Any] = {}  # what shows the panel
 
     # Opening and closing
 
@@ -286,15 +288,45 @@ class Controller:
         context.change(settings=now)
         self.view.show()
 
-    def display(self, widget: dict[str, Any] | None) -> None:
-        """Show the widget, unless it is closed, and the transcript."""
+    def display(
+        self, widget: dict[str, Any] | None, *, is_docked: bool = False
+    ) -> None:
+        """Show the widget, unless it is closed, and the transcript.
+
+        With `is_docked` the widget is in the side area, too.
+        """
         history = self.context.conversation.history
         screen = find_screen(self.context.session.settings.display)
         if widget and screen is Screen.NOTEBOOK:
+            self._widget = widget
+            if is_docked and not self.context.side_area.sidecar_id:
+                self.dock()
+            elif not is_docked:
+                self.undock()
             self.context.static_transcript.show(history, widget)
             return
         is_terminal = screen is Screen.TERMINAL
         self.context.static_transcript.show_alone(history, is_terminal=is_terminal)
+
+    def dock(self) -> None:
+        """Show the widget in the side area, in front of what is there."""
+        context, side_area = self.context, self.context.side_area
+        new = context.conversation.is_untitled
+        try:
+            side_area.open("Chat" if new else context.conversation.name)
+        except ConfigError as error:
+            context.change(notice=str(error), is_problem=False, is_restored=False)
+            self.view.show()
+            return
+        self.view.show()  # with the sidecar's id, before the widget is there
+        side_area.fill(self._widget)
+
+    def undock(self, sidecar_id: str | None = None) -> None:
+        """Show the widget in its cell only; a sidecar that is gone changes nothing."""
+        side_area = self.context.side_area
+        if side_area.sidecar_id and sidecar_id in (None, side_area.sidecar_id):
+            side_area.close()
+            self.view.show()
 
     def show_static(self) -> None:
         """Show the transcript in this cell, which shows the panel inside a widget."""
@@ -308,6 +340,7 @@ class Controller:
         """Stop the reply that is being written, and stop listening."""
         self._unlisten()
         self.replies.stop()
+        self.context.side_area.close()
 
     def _on_change(self) -> None:
         """Show a change of the conversation; `PanelReplies` shows its own."""
@@ -384,6 +417,11 @@ class Controller:
         """Send the size of the value of a name."""
         hide = self.context.session.key_hider()
         self.context.comm.send(to_size(message.name, current_shell(), hide))
+
+    def make_frame(self, message: BrowserMessage) -> None:
+        """Put a table of a reply into the notebook's names."""
+        turn = self.context.conversation.history.turn(message.turn)
+        self.context.comm.send(make_frame(message, turn, current_shell()))
 
     def switch(self, conversation: Conversation, notice: str = "") -> None:
         """Show another conversation; the settings stay."""
@@ -542,6 +580,19 @@ ACTIONS: Mapping[str, Action] = {
         phases=_ALWAYS,
         is_offered=False,
     ),
+    "dock": Action(act=lambda panel, _: panel.dock(), phases=_ALWAYS, is_offered=False),
+    "undock": Action(
+        act=lambda panel, message: panel.undock(message.name),
+        needs=("name",),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
+    "frame": Action(
+        act=Controller.make_frame,
+        needs=("turn", "choice", "table", "name", "id"),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
     "continue": Action(
         act=lambda panel, message: panel.replies.go_on(message.turn),
         needs=_ON_TURN,
@@ -635,7 +686,8 @@ def allowed_on(turn: Turn, phase: Phase = Phase.IDLE) -> tuple[str, ...]:
     return tuple(
         name
         for name, action in ACTIONS.items()
-        if action.is_on_turn and phase in action.phases and action.applies(turn)
+        if action.is_offered and action.is_on_turn
+        if phase in action.phases and action.applies(turn)
     )
 
 

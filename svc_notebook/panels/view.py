@@ -31,6 +31,7 @@ from .browser_messages import Comm
 from .compared_replies import Comparing, draw_compared
 from .live_reply import LiveReply, draw_call, draw_run
 from .settings_form import DOCUMENTED_IDS, PanelSettings, fields
+from .side_area import SideArea
 from .static_transcript import StaticTranscript
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class PanelContext:
         self.state = PanelState(settings=settings, notice=notice)
         self.comm = Comm()
         self.static_transcript = StaticTranscript()
+        self.side_area = SideArea()
         self.lock = RLock()
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
@@ -136,18 +138,17 @@ def draw_meter(
 def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     """Return a turn for the browser; `can` are the actions on it in an idle panel."""
     version = turn.version
-    texts = [choice.content or "" for choice in version.choices] or [version.text]
     model, _, footer = version.footer.partition(" · ")
-    compared: dict[str, Any] = {}
-    if turn.comparison:
-        compared, texts = draw_compared(turn)
+    compared = draw_compared(turn)[0] if turn.comparison else {}
     places = turn.places
     return {
         "id": turn.turn_id,
         "number": number,
         "prompt": version.typed,
         "attached": list(map(draw_item, version.items)),
-        "choices": [{"html": reply_html(text), "text": text} for text in texts],
+        "choices": [
+            {"html": reply_html(text), "text": text} for text in reply_texts(turn)
+        ],
         "model": model,
         "picked": version.picked,
         "ended": _ended(version),
@@ -162,6 +163,14 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "is_stale": turn.is_stale,
         "can": list(can),
     } | compared
+
+
+def reply_texts(turn: Turn) -> list[str]:
+    """Return the Markdown of the replies of a turn, in the order of its choices."""
+    version = turn.version
+    if turn.comparison:
+        return draw_compared(turn)[1]
+    return [choice.content or "" for choice in version.choices] or [version.text]
 
 
 def draw_item(item: Item) -> dict[str, Any]:
@@ -325,7 +334,10 @@ class PanelView:
             meter=self._meter(),
             model=context.session.settings.model,
             models=context.models(),
-        ) | {"panel_id": context.static_transcript.name}
+        ) | {
+            "panel_id": context.static_transcript.name,
+            "sidecar_id": context.side_area.sidecar_id,
+        }
 
     def _place(self, n_turns: int) -> None:
         """Choose how many turns are left out; new ones are added to those shown."""

@@ -18,6 +18,7 @@ from svc_notebook.tools.toolbox import Toolbox
 from .browser_messages import Comm
 from .panel_actions import Controller, perform
 from .settings_form import PanelSettings
+from .side_area import Place
 from .view import PanelContext
 
 _STATIC = Path(__file__).parent / "static"
@@ -57,6 +58,7 @@ class Panel(AnyWidget):
     def __init__(self, context: PanelContext) -> None:
         self._controller = controller = Controller(context)
         self.opened_with: str | None = None  # the system message, as code gave it
+        self.place: Place = "cell"
         self.is_restoring = True  # whether code lets the ledger's turns come back
         super().__init__()
         controller.open(Comm(self))
@@ -105,7 +107,8 @@ class Panel(AnyWidget):
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None
-        self._controller.display(None if is_closed else self._repr_mimebundle_())
+        widget = None if is_closed else self._repr_mimebundle_()
+        self._controller.display(widget, is_docked=self.place == "right")
 
 
 def _widget_view(model_id: str | None) -> dict[str, Any]:

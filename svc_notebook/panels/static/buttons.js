@@ -17,6 +17,11 @@ const BUTTONS = {
   // The composer
   send: { label: "Send", icon: "M8 13V3M3.5 7.5 8 3l4.5 4.5" },
   stop: { label: "Stop", key: "Esc", icon: "M4.5 4.5h7v7h-7z" },
+  // A code block or a table of a reply
+  insert: { label: "Insert as cell below", icon: "M2.5 3h11v4h-11zM8 9.5v5M5.5 12h5" },
+  frame: { label: "As DataFrame" },
+  make: { label: "Make" },
+  replace: { label: "Replace" },
   down: { label: "Jump to the latest", icon: "M8 3v10M3.5 8.5 8 13l4.5-4.5" },
   // A turn
   copy: { label: "Copy the reply", icon: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z" },
@@ -56,6 +61,7 @@ const BUTTONS = {
   export_md: { label: "Export Markdown" },
   export_json: { label: "Export JSON" },
   // Elsewhere
+  goto: { label: "Go to the panel" },
   add: { label: "Compare one more", icon: "M8 3.5v9M3.5 8h9" },
   explain: { label: "Explain" },
   empty: { label: "Start empty", title: "Remove the restored turns here; undo brings them back" },

@@ -30,6 +30,10 @@
  * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
  * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
  *   `name` is model, temperature or "" for nothing; null among the values is any other one
+ * @typedef {{t: "dock"}} DockAction brings the sidecar to the front
+ * @typedef {{t: "undock", name: string}} UndockAction the sidecar of this id was closed
+ * @typedef {{t: "frame", turn: string, choice: number, table: number, name: string,
+ *   on: boolean, id: string}} FrameAction makes a DataFrame of a table; `on` replaces
  * @typedef {{t: "older"}} OlderAction asks for turns before the first one that is shown
  * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
  * @typedef {{t: "open", name: string}} OpenAction
@@ -54,6 +58,8 @@
  * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
  * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
  *   problem: string}} SizeMessage of a value as it would be sent
+ * @typedef {{t: "framed", id: string, name: string, text: string, problem: string,
+ *   is_taken: boolean}} FramedMessage
  * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled, or refused
  * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
  * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,
@@ -64,7 +70,7 @@
 /**
  * The view, which the kernel sends as the trait `view`; after the first time only fields
  * and turns that have changed.
- * @typedef {{panel_id: string, name: string, label: string, state: string,
+ * @typedef {{panel_id: string, sidecar_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, settings: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, ask: ?Question, is_whole: boolean, nth: number,
@@ -104,6 +110,7 @@ const TAKE = {
   heard: (connection, message) => connection.takeHeard(message),
   found: (connection, message) => connection.views.forEach((view) => view.conversations.take(message)),
   file: (connection, message) => connection.views.forEach((view) => view.conversations.save(message)),
+  framed: (connection, message) => connection.views.forEach((view) => view.takeFrame(message)),
   names: (connection, message) => connection.attaches((menu) => menu.take(message)),
   size: (connection, message) => connection.attaches((menu) => menu.takeSize(message)),
 };

@@ -44,12 +44,14 @@ class Panel {
     this.spoken = make("div", { class: "svc-unseen", role: "status", "aria-live": "polite" });
     // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
+    this.root.addEventListener("svc-say", ({ detail }) => this.say(detail));
     this.menu = new Menu(this);
+    this.side = new SideArea(this);
     const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
     const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
-    this.root.append(this.menu.element);
+    this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
@@ -57,7 +59,10 @@ class Panel {
     this.sizes.observe(this.content);
     this.sight = new IntersectionObserver(([{ isIntersecting }]) => (this.isInSight = isIntersecting));
     this.sight.observe(this.composer.element);
-    this.clock = setInterval(() => this.drawStatus(), 500);
+    this.clock = setInterval(() => {
+      this.drawStatus();
+      this.drawNotices();
+    }, 500);
     const { signal } = this.gone;
     const ask = () => document.hidden || connection.ask();
     window.addEventListener("online", ask, { signal });
@@ -69,6 +74,7 @@ class Panel {
 
   remove() {
     this.connection.leave(this);
+    this.side.remove();
     this.sizes.disconnect();
     this.sight.disconnect();
     this.gone.abort();
@@ -191,6 +197,7 @@ class Panel {
 
   /** Draw what has changed; the focus and the scroll position stay. */
   draw() {
+    this.side.draw();
     const hadFocus = this.root.contains(document.activeElement);
     this.root.classList.toggle("svc-dead", this.connection.isDead);
     this.root.classList.toggle("svc-unanswered", this.connection.isUnanswered);
@@ -213,7 +220,7 @@ class Panel {
     this.settle();
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
-    if (hadFocus && isLost) this.composer.focus();
+    if (hadFocus && isLost && !this.root.matches(".svc-away")) this.composer.focus();
   }
 
   drawTop() {
@@ -283,7 +290,8 @@ class Panel {
     const isSaid = this.settings.isSaying(view) || this.compare.isSaying(view);
     const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
-    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear")])) return;
+    const { isMissing } = this.side;
+    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing])) return;
     const dismissable = (kind, text, act) =>
       make("div", { class: kind }, make("span", {}, text), iconButton("close", act));
     const dismiss = () => this.connection.send({ t: "dismiss" });
@@ -299,6 +307,11 @@ class Panel {
       };
       lines.push(dismissable("svc-notice svc-failed", text, drop));
     });
+    const see = () => {
+      this.connection.isPlaceSeen = true;
+      this.drawNotices();
+    };
+    if (isMissing) lines.push(dismissable("svc-notice", NOT_IN_SIDE, see));
     if (isDead) lines.push(make("div", { class: "svc-notice svc-failed" }, RESTARTED));
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
@@ -313,12 +326,19 @@ class Panel {
     }
   }
 
+  /** @param {FramedMessage} message */
+  takeFrame(message) {
+    for (const { frame } of this.turns.values()) frame?.take(message);
+  }
+
   say(text) {
     setText(this.spoken, text);
   }
 
   /** Scroll to the end if the user was there and selects nothing; else offer to jump. */
   settle() {
+    this.side.note();
+    this.suggestions.decide();
     if (this.log.isConnected && this.log.clientHeight) this.typeset([]);
     const chosen = getSelection();
     const isSelecting = !chosen.isCollapsed && this.log.contains(chosen.anchorNode);

@@ -15,6 +15,7 @@ const LEFT_OUT = new Set(
 );
 const LINK = /^(?:https?:\/\/[^/\\]|mailto:|#)/i;
 const CLASS = /^(?:highlight|[a-z]{1,2}\d?)$/; // the classes of coloured code
+const CELL = ".highlight:not([data-no-cell])"; // code that a Python kernel can run
 const sources = new WeakMap();
 
 /** Parse HTML in a document where nothing runs or loads, and rebuild its blocks. */
@@ -31,8 +32,9 @@ function withoutLast(html, n) {
   return blocks.map(({ source }) => source).join("");
 }
 
-function built({ source, node }, isGrowing) {
-  const copy = rebuilt(node, isGrowing);
+/** Build a block; those of a reply can be inserted, and made DataFrames. */
+function built({ source, node }, isGrowing, isReply) {
+  const copy = rebuilt(node, isGrowing, isReply);
   const block = copy?.nodeType === 1 ? copy : make("div", {}, copy);
   if (!block.querySelector("pre") && block.localName !== "pre") block.dir = "auto";
   sources.set(block, source);
@@ -40,15 +42,18 @@ function built({ source, node }, isGrowing) {
 }
 
 /** Copy a node with allowed elements and attributes; null if it is not allowed. */
-function rebuilt(node, isGrowing) {
+function rebuilt(node, isGrowing, isReply) {
   if (node.nodeType === 3) return document.createTextNode(node.data);
   if (node.nodeType !== 1 || node.namespaceURI !== HTML) return null;
   const tag = node.localName;
   if (LEFT_OUT.has(tag)) return null;
   const copy = ALLOWED.has(tag) ? make(tag) : document.createDocumentFragment();
   if (copy.nodeType === 1) copyAttributes(node, copy);
-  for (const child of node.childNodes) copy.append(rebuilt(child, isGrowing) ?? "");
-  return tag === "pre" && !isGrowing ? withCopy(copy) : copy;
+  for (const child of node.childNodes) copy.append(rebuilt(child, isGrowing, isReply) ?? "");
+  if (isGrowing) return copy;
+  if (tag === "pre") return withButtons(copy, isReply && node.parentElement.matches(CELL));
+  const isTable = isReply && tag === "div" && node.firstElementChild?.localName === "table";
+  return isTable ? withFrame(copy) : copy;
 }
 
 function copyAttributes(node, copy) {
@@ -69,13 +74,8 @@ function copyAttributes(node, copy) {
   if (copy.localName === "ol" && /^\d{1,9}$/.test(start)) copy.setAttribute("start", start);
 }
 
-function withCopy(pre) {
-  pre.tabIndex = 0; // so that the keyboard can scroll long lines
-  return make("div", { class: "svc-code" }, pre, copyButton(() => pre.textContent, "Copy code"));
-}
-
 /** Show HTML in a box; blocks that have not changed keep their elements. */
-function setBlocks(box, html) {
+function setBlocks(box, html, isReply) {
   const added = [];
   let old = box.firstElementChild;
   for (const block of blocksOf(html)) {
@@ -85,7 +85,7 @@ function setBlocks(box, html) {
       while (old !== same) old = dropped(old);
       old = old.nextElementSibling;
     } else {
-      added.push(built(block));
+      added.push(built(block, false, isReply));
       box.insertBefore(added.at(-1), old);
     }
   }

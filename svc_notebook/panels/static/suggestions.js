@@ -1,4 +1,9 @@
-/* What an empty panel shows: its model, its keys, and suggestions to begin with. */
+/* What an empty panel shows: its model, its keys, and suggestions to begin with.
+ *
+ * Of several empty panels on a page one has keys and suggestions, so that they are read once.
+ */
+
+const HINTED = "svc-hinted"; // the panel that has them
 
 const EXAMPLES = [
   "Explain temperature, the parameter, in two sentences.",
@@ -18,6 +23,19 @@ class Suggestions {
     this.element = make("div", { class: "svc-empty" });
   }
 
+  /** Decide, once it is on the page and until it is used, whether this panel has the hints. */
+  decide() {
+    const { root } = this.panel;
+    const isUsed = this.element.hidden || root.matches(".svc-away");
+    if (isUsed || !root.isConnected) {
+      this.isDecided = false;
+      root.classList.remove(HINTED);
+    } else if (!this.isDecided) {
+      this.isDecided = true;
+      root.classList.toggle(HINTED, !document.querySelector(`.${HINTED}`));
+    }
+  }
+
   draw(view) {
     const { name, settings = {}, send_on_enter: isOn } = view;
     const { model, system } = settings;
@@ -30,9 +48,10 @@ class Suggestions {
     };
     const list = make("dl");
     for (const [title, text] of Object.entries(rows)) {
-      list.append(make("dt", {}, title), make("dd", { dir: "auto" }, text));
+      const kind = title === "Keys" ? "svc-first" : null;
+      list.append(make("dt", { class: kind }, title), make("dd", { dir: "auto", class: kind }, text));
     }
-    const row = make("div", { class: "svc-row", role: "group", "aria-label": "Examples" });
+    const row = make("div", { class: "svc-row svc-first", role: "group", "aria-label": "Examples" });
     row.append(...EXAMPLES.map((text) => labelButton(text, () => this.panel.composer.fill(text))));
     this.element.replaceChildren(list, row);
   }

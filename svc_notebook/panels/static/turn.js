@@ -12,6 +12,7 @@ class Turn {
     this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("div", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
+    this.answer.addEventListener("svc-frame", ({ detail }) => this.askName(detail.box));
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
     this.ended = make("span", { class: "svc-words" });
@@ -102,7 +103,7 @@ class Turn {
     while (this.choices.length > choices.length) this.choices.pop().element.remove();
     choices.forEach((choice, at) => {
       const { blocks, tail } = this.choice(at);
-      this.panel.typeset(setBlocks(blocks, choice.html ?? ""));
+      this.panel.typeset(setBlocks(blocks, choice.html ?? "", true));
       setTail(tail, (live && choice.tail) || "");
     });
     this.answer.classList.toggle("svc-several", choices.length > 1);
@@ -137,6 +138,14 @@ class Turn {
     return this.choices[at];
   }
 
+  /** Ask for the name of a table's DataFrame; there is one form at a time. */
+  askName(box) {
+    const choice = this.choices.findIndex(({ blocks }) => blocks.contains(box));
+    const table = [...this.choices[choice].blocks.querySelectorAll(".svc-table")].indexOf(box.parentElement);
+    this.frame?.close();
+    this.frame = new FrameForm(this, box, { choice, table });
+  }
+
   pick(at) {
     const { version } = this.columns[at] ?? {};
     if (version) this.send("prefer", { version });
@@ -149,7 +158,7 @@ class Turn {
     const choice = this.choices[at];
     for (let n = 0; n < nBack; n += 1) choice.blocks.lastElementChild?.remove();
     if (html) {
-      const added = blocksOf(html).map((block) => built(block));
+      const added = blocksOf(html).map((block) => built(block, false, true));
       choice.blocks.append(...added);
       this.panel.typeset(added);
     }

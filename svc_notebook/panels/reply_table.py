@@ -1,0 +1,139 @@
+"""A table of a reply as a DataFrame in the notebook's names.
+
+It is read from the reply's Markdown. A column is of numbers if all its cells are plain
+numbers; nothing of the text is evaluated.
+"""
+
+import builtins
+import re
+from collections.abc import Sequence
+from keyword import iskeyword
+from typing import Any
+
+from svc_notebook.conversations.history import Turn
+from svc_notebook.display.markdown import tables
+from svc_notebook.errors import ParameterError
+
+from .attach_menu import Shell
+from .browser_messages import BrowserMessage
+from .view import reply_texts
+
+# Longer numbers are often ids, and a float would change their last digits.
+MAX_DIGITS = 15
+# A first zero, as in 007, is one of a code or a postcode.
+_NUMBER = re.compile(
+    r"[+-]?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:\.[0-9]+)?"
+)
+_EXAMPLE = "Use letters, digits and _, as in teas_2"
+
+
+def make_frame(
+    message: BrowserMessage, turn: Turn, shell: Shell | None
+) -> dict[str, Any]:
+    """Put a table of a reply into the notebook's names; return the page's answer.
+
+    A name that is taken is replaced only where the message says so.
+    """
+    name = message.name
+    answer: dict[str, Any] = {"t": "framed", "id": message.question_id, "name": name}
+    answer |= {"text": "", "problem": "", "is_taken": False}
+    try:
+        rows = _rows(message, turn)
+        names = _names(shell)
+        check_name(name, shell)
+    except ParameterError as error:
+        return {**answer, "problem": str(error)}
+    is_taken = name in names or hasattr(builtins, name)
+    if is_taken and not message.is_on:
+        kind = type(names.get(name, getattr(builtins, name, None))).__name__
+        problem = f"{name} is taken: it is a {kind}. Replace it, or type another name."
+        return {**answer, "problem": problem, "is_taken": True}
+    frame = to_frame(rows)
+    names[name] = frame
+    n_rows, n_columns = frame.shape
+    rows_word, columns_word = (
+        "row" + "s" * (n_rows != 1),
+        "column" + "s" * (n_columns != 1),
+    )
+    size = f"{n_rows:,} {rows_word} × {n_columns} {columns_word}"  # noqa: RUF001 - a size
+    return {**answer, "text": f"{name} = {size}"}
+
+
+def _rows(message: BrowserMessage, turn: Turn) -> Sequence[Sequence[str]]:
+    texts = reply_texts(turn)
+    found = tables(texts[message.number]) if message.number < len(texts) else ()
+    if not 0 <= message.table < len(found):
+        raise ParameterError(
+            "This table is no longer in the reply; nothing was made.", param="panel"
+        )
+    return found[message.table]
+
+
+def _names(shell: Shell | None) -> dict[str, Any]:
+    if shell is None:
+        raise ParameterError("There is no notebook to put it into.", param="panel")
+    return shell.user_ns
+
+
+def check_name(name: str, shell: Shell | None) -> None:
+    """Refuse what cannot be a variable, and the names that IPython itself uses."""
+    if not name.isidentifier():
+        raise ParameterError(
+            f"{name!r} cannot be a variable's name. {_EXAMPLE}; no digit first.",
+            param="name",
+        )
+    if iskeyword(name):
+        raise ParameterError(
+            f"{name} is a keyword of Python. Type another name.", param="name"
+        )
+    hidden = shell.user_ns_hidden if shell else {}
+    if name in hidden or name.startswith("__"):
+        raise ParameterError(
+            f"IPython uses {name} itself. Type another name.", param="name"
+        )
+
+
+def to_frame(rows: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a DataFrame
+    """Make a DataFrame of a table's rows, of which the first are the headings.
+
+    Columns of plain ASCII numbers (`12`, `-0.5`, `1,234`) are int64 or float64, with
+    missing values where a cell is empty (Int64 for whole numbers). All others stay
+    text: percentages, dates, numbers with a first zero or of more than 15 digits, and
+    numerals of other scripts. Equal headings get a number, empty ones a name.
+    """
+    import pandas as pd  # noqa: PLC0415 - not before a table is wanted
+
+    headings, *cells = rows
+    columns = zip(*cells, strict=True) if cells else [()] * len(headings)
+    series = [_series(column, pd) for column in columns]
+    return pd.DataFrame(dict(zip(_unique(headings), series, strict=True)))
+
+
+def _series(column: Sequence[str], pd: Any) -> Any:  # noqa: ANN401 - pandas
+    values = [cell for cell in column if cell]
+    if not values or not all(map(_is_number, values)):
+        return pd.Series(column, dtype="string")
+    plain = [cell.replace(",", "") for cell in column]
+    if any("." in cell for cell in plain):
+        return pd.Series([float(cell or "nan") for cell in plain])
+    is_whole = len(values) == len(column)
+    numbers = [int(cell) if cell else None for cell in plain]
+    return pd.Series(numbers, dtype="int64" if is_whole else "Int64")
+
+
+def _is_number(cell: str) -> bool:
+    n_digits = sum(letter in "0123456789" for letter in cell)
+    return n_digits <= MAX_DIGITS and _NUMBER.fullmatch(cell) is not None
+
+
+def _unique(headings: Sequence[str]) -> list[str]:
+    """Number equal headings, and name empty ones by their place."""
+    unique: list[str] = []
+    for place, heading in enumerate(headings, start=1):
+        name = heading or f"column_{place}"
+        stem, n = name, 1
+        while name in unique:
+            n += 1
+            name = f"{stem}_{n}"
+        unique.append(name)
+    return unique

@@ -1,0 +1,31 @@
+/* A code block of a reply: copy it, or insert it as a cell of the notebook, which never runs it.
+ *
+ * An extension of the front end that can insert a cell cancels the event; else it is copied.
+ */
+
+const INSERT_EVENT = "svc-notebook:insert-below";
+const COPIED = "Copied: paste it into a new cell";
+const COPIED_MS = 6000;
+
+/** Add the buttons of a code block; `isCell` is whether it can be a cell. */
+function withButtons(pre, isCell) {
+  pre.tabIndex = 0; // so that the keyboard can scroll long lines
+  const code = () => pre.textContent;
+  const row = make("div", { class: "svc-code-row" });
+  if (isCell) row.append(iconButton("insert", () => insertBelow(code(), pre, row)));
+  row.append(copyButton(code, "Copy code"));
+  return make("div", { class: "svc-code" }, pre, row);
+}
+
+/** Let an extension insert a cell, or copy the source and say so. */
+async function insertBelow(source, element, row) {
+  const detail = { source, element };
+  const isLeft = document.dispatchEvent(new CustomEvent(INSERT_EVENT, { cancelable: true, detail }));
+  if (isLeft) await copyText(source);
+  const text = isLeft ? COPIED : "Inserted as a cell";
+  row.querySelector(".svc-words")?.remove();
+  const words = make("span", { class: "svc-words" }, text);
+  row.prepend(words);
+  setTimeout(() => words.remove(), COPIED_MS);
+  row.dispatchEvent(new CustomEvent("svc-say", { bubbles: true, detail: text }));
+}

@@ -1,0 +1,77 @@
+/* A table of a reply: the button that makes a DataFrame of it, and the form for its name. */
+
+const NAME_FIRST = "table";
+
+/** Wrap a table with its button; the turn that it is in hears of a click. */
+function withFrame(box) {
+  const open = () => box.dispatchEvent(new CustomEvent("svc-frame", { bubbles: true, detail: { box } }));
+  const row = make("div", { class: "svc-table-row" }, textButton("frame", open));
+  return make("div", { class: "svc-table" }, box, row);
+}
+
+/** Asks for a variable's name; the kernel checks it and makes the DataFrame. */
+class FrameForm {
+  constructor(turn, table, place) {
+    Object.assign(this, { turn, place });
+    this.panel = turn.panel;
+    this.row = table.parentElement.querySelector(".svc-table-row");
+    this.button = this.row.firstChild;
+    this.id = `${this.panel.id}-${Math.random().toString(36).slice(2)}`;
+    this.isTaken = false;
+    const is = { type: "text", value: NAME_FIRST, spellcheck: "false", autocomplete: "off" };
+    const label = "Name of the DataFrame";
+    this.name = make("input", { ...is, "aria-label": label, title: label, "aria-describedby": this.id });
+    this.name.addEventListener("input", () => this.say("", false));
+    this.make = textButton("make", () => this.send(), "svc-main");
+    const cancel = textButton("cancel", () => this.close());
+    this.refusal = make("small", { id: this.id, class: "svc-refusal", hidden: "" });
+    this.element = make("div", { class: "svc-frame", role: "group", "aria-label": "As DataFrame" });
+    this.element.append(this.name, this.make, cancel, this.refusal);
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.row.replaceChildren(this.element);
+    this.name.focus();
+    this.name.select();
+  }
+
+  key(event) {
+    if (isInput(event)) return;
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      this.close();
+    } else if (event.key === "Enter" && event.target === this.name) {
+      event.preventDefault();
+      this.send();
+    }
+  }
+
+  send() {
+    const { id, place, isTaken: on } = this;
+    const name = this.name.value.trim().normalize("NFKC"); // as Python reads names
+    this.turn.send("frame", { ...place, name, on, id });
+  }
+
+  /** Say why there is no DataFrame; a name that is taken can be replaced. */
+  say(problem, isTaken) {
+    this.isTaken = isTaken;
+    setText(this.make, BUTTONS[isTaken ? "replace" : "make"].label);
+    setText(this.refusal, problem);
+    this.refusal.hidden = !problem;
+    if (problem) this.name.setAttribute("aria-invalid", "true");
+    else this.name.removeAttribute("aria-invalid");
+  }
+
+  /** @param {FramedMessage} message */
+  take({ id, text, problem, is_taken: isTaken }) {
+    if (id !== this.id) return;
+    this.panel.say(problem || text);
+    if (problem) return this.say(problem, isTaken);
+    this.close();
+    this.row.append(make("span", { class: "svc-words" }, text));
+  }
+
+  close() {
+    this.row.replaceChildren(this.button);
+    this.button.focus({ preventScroll: true });
+    this.turn.frame = null;
+  }
+}

@@ -1,0 +1,97 @@
+/* A panel in JupyterLab's side area: its cell then shows one line.
+ *
+ * The kernel opens a sidecar, which shows one more view of the panel. A view outside of a cell
+ * is the one in the side area.
+ */
+
+const DOCKED = "svc-notebook:docked";
+const IN_SIDE = "The panel is in the side area.";
+const NOT_IN_SIDE =
+  "The panel is in this cell: the side area needs JupyterLab, with the package sidecar installed where it runs.";
+const DOCKING_MS = 4000; // until then a sidecar may still open
+
+class SideArea {
+  constructor(panel) {
+    this.panel = panel;
+    this.madeAt_ms = performance.now();
+    this.sidecar = ""; // the id of the sidecar that this view is in
+    const go = textButton("goto", () => this.go());
+    this.line = make("div", { class: "svc-away-line" }, make("span", {}, IN_SIDE), go);
+    const { signal } = panel.gone;
+    document.addEventListener(DOCKED, ({ detail }) => this.giveWay(detail), { signal });
+  }
+
+  /** The view of this panel that is in the side area. */
+  get docked() {
+    return [...this.panel.connection.views].find(({ side }) => side?.sidecar && side.isThere)?.side;
+  }
+
+  get isThere() {
+    return this.panel.root.isConnected;
+  }
+
+  get isVisible() {
+    return this.isThere && this.panel.root.checkVisibility();
+  }
+
+  /** Note where this view is, once it is on the page. */
+  note() {
+    const { root, connection } = this.panel;
+    if (this.isPlaced || !root.isConnected) return;
+    this.isPlaced = true;
+    const { sidecar_id: sidecar = "" } = connection.view;
+    if (!sidecar) return;
+    if (root.closest(".jp-Cell, .cell")) {
+      if (this.docked && !this.docked.isVisible) connection.send({ t: "dock" });
+    } else if (root.closest(".jupyterlab-sidecar")) {
+      this.sidecar = sidecar;
+      document.dispatchEvent(new CustomEvent(DOCKED, { detail: this }));
+      connection.draw();
+    }
+  }
+
+  draw() {
+    const { root, connection } = this.panel;
+    this.note();
+    if (this.sidecar && connection.isUnanswered) this.close(); // only saved widget state
+    root.classList.toggle("svc-away", !this.sidecar && Boolean(this.docked));
+  }
+
+  /** Whether a sidecar that the kernel opened has not come. */
+  get isMissing() {
+    const { view, isPlaceSeen } = this.panel.connection;
+    if (!view.sidecar_id || isPlaceSeen || this.docked) return false;
+    return performance.now() - this.madeAt_ms > DOCKING_MS;
+  }
+
+  /** Bring the panel in the side area to the front, and go to it. */
+  go() {
+    if (this.docked?.isVisible) this.docked.panel.composer.focus();
+    else this.panel.connection.send({ t: "dock" });
+  }
+
+  /** Close a view of a kernel that has ended when another panel comes. */
+  giveWay(other) {
+    if (other !== this && this.sidecar && this.panel.connection.isDead) this.close();
+  }
+
+  /** Close the sidecar of this view, without the kernel. */
+  async close() {
+    const { sidecar } = this;
+    this.sidecar = "";
+    try {
+      const model = await this.panel.connection.model.widget_manager.get_model(sidecar);
+      await model.close(true);
+    } catch {
+      // the page has no such sidecar any more
+    }
+  }
+
+  /** The view is gone: the cell shows the panel, unless the kernel has opened another sidecar. */
+  remove() {
+    const { connection } = this.panel;
+    if (!this.sidecar) return;
+    if (this.sidecar === connection.view.sidecar_id) connection.send({ t: "undock", name: this.sidecar });
+    connection.draw();
+  }
+}

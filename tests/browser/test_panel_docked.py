@@ -1,0 +1,169 @@
+"""A panel in JupyterLab's side area, and what is said where there is none."""
+
+import os
+from importlib.resources import files
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.conftest import Bench, Notebook
+from tests.browser.panel_page import axe_findings
+
+pytest.importorskip("sidecar", reason="needs the extra `dock`")
+OPEN = "import svc_notebook as svc\nsvc.panel({!r}, place='right')"
+LINE = "The panel is in the side area."
+NOT_THERE = "The panel is in this cell: the side area needs JupyterLab"
+PLAN = OPEN.format("plan")
+
+
+def docked(notebook: Notebook) -> Locator:
+    """Find the panels in the side area."""
+    return notebook.page.locator("#jp-right-stack .svc-panel")
+
+
+def tabs(notebook: Notebook, title: str = "plan") -> Locator:
+    """Find the tabs of sidecars with this title."""
+    sides = notebook.page.locator(".jp-SideBar.jp-mod-right li")
+    return sides.filter(has_text=title)
+
+
+def look(notebook: Notebook, name: str) -> None:
+    """Keep a picture, where a folder for them is named."""
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        notebook.page.screenshot(path=f"{folder}/{name}.png")
+
+
+def open_docked(bench: Bench, name: str, *cells: str) -> Notebook:
+    """Open a notebook whose first panel is docked; the cell shows one line."""
+    notebook = bench.open(bench.write(name, PLAN, *cells))
+    notebook.page.set_viewport_size({"width": 1400, "height": 900})
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    is_docked_once(notebook)
+    expect(notebook.shown(1).get_by_role("textbox")).to_be_hidden()
+    return notebook
+
+
+def is_docked_once(notebook: Notebook) -> None:
+    """Wait until the first panel has one tab, and its cell one line."""
+    expect(notebook.shown(1).get_by_text(LINE)).to_be_visible()
+    expect(tabs(notebook)).to_have_count(1)
+
+
+def ask(notebook: Notebook) -> None:
+    """Ask from the line in the cell, and wait for the reply."""
+    notebook.shown(1).get_by_role("button", name="Go to the panel").click()
+    composer = docked(notebook).get_by_role("textbox", name="Message")
+    expect(composer).to_be_focused()
+    composer.fill("Name three teas")
+    composer.press("Enter")
+    expect(docked(notebook).locator(".svc-foot")).to_be_visible()
+
+
+def test_a_docked_panel_chats_and_comes_to_the_front(bench: Bench) -> None:
+    """Running the cell again opens no second one, also where another is in front."""
+    notebook = open_docked(bench, "docked", OPEN.format("shop"))
+    panel = docked(notebook)
+    expect(panel.get_by_role("button", name="Explain")).to_be_visible()
+    ask(notebook)
+    look(notebook, "docked")
+    axe = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
+    assert axe_findings(notebook.page, axe, "#jp-right-stack .svc-panel") == []
+
+    notebook.run(1)
+    notebook.wait_idle()
+    is_docked_once(notebook)
+
+    notebook.run(2)
+    expect(panel).to_have_count(2)
+    expect(panel.first).to_be_hidden()
+    notebook.run(1)
+    expect(panel.last.get_by_text("Name three teas")).to_be_visible()
+    is_docked_once(notebook)
+    look(notebook, "docked-two")
+    notebook.page.evaluate(
+        "() => { window.jupyterapp.commands.execute('apputils:change-theme',"
+        " { theme: 'JupyterLab Dark' }) }"
+    )
+    expect(notebook.page.locator("body")).to_have_attribute(
+        "data-jp-theme-name", "JupyterLab Dark"
+    )
+    look(notebook, "docked-dark")
+
+
+def test_a_closed_panel_is_in_its_cell(bench: Bench) -> None:
+    """The cell docks it again; a reload of the page keeps it where it is."""
+    notebook = open_docked(bench, "closed")
+    icon = tabs(notebook).locator(".lm-TabBar-tabCloseIcon")
+    icon.click(force=True)  # it is turned, with its tab
+    expect(tabs(notebook)).to_have_count(0)
+    expect(notebook.shown(1).get_by_role("textbox", name="Message")).to_be_visible()
+    notebook.save()
+    notebook.page.reload()
+    expect(notebook.shown(1).get_by_role("textbox", name="Message")).to_be_visible()
+    expect(tabs(notebook)).to_have_count(0)
+
+    notebook.wait_idle()
+    notebook.run(1)
+    is_docked_once(notebook)
+    notebook.save()
+    notebook.page.reload()
+    is_docked_once(notebook)
+
+
+def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:
+    """It says that the kernel restarted, until the cell has run again."""
+    notebook = open_docked(bench, "restarted")
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    notebook.page.evaluate(f"() => {kernel}.restart()")
+    notebook.wait_idle()
+    expect(
+        docked(notebook).locator(".svc-notices").get_by_text("The kernel restarted")
+    ).to_be_visible()
+    notebook.run(0)
+    notebook.run(1)
+
+    expect(
+        docked(notebook).locator(".svc-notices").get_by_text("The kernel restarted")
+    ).to_have_count(0)
+    is_docked_once(notebook)
+    ask(notebook)
+
+
+def test_without_a_kernel_the_cell_shows_the_transcript(bench: Bench) -> None:
+    """Nothing opens in the side area for a notebook that is only read."""
+    notebook = bench.open(bench.write("read", PLAN + ".conversation", PLAN))
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(2)
+    composer = docked(notebook).get_by_role("textbox", name="Message")
+    composer.fill("Name three teas")
+    composer.press("Enter")
+    expect(docked(notebook).locator(".svc-foot")).to_be_visible()
+    notebook.save()
+    bench.server.end_kernels()
+    notebook.page.goto("about:blank")
+    text = notebook.path.read_text().replace('"name": "python3"', '"name": "gone"')
+    notebook.path.write_text(text)
+    read = bench.open(notebook.path, notebook.page)
+
+    expect(read.shown(2).get_by_text("Name three teas")).to_be_attached()
+    expect(docked(read)).to_have_count(0)
+
+
+def test_notebook_7_says_what_the_side_area_needs(bench: Bench) -> None:
+    """The panel is in the cell and works; the line can be dismissed."""
+    notebook = bench.open(bench.write("seven", PLAN), place="notebook")
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    panel = notebook.shown(1).locator(".svc-panel")
+    expect(panel.get_by_text(NOT_THERE)).to_be_visible()
+    look(notebook, "docked-notebook-7")
+    panel.get_by_role("button", name="Dismiss").click()
+    expect(panel.get_by_text(NOT_THERE)).to_be_hidden()
+    panel.get_by_role("textbox", name="Message").fill("Name three teas")
+    panel.get_by_role("textbox", name="Message").press("Enter")
+
+    expect(panel.locator(".svc-foot")).to_be_visible()
