@@ -76,7 +76,7 @@ PYTHON = {
     ),
     "Files": (
         "Write replies into files, and read those of other programs",
-        "export read_parquet export_answers as_replies read_eval",
+        "export read_parquet export_answers as_replies read_eval to_polars to_arrow",
     ),
     "Tools": ("Let the model call your functions", "tool Toolbox tool_calls_df"),
     "Session and emulator": (

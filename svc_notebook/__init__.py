@@ -20,7 +20,7 @@ Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
                scores, read_answers, describe, estimate_tokens; Contrast,
                Decision, Tokens
 Files          export, read_parquet, export_answers; as_replies and read_eval for
-               replies that were made elsewhere
+               replies that were made elsewhere; to_polars, to_arrow
 The ledger     last, reply
 Clients        Client, AsyncClient, AsyncCompletionStream
 Errors         SvcError is the base of all; the others are in `svc.errors`

@@ -21,6 +21,8 @@ from .analysis.frame_functions import (
     score,
     scores,
     summary_df,
+    to_arrow,
+    to_polars,
     trend,
 )
 from .api import (
@@ -103,6 +105,8 @@ __all__ = [
     "stream",
     "summary_df",
     "sweep",
+    "to_arrow",
+    "to_polars",
     "tool",
     "tool_calls_df",
     "trend",

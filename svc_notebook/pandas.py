@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from svc_notebook.errors import ParameterError, warn
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.service.params import check_flag, with_params
 from svc_notebook.session import current
 from svc_notebook.sweeps.plan import check_params
@@ -43,11 +44,13 @@ class FrameAccessor:
     """The verbs of the service on a DataFrame or a Series: `df.svc`, `series.svc`.
 
     Args:
-        frame: It is only read; a Series is the column `value`.
+        frame: It is only read; a Series is the column `value`. One of Polars or Arrow
+            becomes one of pandas.
     """
 
     def __init__(self, frame: pd.DataFrame | pd.Series) -> None:
         self._called = "df"
+        frame = to_pandas(frame)
         if isinstance(frame, pd.Series):
             frame, self._called = frame.to_frame("value"), "series"
         self._frame = frame

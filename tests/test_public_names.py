@@ -59,6 +59,8 @@ NAMES = [
     "stream",
     "summary_df",
     "sweep",
+    "to_arrow",
+    "to_polars",
     "tool",
     "tool_calls_df",
     "trend",

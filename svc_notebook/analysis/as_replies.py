@@ -6,7 +6,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from svc_notebook.errors import ParameterError, import_extra, write_line
+from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import (
     ANSWER,
     LATER,
@@ -54,7 +55,7 @@ def as_replies(
 
     `columns` has the name in the source of each of our columns.
     """
-    source = _to_pandas(df)
+    source = _plain_frame(df)
     names = list(map(str, source.columns))
     named = dict(columns) if reply is None else {"text": reply, **columns}
     _check_names(source, named, as_names(scores), as_names(factors))
@@ -75,21 +76,17 @@ def as_replies(
     return _filled(source, ours, own, scored, front)
 
 
-def _to_pandas(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+def _plain_frame(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
     """Return a frame with a plain index; an index that has names is in columns."""
-    if isinstance(df, pd.DataFrame):
-        is_plain = all(name is None for name in df.index.names)
-        frame = df.reset_index(drop=is_plain)
-    elif hasattr(df, "__arrow_c_stream__"):
-        arrow = import_extra("pyarrow", "Frames of Polars and Arrow need")
-        frame = arrow.table(df).to_pandas(types_mapper=_nullable)
-    else:
-        lazy = " Call .collect() first." if hasattr(df, "collect") else ""
+    frame = to_pandas(df)
+    if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
             "df must be a DataFrame of pandas or Polars, or a table of Arrow, with a "
-            f"row for each reply; got a value of type {type(df).__name__}.{lazy}",
+            f"row for each reply; got a value of type {type(df).__name__}.",
             param="df",
         )
+    is_plain = all(name is None for name in frame.index.names)
+    frame = frame.reset_index(drop=is_plain)
     names = list(map(str, frame.columns))
     if twice := [name for name in names if names.count(name) > 1]:
         raise ParameterError(
@@ -97,16 +94,6 @@ def _to_pandas(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
             param="df",
         )
     return frame.set_axis(names, axis="columns")
-
-
-def _nullable(arrow_type: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return a dtype in which integers and flags stay what they are if some miss."""
-    kinds = import_extra("pyarrow", "Frames of Polars and Arrow need").types
-    if kinds.is_integer(arrow_type):
-        return pd.Int64Dtype()
-    if kinds.is_boolean(arrow_type):
-        return pd.BooleanDtype()
-    return None
 
 
 def _check_names(

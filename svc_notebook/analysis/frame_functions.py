@@ -15,6 +15,7 @@ scores = scorers  # public: svc.scores
 
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
+    import polars as pl
 
     from svc_notebook.ledger.prices import Prices
 
@@ -591,7 +592,7 @@ def score(
 
     Args:
         frame: Rows of `replies_df()`. With functions it gets their columns, also of
-            replies that are not in this ledger.
+            replies that are not in this ledger; a frame of Polars or Arrow gets none.
         on_error: The score of a reply for which the function raises: `missing` for
             none, 0, or `raise` to stop and save nothing. How many raised is said, and
             the column `score_right_error` says why.
@@ -671,6 +672,62 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
     from svc_notebook.ledger.frame_export import read_parquet as read  # noqa: PLC0415
 
     return read(path)
+
+
+def to_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - of pandas, or a run
+    """Return a frame as one of Polars, with the types of its columns.
+
+    Every function that takes a frame takes it back: `svc.summary_df(polars_frame)`.
+
+    Args:
+        frame: Such as `replies_df()`, `usage_df()` or `conversation.to_df()`; or a run,
+            for its replies.
+
+    Returns:
+        The columns as `to_arrow` has them. Categories with an order are an `Enum`,
+        others a `Categorical`.
+
+    Raises:
+        ConfigError: polars or pyarrow is missing; the message names the command.
+        ParameterError: As in `to_arrow`.
+
+    Example:
+        >>> fast = svc.to_polars(run).filter(pl.col("latency_s") < 2)
+    """
+    from svc_notebook.ledger.frame_interchange import (  # noqa: PLC0415 - as `export`
+        to_polars as convert,
+    )
+
+    return convert(frame)
+
+
+def to_arrow(frame: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a frame as a table of Arrow, which DuckDB and others read.
+
+    Args:
+        frame: Such as `replies_df()`, `usage_df()` or `conversation.to_df()`; or a run,
+            for its replies.
+
+    Returns:
+        A `pyarrow.Table` with the types of a Parquet file of `export`: texts are
+        `large_string`, instants are in UTC, categories are dictionaries. Lists and
+        dicts are lists and structs, or JSON texts if their kinds differ. An index that
+        is more than 0, 1, 2 and so on is in the first columns.
+
+    Raises:
+        ConfigError: pyarrow is missing; the message names the command.
+        ParameterError: It is no frame, two columns have the same name, or a column has
+            values of several types.
+
+    Example:
+        >>> replies = svc.to_arrow(run)
+        >>> duckdb.sql("select model, avg(latency_s) from replies group by model")
+    """
+    from svc_notebook.ledger.frame_interchange import (  # noqa: PLC0415 - as `export`
+        to_arrow as convert,
+    )
+
+    return convert(frame)
 
 
 def as_replies(

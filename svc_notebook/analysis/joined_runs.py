@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frame_interchange import is_interchangeable
 from svc_notebook.ledger.reply_columns import as_names
 
 from .reply_factors import attributes, check_replies, coded
@@ -73,7 +74,8 @@ def is_several(runs: object) -> bool:
 
 def is_run(value: object) -> bool:
     """Say whether this is a run or a frame of replies, not a value of a factor."""
-    return isinstance(value, pd.DataFrame) or hasattr(value, "replies_df")
+    is_frame = isinstance(value, pd.DataFrame) or is_interchangeable(value)
+    return is_frame or hasattr(value, "replies_df")
 
 
 def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given

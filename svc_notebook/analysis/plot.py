@@ -23,6 +23,7 @@ import pandas as pd
 from svc_notebook.display.escape import to_terminal, visible
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.errors import ParameterError, import_extra
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.service.params import check_int, shorten
 
 from .compare import numbered, plain
@@ -144,6 +145,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
     """Draw a score of replies by group: see `svc.plot`."""
     altair = import_extra("altair", "Plots need")
     check_int("width", width, minimum=100)
+    df = to_pandas(df)
     if "n_requests" in getattr(df, "columns", ()):
         spec, lines = _bars(df, on, by)
         chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})

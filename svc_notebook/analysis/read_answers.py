@@ -25,6 +25,7 @@ from typing import (
 import msgspec
 
 from svc_notebook.errors import ParameterError, ToolCallError
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import ANSWERS, Dtype, dtype_of
 from svc_notebook.service.params import as_number, shorten
 from svc_notebook.service.request import ToolCall
@@ -466,6 +467,7 @@ def _dtype_of(schema: Mapping[str, Any]) -> Dtype:
 
 def read_answers(df: "pd.DataFrame", answer: Any) -> "pd.DataFrame":  # noqa: ANN401 - a type
     """Return a copy of a frame with answers of a type: see `svc.read_answers`."""
+    df = to_pandas(df)
     if "text" not in getattr(df, "columns", ()):
         raise ParameterError(
             "read_answers takes a DataFrame with a column 'text', such as "

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import EXTRA, NUMBERS, REPLIES, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
@@ -34,6 +35,7 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
         ParameterError: It is not a DataFrame, lacks columns that every frame of replies
             has, or has two of one name or one whose name is not a text.
     """
+    df = to_pandas(df)
     if not isinstance(df, pd.DataFrame):
         raise ParameterError(
             f"df must be a DataFrame of replies, such as run.replies_df(); got a value "

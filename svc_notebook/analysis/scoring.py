@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import dtype_of
 from svc_notebook.service.params import (
@@ -413,24 +414,21 @@ def score_replies(
 ) -> int:
     """Score the good replies of a frame, or remove scores: see `svc.score`.
 
-    The frame gets the columns, in place. The ledger is None if nothing was asked.
-    `answer` is how the answers of the frame were read, if that is known. Scores that
-    are `remembered` can be removed before any reply has one.
+    A frame of pandas gets the columns, in place. The ledger is None if nothing was
+    asked. `answer` is how the answers of the frame were read, if that is known. Scores
+    that are `remembered` can be removed before any reply has one.
     """
-    from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
-    from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
-        PREFIX,
-        check_types,
-    )
+    from svc_notebook.ledger.scores import check_types  # noqa: PLC0415 - pandas
 
-    if not {"exchange_id", "choice_index"} <= set(getattr(frame, "columns", ())):
+    columns = Columns(to_pandas(frame))
+    names = getattr(columns.frame, "columns", ())
+    if not {"exchange_id", "choice_index"} <= set(names):
         raise ParameterError(
             "Only a frame of replies can be scored, with exchange_id and choice_index.",
             param="frame",
         )
     check_scorers(rules)
     on_error = check_on_error(on_error)
-    columns = Columns(frame)
     positions = good_rows(columns)
     scored: dict[str, list[Any]] = {}
     outcomes: list[Outcome] = []
@@ -446,14 +444,32 @@ def score_replies(
             old += [name, name + ERROR]
     check_types(scored)
     n_kept = 0 if ledger is None else _keep(ledger, columns, scored, old)
+    _put_scores(columns.frame, old, scored)
+    for line in (line for outcome in outcomes for line in outcome.lines()):
+        write_line(line)
+    if columns.frame is not frame:
+        write_line(_NO_COLUMNS)
+    return n_kept
+
+
+_NO_COLUMNS = (
+    "The frame is not one of pandas, so it got no columns; replies_df() has the scores "
+    "that the ledger keeps. For columns in a frame, score that of svc.as_replies()."
+)
+
+
+def _put_scores(
+    frame: "pd.DataFrame", old: Sequence[str], scored: Mapping[str, list[Any]]
+) -> None:
+    """Put scores into a frame, in place of the old ones."""
+    from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.scores import PREFIX  # noqa: PLC0415 - pandas
+
     for name in old:
         if PREFIX + name in frame.columns:
             del frame[PREFIX + name]
     for name, values in scored.items():
         put(frame, PREFIX + name, to_array(values, dtype_of(values)))
-    for line in (line for outcome in outcomes for line in outcome.lines()):
-        write_line(line)
-    return n_kept
 
 
 def _names_of(

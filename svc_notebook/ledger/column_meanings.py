@@ -7,6 +7,7 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
+from .frame_interchange import to_pandas
 from .reply_columns import EXTRA, REPLIES, Column
 from .reply_frames import to_frame
 
@@ -19,6 +20,7 @@ def describe(
     `known` has the columns of each kind of frame; the kind that fits best is tried
     first, because the same name can be a count here and a sum there.
     """
+    frame = to_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
             "describe takes a DataFrame such as svc.replies_df(), not "

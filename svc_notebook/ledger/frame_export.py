@@ -30,9 +30,18 @@ from svc_notebook.errors import (
 from svc_notebook.service.params import check_text
 from svc_notebook.settings import to_path
 
+from .frame_interchange import (
+    as_json,
+    check_names,
+    from_json,
+    to_pandas,
+    with_index,
+)
+
 
 def export(frame: pd.DataFrame, path: str | Path) -> Path:
     """Write a frame into a file whose suffix is the format: see `svc.export`."""
+    frame = to_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
             f"export takes a DataFrame such as svc.replies_df(), not "
@@ -48,14 +57,8 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             f"{', '.join(_WRITERS)}.",
             param="path",
         )
-    shown = frame if suffix == ".parquet" else _with_index(frame)
-    names = [str(name) for name in shown.columns]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ParameterError(
-            f"Two columns of the frame are called {twice[0]!r}. Rename one of them, "
-            "or the index.",
-            param="frame",
-        )
+    shown = frame if suffix == ".parquet" else with_index(frame)
+    check_names(shown)
 
     def written(file: Path) -> None:
         try:
@@ -81,18 +84,6 @@ def _check_texts(frame: pd.DataFrame) -> None:
                 continue
 
 
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose index is in its first columns if it says more than a count.
-
-    Names of columns become text, since some kinds of columns take no other name.
-    """
-    index = frame.index
-    if index.names == [None] and index.equals(pd.RangeIndex(len(frame))):
-        return frame
-    names = [str(name) for name in frame.columns]
-    return frame.set_axis(names, axis="columns").reset_index(allow_duplicates=True)
-
-
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
     import_extra("pyarrow", "Parquet files need")
@@ -105,7 +96,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
         reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
         reason = reason.rstrip(".")
     else:
-        return _unfolded(frame)
+        return _unfolded(_with_arrow(frame, Path(path).expanduser()))
     raise ParameterError(
         f"{str(path)!r} cannot be read: {reason}. Name a Parquet file, such as one "
         "that svc.export wrote.",
@@ -159,9 +150,14 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
 
 
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
-    import_extra("pyarrow", "Parquet files need")
+    arrow = import_extra("pyarrow", "Parquet files need")
     try:
-        _folded(frame).to_parquet(file, engine="pyarrow")
+        folded = _folded(frame)
+        schema = None
+        if names := folded.attrs.get(_ARROW_NAMES):
+            schema = arrow.Schema.from_pandas(folded)
+            folded = folded.astype(dict.fromkeys(names, object))
+        folded.to_parquet(file, engine="pyarrow", schema=schema)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         _check_kinds(frame)
         raise
@@ -169,6 +165,8 @@ def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
 
 _JSON_NAMES = "svc_notebook.json"
 """The frame attribute that lists the columns of JSON text."""
+_ARROW_NAMES = "svc_notebook.arrow"
+"""The attribute for columns of Arrow's types whose names pandas cannot read back."""
 
 
 def _folded(frame: pd.DataFrame) -> pd.DataFrame:
@@ -178,12 +176,39 @@ def _folded(frame: pd.DataFrame) -> pd.DataFrame:
         shown.columns = frame.columns.astype(frame.columns.categories.dtype)
     for at, name in enumerate(frame.columns):
         column = frame.iloc[:, at]
-        text = _as_json(column) if column.dtype == object else None
+        text = as_json(column) if column.dtype == object else None
         if text is not None:
             shown.isetitem(at, text.array)
             names.append(str(name))
-    shown.attrs = {**frame.attrs, _JSON_NAMES: names} if names else frame.attrs
+    of_arrow = [str(name) for name, dtype in frame.dtypes.items() if _is_unnamed(dtype)]
+    lists = {_JSON_NAMES: names, _ARROW_NAMES: of_arrow}
+    added = {name: listed for name, listed in lists.items() if listed}
+    shown.attrs = {**frame.attrs, **added} if added else frame.attrs
     return shown
+
+
+def _is_unnamed(dtype: object) -> bool:
+    """Say whether pandas cannot read the name of a dtype, such as a list of Arrow's."""
+    if not isinstance(dtype, pd.ArrowDtype):
+        return False
+    try:
+        pd.api.types.pandas_dtype(str(dtype))
+    except (TypeError, NotImplementedError):
+        return True
+    return False
+
+
+def _with_arrow(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Give columns the types of Arrow that they had when they were written."""
+    names = frame.attrs.pop(_ARROW_NAMES, ())
+    if names and set(names) <= {*frame.columns}:
+        parquet = import_extra("pyarrow.parquet", "Parquet files need")
+        table = parquet.read_table(path, columns=names)
+        for name in names:
+            column = table.column(name)
+            array = pd.array(column, dtype=pd.ArrowDtype(column.type))
+            frame[name] = pd.Series(array, index=frame.index)
+    return frame
 
 
 def _unfolded(frame: pd.DataFrame) -> pd.DataFrame:
@@ -191,26 +216,9 @@ def _unfolded(frame: pd.DataFrame) -> pd.DataFrame:
     names = frame.attrs.pop(_JSON_NAMES, ())
     for name in names if isinstance(names, list) else ():
         if name in frame:
-            values = [_from_json(text) for text in frame[name]]
+            values = [from_json(text) for text in frame[name]]
             frame[name] = pd.Series(values, index=frame.index, dtype=object)
     return frame
-
-
-def _as_json(column: pd.Series) -> pd.Series | None:
-    """Return JSON texts; None without nested values, or if JSON changes them."""
-    values = list(column.where(column.notna(), None))
-    if not any(isinstance(value, (list, dict)) for value in values):
-        return None
-    try:
-        texts = [None if v is None else msgspec.json.encode(v).decode() for v in values]
-        is_same = [_from_json(text) for text in texts] == values
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return pd.Series(texts, index=column.index, dtype="string") if is_same else None
-
-
-def _from_json(text: Any) -> Any:  # noqa: ANN401 - what JSON holds
-    return msgspec.json.decode(text) if isinstance(text, str) else None
 
 
 def _check_kinds(frame: pd.DataFrame) -> None:

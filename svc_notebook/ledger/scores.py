@@ -15,6 +15,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
 
 from .exchange_rows import to_sortable
+from .frame_interchange import to_pandas
 from .ledger import Ledger
 from .ledger_file import transaction
 from .writer import INSERT_SCORE
@@ -36,6 +37,7 @@ class Score(NamedTuple):
 
 def keep_scores(ledger: Ledger, frame: "pd.DataFrame") -> int:
     """Save the columns `score_*` of a frame of replies: see `svc.score`."""
+    frame = to_pandas(frame)
     scores = list(_scores_of(frame))
     values: dict[str, list[object]] = {}
     for score in scores:

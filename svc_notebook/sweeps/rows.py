@@ -1,8 +1,9 @@
 """The rows of a sweep, and prompts with `{{name}}`, which the values of a row fill.
 
 Rows are a DataFrame, a Series, mappings, texts or files. pandas is not imported: its
-objects are recognised by their methods. Values become plain Python ones. A row is
-identified by its position and named by its label.
+objects are recognised by their methods, and frames of others become frames of pandas.
+Values become plain Python ones. A row is identified by its position and named by its
+label.
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from svc_notebook.credentials import refuse_keys
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.service.params import check_text, did_you_mean
 from svc_notebook.template import fill, names_in, unclosed_names, wrong_marks
 
@@ -271,13 +273,14 @@ def without_missing(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_rows(rows: object, *, called: str = "rows") -> Rows:
-    """Read a DataFrame, a Series, a list of mappings or texts, or files.
+    """Read a DataFrame or a Series, a list of mappings or texts, or files.
 
     Texts are the column `text`; so is a Series whose name a prompt cannot use.
     `called` is the argument's name, for messages.
     """
     if isinstance(rows, Rows):
         return rows
+    rows = to_pandas(rows)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
@@ -317,7 +320,8 @@ def typed(
         several = pd.MultiIndex.from_arrays(levels) if levels[1:] else levels[0]
         frame.index = several
     for name, dtype in dtypes.items():
-        with suppress(TypeError, ValueError):
+        # pandas cannot read the names of some types of Arrow
+        with suppress(TypeError, ValueError, NotImplementedError):
             stated = dtype
             if known := categories.get(name):
                 stated = pd.CategoricalDtype(known["values"], known["is_ordered"])
