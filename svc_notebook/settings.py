@@ -41,6 +41,7 @@ ENV_NAMES = {
     "timeouts": "SVC_TIMEOUTS",
     "allow_http": "SVC_ALLOW_HTTP",
     "reuse": "SVC_REUSE",
+    "traces": "SVC_TRACES",
 }
 _SET = """
 Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard)"""
@@ -69,6 +70,7 @@ def service_address(environ: Mapping[str, str]) -> str | None:
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _FLAGS = ("allow_http", "reuse")
+TRACES = ("off", "on", "content")
 DISPLAYS = ("auto", "live", "settled", "plain")
 
 
@@ -91,6 +93,8 @@ class Settings:
         reuse: Whether the ledger's answer is given back for an identical request,
             where a cell, a verb of the package, a sweep or a frame does not say.
             Conversations in Python, the panel and clients do not look there.
+        traces: Whether requests make spans of OpenTelemetry: off, on, or content for
+            their texts, too.
         sources: For each value that was set, where it was set.
     """
 
@@ -104,6 +108,7 @@ class Settings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     allow_http: bool = False
     reuse: bool = False
+    traces: str = "off"
     endpoint: Endpoint = SERVICE
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -129,6 +134,11 @@ class Settings:
             raise SettingsError(
                 f"display must be one of {', '.join(DISPLAYS)}; got "
                 f"{self.display!r}. Set SVC_DISPLAY to one of them."
+            )
+        if self.traces not in TRACES:
+            raise SettingsError(
+                f"traces must be one of {', '.join(TRACES)}; got "
+                f"{shown(self.traces)}. Set SVC_TRACES to one of them."
             )
         if not self.ledger:
             object.__setattr__(self, "ledger", str(default_ledger(os.environ)))

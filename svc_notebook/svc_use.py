@@ -52,11 +52,13 @@ from svc_notebook.service.request import check_model
 from svc_notebook.session import Client, Session, current
 from svc_notebook.settings import (
     OF_ENDPOINT,
+    TRACES,
     Settings,
     endpoint_at,
     no_address,
     to_path,
 )
+from svc_notebook.tracing import tracing_of
 
 if TYPE_CHECKING:
     from svc_notebook.client.spending_limit import CostOf
@@ -79,6 +81,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     prices: str | PathLike[str] | None = None,
     max_tokens_total: float | None = None,
     max_cost: float | None = None,
+    traces: Literal["off", "on", "content"] | bool | None = None,
     **connection: Unpack[ConnectionSettings],
 ) -> None:
     """Choose where requests go, their model, where they are kept, what may be spent.
@@ -102,6 +105,9 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             kernel may use from now on; then requests raise a SpendingLimitError.
             Answers from the ledger do not count. `float("inf")` removes the limit.
         max_cost: The same for the cost, in the currency of the price table.
+        traces: `on` makes a span of OpenTelemetry for each request and call of a tool,
+            and an event for each score; `content` has the texts, too; `off` ends it.
+            It needs opentelemetry-sdk, and a provider that you set up.
         **connection: How the endpoint is asked, for all its models; without an
             endpoint or an address, the one in use. `headers` (a value such as
             `$LAB_TOKEN` names the variable of a secret), `query`, `key_header`, `path`
@@ -137,13 +143,15 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     # What may be refused comes before any change.
     files = _files(ledger=ledger, prices=prices)
     limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
+    traces = _traces(traces)
     if "max_cost" in limits and "prices" not in files:
         cost_of(session.context().prices)
-    if endpoint is base_url is model is None and not {**files, **limits, **settings}:
+    is_nothing = not {**files, **limits, **settings} and traces is None
+    if endpoint is base_url is model is None and is_nothing:
         raise ParameterError(
             "Say what to use: endpoint='emulator', 'service' or a name of "
             f"{FILE}, base_url=ADDRESS, model=ID, ledger=FILE, prices=FILE, "
-            f"max_tokens_total=, max_cost=, or {', '.join(SETTINGS)}.",
+            f"max_tokens_total=, max_cost=, traces=, or {', '.join(SETTINGS)}.",
             param="endpoint",
         )
     secret: Key | Literal[False] | None = False if is_keyless else given_key
@@ -155,6 +163,25 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         use_model(session, model, source="use")
     if limits:
         limit_spending(session, **limits)
+    _use_traces(session, traces)
+
+
+def _use_traces(session: Session, traces: str | None) -> None:
+    if traces is not None:
+        with session.lock:
+            session.change(session.settings.setting("use", traces=traces))
+
+
+def _traces(traces: object) -> str | None:
+    """Check what is traced, and that OpenTelemetry is there; True is `on`."""
+    if traces is None:
+        return None
+    words = {True: "on", False: "off"}
+    word = words[traces] if isinstance(traces, bool) else traces
+    if word not in TRACES:
+        raise must_be("traces", f"one of {', '.join(map(repr, TRACES))}", traces)
+    tracing_of(str(word))
+    return str(word)
 
 
 def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:

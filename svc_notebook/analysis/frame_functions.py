@@ -692,7 +692,7 @@ def to_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - of pandas, or a r
         ParameterError: As in `to_arrow`.
 
     Example:
-        >>> fast = svc.to_polars(run).filter(pl.col("latency_s") < 2)
+        >>> replies = svc.to_polars(run)
     """
     from svc_notebook.ledger.frame_interchange import (  # noqa: PLC0415 - as `export`
         to_polars as convert,
@@ -721,7 +721,6 @@ def to_arrow(frame: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
 
     Example:
         >>> replies = svc.to_arrow(run)
-        >>> duckdb.sql("select model, avg(latency_s) from replies group by model")
     """
     from svc_notebook.ledger.frame_interchange import (  # noqa: PLC0415 - as `export`
         to_arrow as convert,

@@ -71,7 +71,7 @@ class RemoteWorker:
         self._quotas: dict[str, LeasedQuota] = {}
         self._lease = lease
         self._path = RequestPipeline(
-            settings,
+            replace(settings, traces="off"),  # the driver has the spans
             key=key,
             limits=RateLimits(
                 clock=time.monotonic,

@@ -57,6 +57,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt, build_reques
 from svc_notebook.settings import Settings, no_address
 from svc_notebook.timeouts import Deadlines, Timeouts, timed_out, with_earlier
 from svc_notebook.tokens import check_budget, warn_if_over
+from svc_notebook.tracing import Tracing, tracing_of
 from svc_notebook.wire.encode import encode
 
 from . import model_list
@@ -129,6 +130,7 @@ class ExchangeContext:
     spending: Callable[[], "SpendingLimit | None"]
     runtime: Runtime
     send: "SendOnce"
+    tracing: Tracing | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -240,6 +242,16 @@ class ExchangeTask:
 
         An error has `n_attempts`, `exchange_id` and `partial`.
         """
+        tracing = self._context.tracing
+        if tracing is None:
+            return await self._run(show)
+        span = tracing.begin(self._record.at_start, self._context.endpoint.name)
+        try:
+            return await self._run(show)
+        finally:
+            tracing.end(span, self.exchange)
+
+    async def _run(self, show: ShowDelta) -> Exchange:
         stopped: type[BaseException] | None = None
         self._start()
         if self._spending:
@@ -425,6 +437,8 @@ class ExchangeTask:
         """Wait between two tries."""
         began_s = self._runtime.clock()
         tell(self._watch, Waiting(wait_s, reason_to_retry(self._failure)))
+        if self._context.tracing and self._failure:
+            self._context.tracing.retry(self._failure.error, wait_s)
         try:
             await self._runtime.sleep(wait_s)
         finally:
@@ -735,5 +749,6 @@ class RequestPipeline:
                     spending=self._spending,
                     runtime=runtime,
                     send=self._send,
+                    tracing=tracing_of(self.settings.traces),
                 )
             return self._made

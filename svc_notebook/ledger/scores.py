@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import as_number, check_text, shorten
+from svc_notebook.tracing import send_scores
 
 from .exchange_rows import to_sortable
 from .frame_interchange import to_pandas
@@ -47,6 +48,7 @@ def keep_scores(ledger: Ledger, frame: "pd.DataFrame") -> int:
         _check_known(connection, {score.exchange_id for score in scores})
         with transaction(connection):
             _insert(connection, scores, param="frame")
+    send_scores(scores)
     return len(scores)
 
 
@@ -134,6 +136,7 @@ def replace_scores(
             )
             known = [score for score in scores if score.exchange_id not in unknown]
             _insert(connection, known)
+    send_scores(known)
     return unknown
 
 
@@ -143,6 +146,7 @@ def add_scores(ledger: Ledger, scores: Sequence[Score]) -> None:
     rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
     with ledger.opened() as connection, transaction(connection):
         connection.executemany(INSERT_SCORE, rows)
+    send_scores(scores)
 
 
 def unscored(ledger: Ledger, run: str, names: Iterable[str]) -> set[str]:

@@ -35,6 +35,7 @@ from svc_notebook.ledger.tool_calls import tool_row_of
 from svc_notebook.service.params import OtherParams, check_int, check_number
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
+from svc_notebook.tracing import rounds_span, tool_span
 
 from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
 from .consent import (
@@ -167,7 +168,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         clock=clock,
     )
     request = msgspec.structs.replace(request, tools=toolbox.definitions)
-    return _ToolRounds(request, origin, send, runner).run()
+    with rounds_span():
+        return _ToolRounds(request, origin, send, runner).run()
 
 
 @dataclass(slots=True)
@@ -354,7 +356,9 @@ class _CallRunner:
         """Answer a call of an exchange; its result has at most so many tokens."""
         if self.watch is not None:
             self.watch(call)
-        run = _without_key(self._run(call, max_tokens), self.hide)
+        with tool_span(call, exchange) as span:
+            run = _without_key(self._run(call, max_tokens), self.hide)
+            span.end(run)
         return self._recorded(run, exchange)
 
     def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
