@@ -36,7 +36,7 @@ _LOCAL_HEADER = struct.Struct("<26x2H")  # ends with the lengths of name and ext
 _ATTACHMENT = "attachment://"
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partial, not, no answer
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_PARAMS = {
+PARAMS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_tokens": "max_tokens",
@@ -46,6 +46,8 @@ _PARAMS = {
     "stop_seqs": "stop",
 }
 """The parameters of a log that frames of replies have, too, and what they are there."""
+EXTRA_PARAMS = ("repetition_penalty", "user")
+"""Parameters that inspect-ai does not name: they are in its field `extra_body`."""
 _KIND_OF_ERROR = re.compile(r"(\w+)\(")
 
 
@@ -260,7 +262,9 @@ def _sent(log: Json) -> Json:
     sent: Json = {}
     for config in (log["eval"].get("model_generate_config"), plan.get("config")):
         sent |= {key: x for key, x in (config or {}).items() if x is not None}
-    params = {ours: sent[theirs] for theirs, ours in _PARAMS.items() if theirs in sent}
+    params = {ours: sent[theirs] for theirs, ours in PARAMS.items() if theirs in sent}
+    extra = sent.get("extra_body") or {}
+    params |= {name: extra[name] for name in EXTRA_PARAMS if name in extra}
     if "stop" in params:
         params["stop"] = json.dumps(params["stop"], ensure_ascii=False)
     return params

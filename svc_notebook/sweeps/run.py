@@ -421,6 +421,34 @@ class Run:
 
         return write_parts(self._result, folder)
 
+    def to_eval(
+        self, path: str | PathLike[str], *, target: str | None = None
+    ) -> list[Path]:
+        """Write the replies as logs of inspect-ai, which `svc.read_eval` reads again.
+
+        A log has one model and one set of parameters, so a run with several conditions
+        makes several: `log-1.eval`, `log-2.eval`, in the order of `replies_df`. A
+        sample's id is the row's position, its epoch the repeat from 1, and its metadata
+        are the columns of the row and the labels of the condition. Requests that were
+        not sent are left out.
+
+        Args:
+            path: Ends with .eval; an old file is replaced.
+            target: The column that has what is right; `target` if the rows have it.
+
+        Returns:
+            The files.
+
+        Raises:
+            ParameterError: There are no replies, or the file cannot be written.
+
+        Example:
+            >>> replies = svc.read_eval(*run.to_eval("log.eval"))
+        """
+        from svc_notebook.analysis.write_eval import write_eval  # noqa: PLC0415 - pandas
+
+        return write_eval(self.replies_df(), Path(path), target=target)
+
     def read(self, answer: Any) -> Self:  # noqa: ANN401 - a type, a regex or a function
         """Read the answers of the replies again, as another type; nothing is sent.
 
