@@ -143,10 +143,10 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     # What may be refused comes before any change.
     files = _files(ledger=ledger, prices=prices)
     limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
-    traces = _traces(traces)
+    traced = _traces(traces)
     if "max_cost" in limits and "prices" not in files:
         cost_of(session.context().prices)
-    is_nothing = not {**files, **limits, **settings} and traces is None
+    is_nothing = not {**files, **limits, **settings} and traced is None
     if endpoint is base_url is model is None and is_nothing:
         raise ParameterError(
             "Say what to use: endpoint='emulator', 'service' or a name of "
@@ -163,7 +163,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         use_model(session, model, source="use")
     if limits:
         limit_spending(session, **limits)
-    _use_traces(session, traces)
+    _use_traces(session, traced)
 
 
 def _use_traces(session: Session, traces: str | None) -> None:

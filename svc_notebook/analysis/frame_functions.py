@@ -698,7 +698,8 @@ def to_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - of pandas, or a r
         to_polars as convert,
     )
 
-    return convert(frame)
+    made: pl.DataFrame = convert(frame)
+    return made
 
 
 def to_arrow(frame: Any) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -182,7 +182,11 @@ def _choice(row: Json) -> Json:
 def _call(call: Json) -> Json:
     """Return a call of a tool; arguments that are not an object are an error."""
     function = call.get("function") or {}
-    written = {"id": call.get("id"), "function": function.get("name"), "arguments": {}}
+    written: Json = {
+        "id": call.get("id"),
+        "function": function.get("name"),
+        "arguments": {},
+    }
     try:
         arguments = json.loads(function.get("arguments") or "{}")
     except ValueError as problem:

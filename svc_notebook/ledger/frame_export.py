@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from os import PathLike
@@ -182,7 +182,9 @@ def _folded(frame: pd.DataFrame) -> pd.DataFrame:
             names.append(str(name))
     of_arrow = [str(name) for name, dtype in frame.dtypes.items() if _is_unnamed(dtype)]
     lists = {_JSON_NAMES: names, _ARROW_NAMES: of_arrow}
-    added = {name: listed for name, listed in lists.items() if listed}
+    added: dict[Hashable, Any] = {
+        name: listed for name, listed in lists.items() if listed
+    }
     shown.attrs = {**frame.attrs, **added} if added else frame.attrs
     return shown
 
@@ -206,7 +208,7 @@ def _with_arrow(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
         table = parquet.read_table(path, columns=names)
         for name in names:
             column = table.column(name)
-            array = pd.array(column, dtype=pd.ArrowDtype(column.type))
+            array = pd.arrays.ArrowExtensionArray(column)
             frame[name] = pd.Series(array, index=frame.index)
     return frame
 

@@ -19,6 +19,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
 from svc_notebook.ledger.exchange_rows import Scope
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import Batch, Column
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.service.params import check_int, did_you_mean, must_be
@@ -312,6 +313,7 @@ class _Forgotten:
 def _ids_of(rows: object) -> frozenset[str] | None:
     if rows is None:
         return None
+    rows = to_pandas(rows)
     if not isinstance(rows, pd.DataFrame):
         raise must_be("rows", "a frame of svc.dataset()", rows)
     if _ID not in rows.columns:

@@ -101,7 +101,7 @@ def test_failures_and_calls_of_tools_are_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error keeps its class; a call is one that inspect-ai understands."""
-    script = [
+    script: list[dict[str, Any]] = [
         {"status": 400, "error": {"message": "ไม่ได้"}, "times": 1},
         {"tool_calls": [{"id": "c", "name": "add", "arguments": '{"a": 1}'}]},
     ]
@@ -193,10 +193,10 @@ def test_any_replies_come_back(
     ]
     read = svc.read_eval(*write_eval(frame, tmp_path / "log.eval"))
 
-    def comparable(replies: pd.DataFrame) -> list[dict[str, Any]]:
+    def comparable(replies: pd.DataFrame) -> list[dict[Any, Any]]:
         shown = replies.reindex(columns=names).astype(object)
         known = shown.where(shown.notna(), None)
-        return sorted(known.to_dict("records"), key=lambda row: row["exchange_id"])  # type: ignore[return-value]  # names are texts
+        return sorted(known.to_dict("records"), key=lambda row: row["exchange_id"])
 
     assert comparable(read) == comparable(frame)
     has_all = frame["total_tokens"].notna()

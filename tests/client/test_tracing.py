@@ -29,7 +29,8 @@ from svc_notebook.errors import (
 from svc_notebook.session import isolated
 from svc_notebook.settings import Settings
 
-SPANS, EVENTS = InMemorySpanExporter(), InMemoryLogRecordExporter()
+SPANS = InMemorySpanExporter()
+EVENTS = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # has no types
 MODEL = "svc-v2-8b-instruct"
 
 
@@ -66,6 +67,12 @@ def _spans() -> dict[str, ReadableSpan]:
 
 def _attributes(span: ReadableSpan) -> Mapping[str, Any]:
     return dict(span.attributes or {})
+
+
+def _id(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    assert context is not None
+    return context.span_id
 
 
 def _chats() -> list[ReadableSpan]:
@@ -211,11 +218,11 @@ def test_rounds_of_tools_are_one_span() -> None:
     spans = SPANS.get_finished_spans()
     (agent,) = [span for span in spans if span.name == "invoke_agent"]
     (called,) = [span for span in spans if span.name == "execute_tool add"]
-    agent_id = agent.get_span_context().span_id
+    agent_id = _id(agent)
     below = [span for span in spans if span is not agent]
     assert {span.parent and span.parent.span_id for span in below} == {agent_id}
     assert len(_chats()) == 2
-    assert inside == [called.get_span_context().span_id]
+    assert inside == [_id(called)]
     attributes = _attributes(called)
     assert attributes["gen_ai.operation.name"] == "execute_tool"
     assert attributes["gen_ai.tool.name"] == "add"
@@ -255,7 +262,7 @@ def test_an_error_is_in_the_span_of_its_request() -> None:
 
 def test_a_retry_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """The span covers all tries, and says why there were several."""
-    script = [
+    script: list[dict[str, Any]] = [
         {"status": 503, "error": {"message": "Later."}, "times": 1},
         {"text": "hello"},
     ]
@@ -281,7 +288,7 @@ def test_scores_are_events_below_the_span_of_their_reply() -> None:
     (span,) = _chats()
     records = [data.log_record for data in EVENTS.get_finished_logs()]
     assert {record.event_name for record in records} == {"gen_ai.evaluation.result"}
-    assert {record.span_id for record in records} == {span.get_span_context().span_id}
+    assert {record.span_id for record in records} == {_id(span)}
     by_name = {
         (record.attributes or {})["gen_ai.evaluation.name"]: record.attributes or {}
         for record in records

@@ -2,9 +2,10 @@
 
 import datetime as dt
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -260,7 +261,7 @@ def test_every_verb_takes_back_what_it_gave(convert: object, tmp_path: Path) -> 
     assert callable(convert)
     replies, verbs = _replies(), svc
     other = convert(replies)
-    for verb in (
+    of_frames: tuple[Callable[[Any], pd.DataFrame], ...] = (
         lambda df: verbs.summary_df(df, "model"),
         lambda df: verbs.contrast(df, "model", "correct").df,
         lambda df: verbs.contrast_df(df, "model", "correct"),
@@ -271,7 +272,8 @@ def test_every_verb_takes_back_what_it_gave(convert: object, tmp_path: Path) -> 
         lambda df: verbs.read_answers(df, int),
         lambda df: verbs.describe(df)[["name", "meaning"]],
         lambda df: verbs.read_parquet(verbs.export(df, tmp_path / "a.parquet")),
-    ):
+    )
+    for verb in of_frames:
         pd.testing.assert_frame_equal(verb(other), verb(replies))
     assert str(verbs.compare(other)) == str(verbs.compare(replies))
     needed = verbs.how_many(0.1, pilot=other, factor="model", on="correct")
@@ -313,7 +315,9 @@ def test_scores_of_a_polars_frame_are_kept_in_the_ledger(
     """The frame cannot get columns, and a line says where the scores are."""
     run = svc.sweep("Say {{text}}.", rows=["a", "b"]).run()
 
-    n_kept = svc.score(svc.to_polars(run), long=lambda row: len(row.text) > 3)
+    frame: Any = svc.to_polars(run)
+
+    n_kept = svc.score(frame, long=lambda row: len(row.text) > 3)
 
     assert n_kept == 2
     assert "it got no columns" in capsys.readouterr().err
@@ -417,3 +421,15 @@ def test_relations_of_duckdb_are_frames() -> None:
     ]
     assert counted.fetchall() == [("svc-v2-8b-instruct", 2)]
     assert len(svc.summary_df(duckdb.sql("from replies"))) == 1
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rows_of_a_dataset_may_have_been_in_polars() -> None:
+    """What was chosen there is replayed: `rows=` takes the frame back."""
+    svc.complete("Say hello.")
+    svc.complete("Say goodbye.")
+    rows: Any = svc.to_polars(svc.dataset()).head(1)
+
+    plan = svc.replay(model="svc-instruct", rows=rows).plan_df()
+
+    assert plan["row"].tolist() == [0, 0]  # one question, then and now
