@@ -18,8 +18,8 @@ from svc_notebook.errors import ParameterError, SvcError, write_line
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
 from svc_notebook.ledger.exchange_rows import Scope
-from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.frame_interchange import to_pandas
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import Batch, Column
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.service.params import check_int, did_you_mean, must_be
