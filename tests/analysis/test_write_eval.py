@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from svc_notebook.emulator.emulator import Emulator
 
 import svc_notebook as svc
 from svc_notebook.analysis.write_eval import write_eval
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import isolated
 

@@ -17,9 +17,9 @@ from opentelemetry.sdk._logs.export import (
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from svc_notebook.emulator.emulator import Emulator
 
 import svc_notebook as svc
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import (
     ConfigError,
     ParameterError,

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
-from svc_notebook.emulator.emulator import Emulator
 
 import svc_notebook as svc
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.pandas import FrameAccessor
