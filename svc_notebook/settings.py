@@ -5,6 +5,7 @@ endpoints; `endpoint_at` reads SVC_BASE_URL and that file.
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -68,6 +69,12 @@ def service_address(environ: Mapping[str, str]) -> str | None:
     return None
 
 
+def _runs_cells_again() -> bool:
+    """Whether this is a cell of marimo, which runs cells again by itself."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _FLAGS = ("allow_http", "reuse")
 TRACES = ("off", "on", "content")
@@ -91,7 +98,8 @@ class Settings:
         endpoint: What is at base_url: its models and their limits, and which key it
             takes; the service's by itself.
         reuse: Whether the ledger's answer is given back for an identical request,
-            where a cell, a verb of the package, a sweep or a frame does not say.
+            where a cell, a verb of the package, a sweep or a frame does not say;
+            in marimo it is, unless the environment says otherwise.
             Conversations in Python, the panel and clients do not look there.
         traces: Whether requests make spans of OpenTelemetry: off, on, or content for
             their texts, too.
@@ -175,6 +183,8 @@ class Settings:
             for name, env in ENV_NAMES.items()
             if name in values and env in environ
         }
+        if "reuse" not in values and _runs_cells_again():
+            values["reuse"], sources["reuse"] = True, "marimo"
         return cls(**values, sources=sources)
 
     def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException, extract_tb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _STDLIB = sysconfig.get_path("stdlib")
 _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
@@ -90,9 +90,26 @@ def _cell_number(file: str) -> int:
     from IPython import get_ipython  # noqa: PLC0415 - optional at import
 
     shell = get_ipython()
-    named = shell.compile.format_code_name(file) if shell else None
+    if shell is None:
+        return 0
+    if not hasattr(shell.compile, "format_code_name"):
+        return _cell_number_in_history(shell, file)
+    named = shell.compile.format_code_name(file)
     number = re.search(r"\d+", named[1]) if named else None
     return int(number[0]) if number else 0
+
+
+def _cell_number_in_history(shell: Any, file: str) -> int:  # noqa: ANN401 - IPython's
+    """Return the number of the newest cell with that name; IPython 7 lists no names."""
+    history, name_of = shell.history_manager, shell.compile.get_code_name
+    sources = zip(history.input_hist_raw, history.input_hist_parsed, strict=False)
+    names = [
+        name_of(raw, parsed, number) for number, (raw, parsed) in enumerate(sources)
+    ]
+    newest = (
+        number for number in range(len(names) - 1, 0, -1) if names[number] == file
+    )
+    return next(newest, 0)
 
 
 def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from traitlets import Any as AnyTrait
-from traitlets import Bool, Enum, HasTraits, TraitError, TraitType, Unicode, validate
+from traitlets import Bool, Enum, HasTraits, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
@@ -56,7 +56,7 @@ class ExtraTrait(AnyTrait):
             raise TraitError(str(error)) from None
 
 
-class ModelTrait(TraitType[str, str]):
+class ModelTrait(AnyTrait):
     """The model of this kernel's session, however it was chosen."""
 
     info_text = "the id of a model"
@@ -83,7 +83,7 @@ class ModelTrait(TraitType[str, str]):
             obj._notify_trait(str(self.name), old, model)  # noqa: SLF001 - as traitlets' own set
 
 
-class PathTrait(TraitType[str, str | PathLike[str] | None]):
+class PathTrait(AnyTrait):
     """A file of this kernel's session; empty or None takes the environment's."""
 
     info_text = "a path, or '' for the path that the environment sets"
@@ -106,7 +106,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
             raise TraitError(str(error)) from None
 
 
-class ReuseTrait(TraitType[bool, bool]):
+class ReuseTrait(AnyTrait):
     """Whether the ledger may answer, in this kernel's session."""
 
     info_text = "True or False"

@@ -12,11 +12,7 @@ from functools import cached_property
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import TYPE_CHECKING, Self
 
-from IPython.core.completer import (
-    CompletionContext,
-    SimpleMatcherResult,
-    context_matcher,
-)
+from IPython.core import completer
 from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import (
@@ -141,16 +137,16 @@ class SvcMagics(SvcTraits, Magics):
             self._command.close()
 
 
-def _matcher(shell: InteractiveShell) -> Callable[..., SimpleMatcherResult]:
-    @context_matcher(identifier=MATCHER_ID)
-    def svc(context: CompletionContext) -> SimpleMatcherResult:
+def _matcher(shell: InteractiveShell) -> Callable[..., object]:
+    def svc(context: "completer.CompletionContext") -> "completer.SimpleMatcherResult":
         if "%svc" not in context.full_text:
-            return SimpleMatcherResult(completions=[])
+            return completer.SimpleMatcherResult(completions=[])
         from .tab_completion import match  # noqa: PLC0415 - with the first Tab in a cell
 
         return match(context, shell)
 
-    matches: Callable[..., SimpleMatcherResult] = svc
+    matches: Callable[..., object]
+    matches = completer.context_matcher(identifier=MATCHER_ID)(svc)
     return matches
 
 
@@ -162,7 +158,8 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(SvcMagics)
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
-    shell.Completer.custom_matchers.insert(0, _matcher(shell))
+    if hasattr(completer, "context_matcher"):  # IPython 7 has none: no Tab there
+        shell.Completer.custom_matchers.insert(0, _matcher(shell))
     shell.events.register("post_run_cell", last_error)
 
 
@@ -183,7 +180,7 @@ def unload(shell: InteractiveShell) -> None:
     transforms[:] = [
         transform for transform in transforms if transform is not QuestionTransform
     ]
-    matchers = shell.Completer.custom_matchers
+    matchers = getattr(shell.Completer, "custom_matchers", [])
     matchers[:] = [
         matcher
         for matcher in matchers

@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
-from getpass import getpass
+from getpass import GetPassWarning, getpass
 
 from svc_notebook.credentials import (
     KEYRING_NAME,
@@ -276,7 +276,7 @@ def _address_of_key(word: str) -> str:
 def _typed(ask: Ask, base_url: str) -> Key | ConfigError:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # getpass warns before it echoes
+            warnings.simplefilter("error", GetPassWarning)  # before it echoes
             value = ask(f"API key of {base_url} (is not shown): ")
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
         return ConfigError(

@@ -9,6 +9,7 @@ from uuid import uuid4
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.display.front_end import Output
+from svc_notebook.display.html_styles import quiet_html
 
 PART_TURNS = 5  # of one output
 MAX_PARTS = 40  # then the oldest are left out: JupyterLab draws 50 outputs of a cell
@@ -20,6 +21,14 @@ _NO_WIDGET = (
     "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel)) "
     '.jp-OutputArea-child:has(> :is([data-mime-type$="widget-view+json"],'
     ".lm-Panel:not([data-mime-type]))){display:none}</style>"
+)
+
+# VS Code draws no widget that is out of sight when its cell runs. Where the panel is
+# drawn, this line is hidden with the transcript, or goes when the transcript is folded.
+_NOT_DRAWN = quiet_html(
+    "No panel here? Scroll to this cell and run it again. Colab shows it only after "
+    "<code>from google.colab import output; output.enable_custom_widget_manager()"
+    "</code>."
 )
 
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
@@ -186,5 +195,6 @@ class StaticTranscript:
             title = f"<summary>Transcript: {escape(history.name)}</summary>"
             html = f'<details class="svc-static">{title}{html}</details>'
         else:
-            html = f'<div class="svc-static">{html}</div>'
+            note = _NOT_DRAWN if self._is_alone and part.start == 0 else ""
+            html = f'<div class="svc-static">{note}{html}</div>'
         return {**bundle, "text/html": html + _NO_WIDGET * self._is_alone}

@@ -8,8 +8,7 @@ from typing import Any
 
 import traitlets
 from anywidget import AnyWidget
-from ipywidgets import Widget
-from ipywidgets.widgets.widget import _instances as instances
+from ipywidgets import Widget, widget_serialization
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.tools.rounds import Permit
@@ -130,7 +129,7 @@ def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[],
 
     def note(message: dict[str, Any]) -> dict[str, Any]:
         view = message["content"].get("data", {}).get(_VIEW, {})
-        container = instances.get(view.get("model_id"))
+        container = _widget_of(view.get("model_id"))
         shown.extend([container] * _holds(container, widget))
         return message
 
@@ -149,6 +148,11 @@ def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[],
     publisher.register_hook(note)
     shell.events.register("post_run_cell", after)
     return end
+
+
+def _widget_of(model_id: str | None) -> object:
+    """Return a widget by its id; what is no widget's id comes back as it is."""
+    return widget_serialization["from_json"](f"IPY_MODEL_{model_id}", None)
 
 
 def _holds(container: object, widget: Widget) -> bool:

@@ -213,7 +213,8 @@ class PanelPage:
     Args:
         page: An empty page.
         shown: What the panel shows at first.
-        theme: The notebook's colours.
+        theme: The notebook's colours; `none` is a host without such variables, in the
+            colours that the browser prefers.
         is_heard: Whether the kernel hears the panel while a cell runs.
     """
 
@@ -226,7 +227,9 @@ class PanelPage:
         is_heard: bool = True,
     ) -> None:
         self.page = page
-        colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
+        colours = ":root{color-scheme:light dark}"
+        if theme != "none":
+            colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
         css = style()
         page.goto("about:blank")
         is_light = "false" if theme == "dark" else "true"

@@ -208,14 +208,17 @@ def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
         *product(["light", "dark"], [320, 700, 1400]),
         ("dark-high-contrast", 700),
         ("forced", 700),
+        ("none", 700),
+        ("none-dark", 700),
     ],
 )
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
     """Nothing overlaps, overflows or is cut off, and what has the focus shows it."""
     page.set_viewport_size({"width": width, "height": 900})
     colours: Literal["active", "none"] = "active" if theme == "forced" else "none"
-    page.emulate_media(forced_colors=colours)
-    theme = theme.replace("forced", "light")
+    scheme: Literal["dark", "light"] = "dark" if theme == "none-dark" else "light"
+    page.emulate_media(forced_colors=colours, color_scheme=scheme)
+    theme = theme.replace("forced", "light").removesuffix("-dark" * (scheme == "dark"))
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
     panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED), theme=theme)
     for name, changed in STATES.items():
@@ -233,7 +236,7 @@ def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> N
             assert _visible_focus(page), name
         if name in {"menu", "attach"}:
             page.keyboard.press("Escape")
-    page.emulate_media(forced_colors="none")
+    page.emulate_media(forced_colors="none", color_scheme="light")
 
 
 POINTS = "".join(

@@ -187,3 +187,15 @@ def test_a_mark_that_goes_as_typed_is_said_at_once(kernel: Kernel) -> None:
     assert [kind for kind, _ in ran.messages][:2] == ["stream", "display_data"]
     assert "clear_output" not in dict(ran.messages)
     assert "word39" in ran.all("update_display_data")[-1]["data"]["text/plain"]
+
+
+def test_a_panel_answers_the_page(kernel: Kernel) -> None:
+    """It is shown with its transcript, and hears a page, whatever the widgets' version."""
+    shown = kernel.run("panel = svc.panel('plan')\npanel")
+    heard = kernel.run("panel.hear({'t': 'hello', 'seq': 0, 'on': True})")
+
+    [widget, static] = [content["data"] for content in shown.all("display_data")]
+    assert "application/vnd.jupyter.widget-view+json" in widget
+    assert "No panel here?" in static["text/html"]
+    messages = [content["data"].get("content", {}) for content in heard.all("comm_msg")]
+    assert [message["t"] for message in messages] == ["ack", "heard"]
