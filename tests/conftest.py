@@ -33,6 +33,7 @@ if pd.__version__.startswith("2."):
     # Texts made from a list are stored as the package stores them, as in pandas 3.
     pd.set_option("mode.string_storage", "pyarrow")
 
+_OF_TESTS = {"SVC_CHROMIUM", "SVC_LAB_PYTHON", "SVC_REQUIRE_BROWSER", "SVC_SITE"}
 _HOME = TemporaryDirectory(prefix="svc-notebook-tests-", ignore_cleanup_errors=True)
 atexit.register(_HOME.cleanup)  # left to the collector, it is a warning
 
@@ -76,7 +77,7 @@ def _guard(event: str, args: tuple[Any, ...]) -> None:
 def pytest_configure() -> None:
     """Set the environment that tests, and the kernels they start, are given."""
     for name in [name for name in os.environ if name.startswith("SVC_")]:
-        if name not in {"SVC_CHROMIUM", "SVC_REQUIRE_BROWSER", "SVC_SITE"}:
+        if name not in _OF_TESTS:
             del os.environ[name]
     os.environ.update(
         XDG_CONFIG_HOME=str(Path(_HOME.name) / "config"),

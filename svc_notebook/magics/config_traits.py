@@ -72,7 +72,7 @@ class ModelTrait(AnyTrait):
         except ParameterError as error:
             raise TraitError(str(error)) from None
 
-    def set(self, obj: HasTraits, value: str) -> None:
+    def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
         """Use another model from now on, unless it cannot be the id of one."""
         from svc_notebook.svc_use import use_model  # noqa: PLC0415 - as above
 
@@ -92,7 +92,7 @@ class PathTrait(AnyTrait):
         """Return the file in use; empty for none."""
         return getattr(_session().settings, str(self.name)) or ""
 
-    def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
+    def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
         """Use another file from now on, if it can be used."""
         from svc_notebook.svc_use import use_path  # noqa: PLC0415 - as above
 
@@ -115,7 +115,7 @@ class ReuseTrait(AnyTrait):
         """Return the setting in force."""
         return _session().settings.reuse
 
-    def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
+    def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
         """Set it for cells, verbs, sweeps and frames from now on."""
         from svc_notebook.svc_use import use_reuse  # noqa: PLC0415 - as above
 

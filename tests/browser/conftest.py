@@ -1,7 +1,9 @@
 """JupyterLab and Notebook 7 in a headless Chromium, with nobody's settings.
 
 Where there is no Chromium the tests are skipped; SVC_REQUIRE_BROWSER=1 makes
-that a failure. SVC_CHROMIUM names a browser that is not called chromium.
+that a failure. SVC_CHROMIUM names a browser that is not called chromium. SVC_LAB_PYTHON
+names the Python of another environment, whose JupyterLab and Notebook are shown; the
+kernels are of this one.
 """
 
 import json
@@ -13,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -34,7 +35,14 @@ QUIET: dict[str, dict[str, object]] = {
     },
     "docmanager-extension/plugin": {"autosave": False},
 }
-if tuple(map(int, version("jupyterlab").split(".")[:2])) < (4, 5):
+LAB_PYTHON = os.environ.get("SVC_LAB_PYTHON", sys.executable)
+LAB_VERSION = subprocess.run(  # noqa: S603 - a Python that the user names
+    [LAB_PYTHON, "-m", "jupyterlab", "--version"],
+    capture_output=True,
+    text=True,
+    check=True,
+).stdout
+if tuple(map(int, LAB_VERSION.split(".")[:2])) < (4, 5):
     # These take cells that are out of sight from the page, where no test finds them.
     QUIET["notebook-extension/tracker"] = {"windowingMode": "defer"}
 
@@ -139,14 +147,22 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     extensions = home / "path" / "labextensions"
     extensions.mkdir(parents=True)
     (extensions / "svc-notebook").symlink_to(EXTENSION)
+    if sys.executable != LAB_PYTHON:
+        folders["JUPYTER_PREFER_ENV_PATH"] = "0"
+        kernel = Path(folders["JUPYTER_DATA_DIR"], "kernels", "python3", "kernel.json")
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        kernel.parent.mkdir(parents=True)
+        kernel.write_text(json.dumps({"argv": argv, "display_name": "Python 3"}))
+    installed = Path(sys.prefix, "share", "jupyter", "labextensions")
     root = home / "root"
     root.mkdir()
     token = secrets.token_hex()
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *(LAB_PYTHON, "-m", "jupyterlab", "--no-browser", "--allow-root"),
         *("--ip=127.0.0.1", "--port=0", "--expose-app-in-browser"),
         *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
         "--LabApp.extension_manager=readonly",
+        f"--LabApp.extra_labextensions_path={[str(installed)]}",
         "--JupyterNotebookApp.expose_app_in_browser=True",
     ]
     with (home / "log").open("w") as log:

@@ -190,7 +190,7 @@ def test_a_mark_that_goes_as_typed_is_said_at_once(kernel: Kernel) -> None:
 
 
 def test_a_panel_answers_the_page(kernel: Kernel) -> None:
-    """It is shown with its transcript, and hears a page, whatever the widgets' version."""
+    """It is shown with its transcript, and hears a page with ipywidgets 7, too."""
     shown = kernel.run("panel = svc.panel('plan')\npanel")
     heard = kernel.run("panel.hear({'t': 'hello', 'seq': 0, 'on': True})")
 
