@@ -12,7 +12,6 @@ from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, expect
-
 from svc_notebook.emulator.server import Emulator
 
 pytest.importorskip("marimo", reason="marimo is not installed")
