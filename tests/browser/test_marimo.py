@@ -12,7 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, expect
-from svc_notebook.emulator.server import Emulator
+
+from svc_notebook.emulator.emulator import Emulator
 
 pytest.importorskip("marimo", reason="marimo is not installed")
 
@@ -134,7 +135,7 @@ def test_a_notebook_shows_all_and_sends_once(
     page.goto(notebook)
     expect(page.get_by_text("Sweep 0: 6 replies")).to_be_visible()
     expect(page.get_by_text("svc-v2-8b-instruct · 9")).to_be_visible()
-    expect(page.get_by_text("6 requests: 6 ok.")).to_be_visible()
+    expect(page.get_by_text("Run · 6 requests")).to_be_visible()
     expect(page.get_by_text(".flips() has the rows")).to_be_visible()
     expect(page.get_by_text("n_prompts")).to_be_visible()
     n_sent = len(emulator.requests)
