@@ -25,6 +25,7 @@ from .analysis.frame_functions import (
     to_polars,
     trend,
 )
+from .analysis.recheck import Recheck
 from .api import (
     complete,
     conversation,
@@ -66,6 +67,7 @@ __all__ = [
     "Decision",
     "Emulator",
     "Message",
+    "Recheck",
     "Run",
     "SvcError",
     "Tokens",

@@ -1,12 +1,14 @@
 """The command `svc-notebook`: its arguments and its exit status.
 
 A failure is one short message on stderr, without a traceback, and an exit status: 2 if
-the command or a setting is wrong, 1 if it did not work, 130 after Ctrl-C.
+the command or a setting is wrong, 1 if it did not work, 130 after Ctrl-C. Of `recheck`
+the status is the answer, and 1 is only that something has changed.
 """
 
 import argparse
 import contextlib
 import io
+import json
 import os
 import shlex
 import signal
@@ -15,9 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from math import isnan
 from pathlib import Path
+from typing import Any
 
-from svc_notebook import Emulator
+from svc_notebook import Emulator, Recheck, run
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.ledger import deletion
 from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
@@ -28,6 +32,7 @@ STOPPED = 130
 WRONG = 2
 FAILED = 1
 _PORT_MAX = 65535
+_STATUS = {"as before": 0, "changed": 1, "cannot tell": 2}  # of recheck
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except SvcError as error:
         print(f"svc-notebook: {error}", file=sys.stderr)  # noqa: T201 - stderr
+        if arguments.run is _recheck:
+            return _STATUS["cannot tell"]
         return WRONG if isinstance(error, ConfigError) else FAILED
     return status
 
@@ -82,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_emulate(add("emulate", help="start an emulator of the service"))
     _add_lab(add("lab", help="open the lessons in JupyterLab"))
     _add_ledger(add("ledger", help="show where replies are kept, or delete some"))
+    _add_recheck(add("recheck", help="say whether a model still answers as in a run"))
     return parser
 
 
@@ -158,6 +166,71 @@ def _agrees(question: str) -> bool:
     with contextlib.suppress(EOFError):
         return input(f"{question} Type yes to do it: ").strip().lower() == "yes"
     return False
+
+
+def _add_recheck(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Send some rows of a run again, compare the replies with those of the run and "
+        "of earlier checks, and say whether the model has changed. The exit status is "
+        "0 for as before, 1 for changed, 2 for cannot tell, also because of an error."
+    )
+    parser.add_argument("name", metavar="NAME", help="name of the run, or its id")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=40,
+        metavar="N",
+        help="how many rows to send (default: 40)",
+    )
+    parser.add_argument(
+        "--on", metavar="SCORE", help="the score (default: the only one)"
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        metavar="SHARE",
+        help="how much the score may differ and still be as before (default: 0.05, "
+        "which is 5 points)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one line of JSON instead"
+    )
+    parser.set_defaults(run=_recheck)
+
+
+def _recheck(arguments: argparse.Namespace) -> int:
+    checked = run(arguments.name).recheck(
+        arguments.rows, arguments.on, margin=arguments.margin
+    )
+    told = json.dumps(_as_json(arguments.name, checked))
+    sys.stdout.write(f"{told if arguments.json else repr(checked)}\n")
+    return _STATUS[checked.verdict]
+
+
+def _as_json(name: str, checked: Recheck) -> dict[str, Any]:
+    """Return what is known as JSON values; of several measures those that decide."""
+    rows = checked.df[checked.df["check"] == checked.df["check"].max()]
+    rows = rows[rows["verdict"] == checked.verdict]
+    numbers = ("difference", "low", "high", "n_rows")
+    decisive = rows.iloc[0] if len(rows) else dict.fromkeys(numbers)
+    return {
+        "run": name,
+        "check": checked.name,
+        "verdict": checked.verdict,
+        "is_worse": checked.is_worse,
+        "says": checked.says,
+        **{key: _plain(decisive[key]) for key in numbers},
+        "n_requests": checked.n_requests,
+        "cost": _plain(checked.cost),
+    }
+
+
+def _plain(value: Any) -> float | int | None:  # noqa: ANN401 - a number of a frame
+    """Return a number as JSON has it; what is not known is null."""
+    is_known = isinstance(value, int | float) or hasattr(value, "item")
+    if not is_known or isnan(value):
+        return None
+    return value.item() if hasattr(value, "item") else value
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,6 @@
-"""The emulator as a pytest fixture, for the tests of code that uses this package.
+"""Pytest fixtures for the tests of code that uses this package.
+
+The first one is the emulator.
 
 Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
 
@@ -15,14 +17,23 @@ waiting and without rate limits; a mark changes that, with the keywords of
 `svc_notebook.Emulator`:
 
     @pytest.mark.svc_emulator(script=[{"text": "positive"}], limits=True)
+
+The other one is for a test of the model itself. `svc_run` returns a run of your ledger
+by its name, with the settings of the environment; its `recheck` asks the service:
+
+    def test_the_model_is_no_worse(svc_run):
+        checked = svc_run("tea-shop").recheck(n=40)
+
+        assert not checked.is_worse, checked.says
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any
 
 import pytest
 
+from svc_notebook import Run, run
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
@@ -70,3 +81,10 @@ def svc_emulator(
         monkeypatch.setenv("SVC_LEDGER", ":memory:")
         with isolated():  # the session is made in the test, from these settings
             yield emulator
+
+
+@pytest.fixture
+def svc_run() -> Iterator[Callable[[str], Run]]:
+    """A run of the ledger by its name, to be checked against the service."""
+    with isolated():
+        yield run

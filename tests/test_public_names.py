@@ -20,6 +20,7 @@ NAMES = [
     "Decision",
     "Emulator",
     "Message",
+    "Recheck",
     "Run",
     "SvcError",
     "Tokens",

@@ -41,7 +41,7 @@ from .execution import Execution, Executor, SendOptions
 from .plan import DecisionPlan, Plan, manifest_of, stored_decision
 from .progress import Bars, ModelProgress
 from .run_outcome import RunResult
-from .run_scores import RunScores, rule_of
+from .run_scores import RunScores
 
 NOT_CONFIRMED = "(not confirmed - nothing was sent)"
 _LEAST_ROWS = 5  # of a block
@@ -144,7 +144,7 @@ class Decider:
                 param="max_cost",
             )
         places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
-        question = replace(question, on=self._scored(question.on))
+        question = replace(question, on=self._scores.named(question.on))
         fixed, notes = self._fixed(question, budget, places)
         self._confirm(budget, places)
         view = _View(self._screen, self._executor.bars(), question, places, budget)
@@ -186,26 +186,6 @@ class Decider:
             notes=[*notes, *self._rehearsed()],
         )
         return decided(looks, question, spent)
-
-    def _scored(self, on: str | None) -> str:
-        """Return the score to decide on, whose function this kernel must know."""
-        known = list(self._scores.rules)
-        names = ", ".join(known)
-        if on is None:
-            if len(known) == 1:
-                return known[0]
-            raise ParameterError(
-                f"on is needed: {f'the scores are {names}' if names else _NO_SCORE}.",
-                param="on",
-            )
-        on = on.removeprefix(PREFIX)
-        if rule_of(on, known) is None:
-            raise ParameterError(
-                f"on={on!r} is not a score that this run makes as replies come; "
-                f"{f'those are {names}' if names else _NO_SCORE}.",
-                param="on",
-            )
-        return on
 
     def _fixed(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
@@ -276,9 +256,6 @@ class Decider:
         first = self._result.status().first
         if self._result.plan.prices and first is not None and first.is_emulated:
             yield "An emulator answered; costs are what its replies would have cost."
-
-
-_NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

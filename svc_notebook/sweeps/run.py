@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.decision import Decision
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
+    from svc_notebook.analysis.recheck import Recheck
     from svc_notebook.analysis.repeats import Similarity
     from svc_notebook.analysis.sample_size import Needed
     from svc_notebook.analysis.score_report import ScoreReport
@@ -697,6 +698,62 @@ class Run:
             },
         )
         return decider.decide(question, budget)
+
+    def recheck(
+        self,
+        n: int = 40,
+        on: str | None = None,
+        *,
+        margin: float | None = None,
+        level: float = 0.95,
+    ) -> "Recheck":
+        """Send some rows again, and say whether the model still answers as it did.
+
+        Rows are drawn at random, and each is sent once before any is sent again. To
+        choose those whose scores differ would be misleading: they were extreme by
+        chance, and would seem to change. Replies are compared with those of the same
+        rows, over all checks so far, and the answer is right however often it is asked.
+        A score is compared if the run has one; else the texts (temperature 0) or their
+        lengths (other temperatures), and how they end. That another model answers is a
+        change, too. Each check is a run of its own in the ledger: interrupted, it goes
+        on when it is called again; complete, the next call is the next check.
+
+        Args:
+            n: How many rows, with all values that the run varies.
+            on: The score, of those that the run makes as replies come; the only one if
+                None. More is better.
+            margin: How much it may differ and still be as before; 5 points if None.
+                Needed for scores that are no shares.
+            level: How often all checks together call a model that did not change as
+                before, or say that they cannot tell, at least.
+
+        Returns:
+            The answer, which displays itself; `says` has it in words, `verdict` is "as
+            before", "changed" or "cannot tell", `is_worse` whether a score is lower.
+
+        Raises:
+            ParameterError: The run has no replies, or no such score.
+            SettingsError: Requests now go to another address.
+            SvcError: As in `run`.
+
+        Example:
+            >>> checked = run.recheck(n=40)
+        """
+        from svc_notebook.analysis.recheck import (  # noqa: PLC0415 - pandas
+            CheckQuestion,
+        )
+
+        from .canary import Canary  # noqa: PLC0415 - pandas
+
+        n = check_int("n", n, minimum=1)
+        question = CheckQuestion(
+            on=self._scores.named(on, is_needed=False),
+            margin=margin,
+            unit=self._result.unit,
+            level=level,
+        )
+        canary = Canary(self._result, self._scores, session=self._session)
+        return canary.check(n, question)
 
     def contrast_df(
         self,

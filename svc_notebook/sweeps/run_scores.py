@@ -27,7 +27,7 @@ from svc_notebook.analysis.scoring import (
     scores_of,
     scores_to_keep,
 )
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.session import Session
@@ -42,6 +42,7 @@ BATCH_REPLIES = 256  # scored together: one frame is made of them
 # how long replies are gathered: a frame of one costs as much as a frame of many
 GATHER_S = 0.25
 _SHOWN_SCORES = 2  # in a line of progress
+_NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label')}"
 
 
 class ScoreRule(NamedTuple):
@@ -114,6 +115,36 @@ class RunScores:
         now = {name: scores.get(name, score) for name, score in plan.scores.items()}
         changed = {name: score for name, score in now.items() if score is not None}
         self._result.plan = dataclasses.replace(plan, scores=changed)
+
+    def named(self, on: str | None, *, is_needed: bool = True) -> str | None:
+        """Return the name of a score whose function this kernel knows.
+
+        Args:
+            on: Its name; None is the only one.
+            is_needed: Whether there must be one; else it is None without any.
+
+        Raises:
+            ParameterError: There is no such score, or several to choose from.
+        """
+        names = list(self.rules)
+        known = ", ".join(names)
+        if on is None:
+            if len(names) == 1:
+                return names[0]
+            if not names and not is_needed:
+                return None
+            raise ParameterError(
+                f"on is needed: {f'the scores are {known}' if names else _NO_SCORE}.",
+                param="on",
+            )
+        on = on.removeprefix("score_")
+        if rule_of(on, names) is None:
+            raise ParameterError(
+                f"on={on!r} is not a score that this run makes as replies come; "
+                f"{f'those are {known}' if names else _NO_SCORE}.",
+                param="on",
+            )
+        return on
 
     def begin(self) -> "ScoringPass":
         """Begin a pass over the run."""

@@ -1,10 +1,16 @@
-"""`svc_notebook.testing`: the emulator in the tests of a package's users."""
+"""`svc_notebook.testing`: the fixtures in the tests of a package's users."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.run import plan_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,3 +78,58 @@ def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
     assert "no argument 'scrpt'" in ended.stdout
     assert "Did you mean script?" in ended.stdout
     assert not list(tmp_path.rglob("*.sqlite*"))
+
+
+RECHECK_TEST = """
+def test_the_model_is_no_worse(svc_run):
+    checked = svc_run("tea-shop").recheck(n=60)
+
+    assert not checked.is_worse, checked.says
+"""
+
+
+def _checked(folder: Path, emulator: Emulator) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603 - a Python of our own
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PATH": "",
+            "HOME": str(folder),
+            "SVC_BASE_URL": emulator.base_url,
+            "SVC_API_KEY": emulator.api_key,
+            "SVC_LEDGER": str(folder / "ledger.sqlite"),
+        },
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_users_test_fails_only_when_something_got_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is in the ledger; the model behind its address is replaced."""
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "test_model.py").write_text(RECHECK_TEST, encoding="utf-8")
+    quick = {"tokens_per_s": None, "first_token_s": 0, "limits": False}
+    yes, no = ({"text": text, "times": None} for text in ("yes", "no"))
+    with Emulator(**quick, script=[yes]) as emulator:
+        monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+        port = int(emulator.base_url.split(":")[2].split("/")[0])
+        ledger = str(tmp_path / "ledger.sqlite")
+        session = Session(Settings(base_url=emulator.base_url, ledger=ledger))
+        rows = [{"text": f"message {n}", "label": "yes"} for n in range(80)]
+        how = {"name": "tea-shop", "scores": {"right": svc.scores.exact("label")}}
+        plan_run(session, "Is it? {{text}}", rows=rows, **how).run()
+        session.close()
+        same = _checked(tmp_path, emulator)
+    with Emulator(**quick, script=[no], port=port) as emulator:
+        worse = _checked(tmp_path, emulator)
+
+    assert "1 passed" in same.stdout, same.stdout
+    assert "1 failed" in worse.stdout, worse.stdout
+    assert "AssertionError: Changed by -" in worse.stdout

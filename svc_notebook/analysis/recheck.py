@@ -1,0 +1,514 @@
+"""Whether a model still answers as it did in a run: measured, and in words.
+
+What counts as a change is in `change_rule`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil, exp, inf, isnan, log, nan
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.html_styles import BODY, quiet_html
+from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.ledger.usage import group_codes
+from svc_notebook.service.params import check_number, must_be, printable
+
+from . import contrast_display, rounding
+from .change_rule import Change, Checked, Rule, Verdict, change_of, of_texts
+from .contrast_study import short_names
+from .flips import Flips, flips
+from .joined_runs import IMPROVED, REGRESSED, joined
+from .reply_factors import coded, is_rate, measure, unit, unit_codes
+from .rounding import number, round_up
+
+CHECK = "check"
+"""The column with the number of the check: 0 for the replies of the run."""
+MARGIN = 0.05
+"""How much a share may differ and still be as before, if nothing else is given."""
+_LONGER = 1.1  # so much longer or shorter is as before
+_DRAWN_CHECKS = 8
+_FLIPS = 3  # rows that are shown each way
+_BEFORE, _NOW = "before", "now"
+_TEMPERATURE = "temperature"
+_STOP = "stop"
+_ORDER: tuple[Verdict, ...] = ("changed", "cannot tell", "as before")
+
+Kind = Literal["score", "number", "texts", "length", "ends"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckQuestion:
+    """What is checked.
+
+    Attributes:
+        on: The score; None is the texts, their lengths and how they end.
+        margin: How much the score may differ and still be as before; None is 5 points.
+        unit: Columns that say which rows belong together; None is each row alone.
+        level: How often all checks together are right about a model that did not
+            change.
+    """
+
+    on: str | None
+    margin: float | None = None
+    unit: Sequence[str] | None = None
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.margin is not None:
+            check_number("margin", self.margin, above=0)
+        check_number("level", self.level, above=0)
+        if self.level >= 1:
+            raise must_be("level", "a share < 1, such as 0.95", self.level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a check has sent.
+
+    Attributes:
+        name: The name of its run.
+        n_requests: How many requests it has.
+        cost: What they cost; NaN is not known.
+        currency: Of the cost.
+        n_rows_of_run: How many rows the run has.
+        notes: What else should be known.
+    """
+
+    name: str
+    n_requests: int
+    cost: float
+    currency: str
+    n_rows_of_run: int
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """Whether a model still answers as in a run: to be read at the end of a cell.
+
+    Attributes:
+        says: The answer in some sentences.
+        verdict: "as before", "changed" or "cannot tell".
+        is_worse: Whether a score is clearly lower than in the run.
+        name: The name of this check's run, which `svc.run` takes.
+        n_requests: How many requests it has.
+        cost: What they cost; NaN is not known.
+        notes: What else should be known.
+        df: One row for each check, model and measure: rows so far, the difference
+            since the run, or since the check after which it changed, with its interval.
+        chart: The same as a drawing.
+        flips: If a score has changed, the rows that only one of before and now gets
+            right.
+
+    Example:
+        >>> checked = svc.run("tea-shop").recheck(n=40)
+        >>> assert not checked.is_worse, checked.says
+    """
+
+    says: str
+    verdict: Verdict
+    is_worse: bool
+    name: str
+    n_requests: int
+    cost: float
+    notes: Sequence[str]
+    df: pd.DataFrame = field(repr=False)
+    chart: IntervalChart = field(repr=False)
+    flips: Flips | None = field(repr=False)
+
+    def __repr__(self) -> str:
+        says, notes = (
+            contrast_display.wrapped(lines) for lines in ([self.says], self.notes)
+        )
+        drawn = self.chart.text() if self.chart.intervals else ""
+        rows = "" if self.flips is None else repr(self.flips)
+        return to_terminal("\n\n".join(filter(None, [says, drawn, rows, notes])))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        answer, mark, rest = self.says.partition(". ")
+        says = f"<strong>{to_text(answer + mark.strip())}</strong> {to_text(rest)}"
+        drawn = self.chart.html() if self.chart.intervals else ""
+        rows = "" if self.flips is None else self.flips.html()
+        notes = "".join(quiet_html(to_text(note)) for note in self.notes)
+        html = f"{BODY}<div>{says}</div>{drawn}{rows}{notes}</div>"
+        return {"text/html": html, "text/plain": repr(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measure:
+    """A measure of a model's replies.
+
+    Attributes:
+        name: What it is called.
+        model: The model, if there are several; else "".
+        kind: What it measures.
+        checked: The replies with its values.
+        rule: When it has changed.
+    """
+
+    name: str
+    model: str
+    kind: Kind
+    checked: Checked
+    rule: Rule
+
+    def at(self, check: int) -> Change:
+        """Return what was known after a check."""
+        return change_of(self.checked.where(self.checked.check <= check), self.rule)
+
+    @property
+    def title(self) -> str:
+        """The model, if there are several, and the measure."""
+        return f"{self.model}: {self.name}" if self.model else self.name
+
+    def interval(self, change: Change) -> str:
+        """Write an interval, such as "-2 to 4 points"."""
+        low, high = change.interval
+        if isnan(low):
+            return "no difference" if change.verdict == "as before" else "not known"
+        if self.kind == "length":
+            low, high = (100 * (exp(end) - 1) for end in (low, high))
+            return f"{low:.0f} to {high:.0f} %".replace("-0 ", "0 ")
+        said = self.difference(change)
+        ends = said.partition("(")[2].removesuffix(")")
+        return ends if self.kind == "number" else f"{ends} points"
+
+    def difference(self, change: Change) -> str:
+        """Write a difference with its interval, such as "-12 points (-20 to -4)"."""
+        amounts = (change.sequence.value, *change.interval)
+        if self.kind == "length":
+            return f"{100 * (exp(amounts[0]) - 1):.0f} % ({self.interval(change)})"
+        return rounding.difference_with_interval(amounts, is_rate=self.kind != "number")
+
+
+def is_share(df: pd.DataFrame, on: str) -> bool:
+    """Say whether a score is one of shares: no value is outside of 0 to 1."""
+    known = measure(df, on).dropna()
+    return is_rate(df, on) or bool(known.between(0, 1).all())
+
+
+def check_margin(df: pd.DataFrame, question: CheckQuestion) -> None:
+    """Refuse a margin that is missing, or too large, before anything is sent."""
+    if question.on is None:
+        return
+    is_of_shares, margin = is_share(df, question.on), question.margin
+    if margin is None and not is_of_shares:
+        raise ParameterError(
+            f"margin is needed: {printable(question.on)} has other values than 0 to 1, "
+            "so give the difference that would not matter, in its own unit.",
+            param="margin",
+        )
+    if margin is not None and is_of_shares and margin >= 1:
+        raise ParameterError(
+            f"margin={margin:g} is more than a rate can differ; give a share, such as "
+            "0.03 for 3 points.",
+            param="margin",
+        )
+
+
+def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:
+    """Conclude from the replies of a run and of its checks.
+
+    Args:
+        df: Good replies of all of them, with the number of the check in `check`.
+        question: What is checked.
+        sent: What the newest check has sent.
+    """
+    newest = int(df[CHECK].max())
+    measures = _measures(df, question) if newest else []
+    changes = [one.at(newest) for one in measures]
+    other = list(_other_models(df))
+    verdicts = [change.verdict for change in changes]
+    verdict = next((x for x in _ORDER if x in verdicts), "cannot tell")
+    if other:
+        verdict = "changed"
+    lines = [*other, *_sentences(measures, changes, sent)]
+    worse = [
+        one
+        for one, change in zip(measures, changes, strict=True)
+        if change.verdict == "changed"
+        and one.kind in {"score", "number"}
+        and change.sequence.value < 0
+    ]
+    return Recheck(
+        says=" ".join([*lines, _over(df, question, sent)]),
+        verdict=verdict,
+        is_worse=bool(worse),
+        name=sent.name,
+        n_requests=sent.n_requests,
+        cost=sent.cost,
+        notes=[*sent.notes, *_notes(measures, changes)],
+        df=_frame(df, measures),
+        chart=_chart(measures, changes, newest),
+        flips=_flips(df, question, changes),
+    )
+
+
+def _measures(df: pd.DataFrame, question: CheckQuestion) -> list[_Measure]:
+    """Return what is measured of each model; all share the level."""
+    is_labelled = "model_label" in df and df["model_label"].notna().all()
+    column = "model_label" if is_labelled else "model"
+    models, kinds = coded(df[column])
+    names = short_names(column, kinds) if len(kinds) > 1 else [""]
+    replies = _codes(df, question)
+    measured = [
+        (name, values.where((models == code) & ~np.isnan(values.value)), kind, label)
+        for code, name in enumerate(names)
+        for label, kind, values in _values(df, replies, question)
+    ]
+    measured = [one for one in measured if len(one[1].check)]
+    tail = (1 - question.level) / 2 / max(len(measured), 1)
+    return [
+        _Measure(
+            name=label,
+            model=name,
+            kind=kind,
+            checked=values,
+            rule=_rule(kind, question.margin, tail),
+        )
+        for name, values, kind, label in measured
+    ]
+
+
+def _rule(kind: Kind, margin: float | None, tail: float) -> Rule:
+    if kind == "length":
+        return Rule(margin=log(_LONGER), tail=tail, is_bounded=False)
+    if kind == "texts":
+        return Rule(margin=MARGIN, tail=tail, is_one_sided=True, gaps=of_texts)
+    return Rule(margin=margin or MARGIN, tail=tail, is_bounded=kind != "number")
+
+
+def _codes(df: pd.DataFrame, question: CheckQuestion) -> Checked:
+    """Return the codes of all replies, without values."""
+    row = group_codes(df[unit(df)])[0]
+    return Checked(
+        check=df[CHECK].to_numpy(dtype=np.int64),
+        cell=coded(df["request_key"])[0],
+        row=row,
+        unit=row if question.unit is None else unit_codes(df, question.unit),
+        value=np.full(len(df), nan),
+    )
+
+
+def _values(
+    df: pd.DataFrame, replies: Checked, question: CheckQuestion
+) -> Iterable[tuple[str, Kind, Checked]]:
+    """Return each measure with its values."""
+    if question.on is not None:
+        kind: Kind = "score" if is_share(df, question.on) else "number"
+        values = measure(df, question.on).to_numpy()
+        yield question.on.removeprefix(PREFIX), kind, replies._replace(value=values)
+        return
+    texts = df["text"].fillna("")
+    is_fixed = (df[_TEMPERATURE] == 0).fillna(value=False).to_numpy(dtype=bool)
+    codes = np.where(is_fixed, coded(texts)[0], nan)
+    lengths = np.where(is_fixed, nan, np.log1p(texts.str.len().to_numpy(dtype=float)))
+    yield "texts", "texts", replies._replace(value=codes)
+    yield "length", "length", replies._replace(value=lengths)
+    is_other = (df["finish_reason"] != _STOP).fillna(value=True).to_numpy(dtype=float)
+    yield "ends other than stop", "ends", replies._replace(value=is_other)
+
+
+def _other_models(df: pd.DataFrame) -> Iterable[str]:
+    """Say which models answer under a name that they did not have in the run."""
+    for model, replies in df.groupby("model", sort=False):
+        names = replies["model_returned"].dropna()
+        before = list(dict.fromkeys(names[replies[CHECK] == 0]))
+        now = list(dict.fromkeys(names[replies[CHECK] == replies[CHECK].max()]))
+        if before and (other := [name for name in now if name not in before]):
+            asked = f" where {model} is asked" if len(before) > 1 else ""
+            yield (
+                f"Changed: {' and '.join(map(printable, other))} answers instead of "
+                f"{' and '.join(map(printable, before))}{asked}."
+            )
+
+
+def _sentences(
+    measures: Sequence[_Measure], changes: Sequence[Change], sent: Sent
+) -> Iterable[str]:
+    """Say what is known, what has changed first."""
+    if not measures:
+        yield "Cannot tell: no request has a reply."
+        return
+    for verdict in _ORDER:
+        some = [
+            pair
+            for pair in zip(measures, changes, strict=True)
+            if pair[1].verdict == verdict
+        ]
+        if some:
+            is_only = len(measures) == 1
+            yield _SAYS[verdict](some, is_only, sent)
+
+
+_Some = Sequence[tuple[_Measure, Change]]
+
+
+def _changed(some: _Some, is_only: bool, _: Sent) -> str:  # noqa: FBT001 - one of three alike
+    parts = []
+    for one, change in some:
+        since = f" since check {change.start}" if change.start > 1 else ""
+        parts.append(f"{one.title} by {one.difference(change)}{since}")
+    if is_only:
+        return f"Changed{parts[0].removeprefix(some[0][0].title)}."
+    return f"Changed: {'; '.join(parts)}."
+
+
+def _as_before(some: _Some, is_only: bool, _: Sent) -> str:  # noqa: FBT001 - one of three alike
+    if is_only:
+        return f"As before ({some[0][0].interval(some[0][1])})."
+    parts = [f"{one.title} ({one.interval(change)})" for one, change in some]
+    return f"As before: {', '.join(parts)}."
+
+
+def _cannot_tell(some: _Some, is_only: bool, sent: Sent) -> str:  # noqa: FBT001 - one of three alike
+    n_rows = max(change.n_rows for _, change in some)
+    parts = [f"{one.title} ({one.interval(change)})" for one, change in some]
+    said = (
+        f" ({some[0][0].interval(some[0][1])})" if is_only else f": {', '.join(parts)}"
+    )
+    n_needed = max(change.n_would_tell for _, change in some)
+    rows = f"{n_rows:,} row{'s'[: n_rows != 1]}"
+    if n_needed == inf:
+        return f"Cannot tell with {rows}{said}."
+    needed = round_up(max(ceil(n_needed), n_rows + 1))
+    more = ""
+    if needed > sent.n_rows_of_run:
+        more = f", and the run has {sent.n_rows_of_run:,}"
+    return f"Cannot tell with {rows}{said}; {needed:,} would{more}."
+
+
+_SAYS = {"changed": _changed, "as before": _as_before, "cannot tell": _cannot_tell}
+
+
+def _over(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> str:
+    """Say what it is over, and what was sent."""
+    newest = int(df[CHECK].max())
+    n_rows = len(df[df[CHECK] > 0].groupby(unit(df)))
+    what = "the replies" if question.on is None else question.on.removeprefix(PREFIX)
+    checks = "1 check" if newest == 1 else f"{newest:,} checks"
+    cost = f" for {number(sent.cost)} {sent.currency}".rstrip()
+    return (
+        f"This is of {printable(what)} to {n_rows:,} rows in {checks}; "
+        f"{sent.n_requests:,} requests were sent{'' if isnan(sent.cost) else cost}."
+    )
+
+
+def _notes(measures: Sequence[_Measure], changes: Sequence[Change]) -> Iterable[str]:
+    for one, change in zip(measures, changes, strict=True):
+        if change.is_bound and change.sequence.value > 0:
+            yield (
+                f"{one.title}: some differ from those of the run, which has no repeats "
+                "that would show how often they differ anyway. A sweep with repeats=2 "
+                "has them, and so have later checks of the same rows."
+            )
+
+
+def _frame(df: pd.DataFrame, measures: Sequence[_Measure]) -> pd.DataFrame:
+    """Return what was known after each check."""
+    began = df.groupby(CHECK)["started_at"].min()
+    known = [
+        (check, one, one.at(check))
+        for check in range(1, int(df[CHECK].max()) + 1)
+        for one in measures
+        if (one.checked.check == check).any()
+    ]
+    ends = [change.interval for _, _, change in known]
+    columns = {
+        CHECK: ("Int64", [check for check, _, _ in known]),
+        "started_at": ("datetime64[us, UTC]", [began[check] for check, _, _ in known]),
+        "model": ("string", [one.model or None for _, one, _ in known]),
+        "on": ("string", [one.name for _, one, _ in known]),
+        "since": ("Int64", [change.start for _, _, change in known]),
+        "n_rows": ("Int64", [change.n_rows for _, _, change in known]),
+        "n_units": ("Int64", [change.sequence.n_units for _, _, change in known]),
+        "difference": ("Float64", [change.sequence.value for _, _, change in known]),
+        "low": ("Float64", [low for low, _ in ends]),
+        "high": ("Float64", [high for _, high in ends]),
+        "verdict": ("string", [change.verdict for _, _, change in known]),
+    }
+    return pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=dtype)
+            for name, (dtype, values) in columns.items()
+        }
+    )
+
+
+def _chart(
+    measures: Sequence[_Measure], changes: Sequence[Change], newest: int
+) -> IntervalChart:
+    """Draw one measure check by check, or several after the newest check."""
+    drawn = [
+        (one, change)
+        for one, change in zip(measures, changes, strict=True)
+        if one.kind != "length"
+    ]
+    kind = drawn[0][0].kind if drawn else "score"
+    if len(measures) == 1 and drawn:
+        places = np.linspace(1, newest, _DRAWN_CHECKS).round().astype(int)
+        one = drawn[0][0]
+        intervals = [
+            _drawn(one, one.at(check), f"check {check}", f"{one.name}, now less before")
+            for check in np.unique(places).tolist()
+        ]
+    else:
+        intervals = [
+            _drawn(one, change, one.title, "now less before") for one, change in drawn
+        ]
+    margin = drawn[0][0].rule.margin if drawn else MARGIN
+    return IntervalChart(
+        intervals=intervals,
+        origin=0.0,
+        band=(-margin, margin),
+        scale=1 if kind == "number" else 100,
+        unit="" if kind == "number" else "points",
+    )
+
+
+def _drawn(one: _Measure, change: Change, name: str, title: str) -> Interval:
+    low, high = change.interval
+    return Interval(
+        name=name,
+        value=change.sequence.value,
+        low=low,
+        high=high,
+        numbers=one.difference(change),
+        is_clear=change.verdict != "cannot tell",
+        title=title,
+    )
+
+
+def _flips(
+    df: pd.DataFrame,
+    question: CheckQuestion,
+    changes: Sequence[Change],
+) -> Flips | None:
+    """Return the rows that changed, if a score has changed."""
+    starts = [change.start for change in changes if change.verdict == "changed"]
+    if question.on is None or not starts:
+        return None
+    keys = set(df["request_key"][df[CHECK] >= min(starts)])
+    before, now = (
+        side[side["request_key"].isin(keys)].drop(columns=CHECK)
+        for side in (df[df[CHECK] < min(starts)], df[df[CHECK] >= min(starts)])
+    )
+    replies, _, pair_by = joined({_BEFORE: before, _NOW: now})
+    return flips(
+        replies,
+        "run",
+        PREFIX + question.on.removeprefix(PREFIX),
+        (_BEFORE, _NOW),
+        names=(_BEFORE, _NOW),
+        units=pair_by,
+        missing="drop",
+        n=_FLIPS,
+        heads=(REGRESSED, IMPROVED),
+    )

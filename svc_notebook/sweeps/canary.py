@@ -1,0 +1,243 @@
+"""A canary: some rows of a run are sent again, to see whether the model has changed.
+
+Each check is a run of its own, named after the first one, so that nothing that was paid
+for is lost: an interrupted check goes on when it is called again. What is known over
+all checks is read from the ledger each time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from math import nan
+from random import Random
+
+import pandas as pd
+
+from svc_notebook.analysis.recheck import (
+    CHECK,
+    CheckQuestion,
+    Recheck,
+    Sent,
+    check_margin,
+    rechecked,
+)
+from svc_notebook.analysis.reply_factors import check_replies, unit, unit_codes
+from svc_notebook.errors import Interrupted, ParameterError, SettingsError
+from svc_notebook.ledger.reply_frames import with_scores
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.session import Session
+
+from .decide import NOT_CONFIRMED
+from .execution import Executor, SendOptions
+from .plan import Plan, seed_of, stored_manifest
+from .result import RunResult
+from .resume import by_trial
+from .run_scores import RunScores
+
+N_ROWS = 40
+"""How many rows a check sends, if nothing else is said."""
+
+
+def name_of(run_id: str, number: int) -> str:
+    """Return the name of the run of a check."""
+    return f"{run_id}: check {number}"
+
+
+class Canary:
+    """Sends rows of a run again and compares them with what was recorded.
+
+    Rows are drawn at random. Rows that were chosen because their scores differ would
+    be compared with replies that were extreme by chance, and would seem to get better
+    or worse although nothing changed. To send the chosen rows twice, once as a new
+    baseline, would hide what changed between the run and that first time. Random rows
+    also keep the points those of the run. Each row is sent once before any is sent
+    again, since other rows tell more than the same ones.
+
+    Args:
+        result: What the run has.
+        scores: What scores its replies.
+        session: Whose settings, key and ledger are used.
+    """
+
+    def __init__(
+        self, result: RunResult, scores: RunScores, *, session: Session
+    ) -> None:
+        self._result = result
+        self._scores = scores
+        self._session = session
+
+    def check(self, n_rows: int, question: CheckQuestion) -> Recheck:
+        """Send a check, or what is missing of one, and compare all of them."""
+        ledger, recorded = self._result.ledger, self._recorded()
+        if ledger is None or recorded.empty:
+            raise ParameterError(
+                "The run has no good replies that could be compared. Call run() first.",
+                param="run",
+            )
+        check_margin(recorded, question)
+        self._check_endpoint()
+        earlier = [self._replies(ledger, name) for name in self._names(ledger)]
+        plan = self._open_plan(ledger, len(earlier))
+        if plan is None:
+            earlier.append(recorded.iloc[:0])
+            plan = self._plan(recorded, earlier, n_rows, question)
+        result = self._send(plan)
+        earlier[-1] = self._replies(ledger, plan.run_id)
+        frames = [
+            frame.assign(**{CHECK: number})
+            for number, frame in enumerate([recorded, *earlier])
+            if len(frame)
+        ]
+        df = pd.concat(frames, ignore_index=True)
+        return rechecked(df, question, self._sent(result, earlier[-1], recorded))
+
+    def _recorded(self) -> pd.DataFrame:
+        return _good(check_replies(self._result.replies_df()))
+
+    def _check_endpoint(self) -> None:
+        """Refuse to compare the replies of two services."""
+        first, settings = self._result.status().first, self._session.settings
+        if first is None or (first.is_emulated and settings.is_emulated):
+            return
+        if first.endpoint != settings.base_url:
+            raise SettingsError(
+                f"This run was sent to {first.endpoint}, but requests now go to "
+                f"{settings.base_url}, so a check would compare two services. Nothing "
+                "was sent. Switch back to the first address (SVC_BASE_URL, or "
+                "use(...)), or send the sweep under another name and use "
+                "svc.contrast([old, new], 'run')."
+            )
+
+    def _names(self, ledger: Ledger) -> list[str]:
+        """Return the names of the checks so far."""
+        known = {plan.run for plan in ledger.plans(is_whole=False)}
+        names = (name_of(self._result.plan.run_id, number) for number in count(1))
+        checks: list[str] = []
+        for name in names:
+            if name not in known:
+                return checks
+            checks.append(name)
+        raise AssertionError  # the names never end
+
+    def _replies(self, ledger: Ledger, name: str) -> pd.DataFrame:
+        """Return the good replies of a check, with the columns of the run's rows."""
+        frames, prices = self._result.frames, self._result.plan.prices
+        newest = by_trial(ledger.read(scope="all", run=name)).values()
+        exchanges = [*frames.with_columns(newest)]
+        if not exchanges:
+            return self._recorded().iloc[:0]
+        frame = with_scores(frames.frame_of_exchanges(exchanges, prices), ledger)
+        return _good(check_replies(frame))
+
+    def _open_plan(self, ledger: Ledger, n_checks: int) -> Plan | None:
+        """Return the plan of the newest check if something of it is missing."""
+        if not n_checks:
+            return None
+        name = name_of(self._result.plan.run_id, n_checks)
+        kept = stored_manifest(ledger.plans(name)[-1]).kept or []
+        plan = self._plan_of(name, kept)
+        result = RunResult(plan)
+        result.ledger = ledger
+        return plan if result.status().counts(len(plan.grid))["not_run"] else None
+
+    def _plan(
+        self,
+        recorded: pd.DataFrame,
+        earlier: Sequence[pd.DataFrame],
+        n_rows: int,
+        question: CheckQuestion,
+    ) -> Plan:
+        """Plan the next check."""
+        base = self._result.plan
+        keys = _chosen(recorded, earlier, n_rows, question, seed=base.seed)
+        numbers = range(base.grid.n_combinations)
+        kept = [
+            (base.grid.kept or numbers)[at // base.grid.repeats]
+            for at, (key, repeat) in enumerate(base.grid.trial_keys())
+            if not repeat and key in keys
+        ]
+        return self._plan_of(name_of(base.run_id, len(earlier)), kept)
+
+    def _plan_of(self, name: str, kept: Sequence[int]) -> Plan:
+        base = self._result.plan
+        scores = {name: rule.function for name, rule in self._scores.rules.items()}
+        return replace(
+            base,
+            grid=replace(base.grid, kept=kept, repeats=1),
+            name=name,
+            run_id=name,
+            seed=seed_of(name),
+            is_reusing=False,  # a recorded reply would always be as before
+            scores=scores,
+            decision=None,
+        )
+
+    def _send(self, plan: Plan) -> RunResult:
+        """Send what is missing of a check, once the user has agreed."""
+        result = RunResult(plan)
+        scores = RunScores(result, self._session)
+        executor = Executor(result, scores, session=self._session)
+        executor.bind()
+        if not executor.is_confirmed(SendOptions()):
+            raise Interrupted(message=NOT_CONFIRMED)
+        if executor.run(SendOptions(is_confirmed=True)) is None:
+            scores.catch_up()
+        return result
+
+    def _sent(
+        self, result: RunResult, replies: pd.DataFrame, recorded: pd.DataFrame
+    ) -> Sent:
+        n_failed = len(result.plan.grid) - result.status().count("ok")
+        notes = [
+            f"{n_failed:,} of the requests have no reply: {'; '.join(result.reasons())}"
+        ]
+        prices = result.plan.prices
+        return Sent(
+            name=result.plan.run_id,
+            n_requests=len(result.plan.grid),
+            cost=float(replies["cost"].sum()) if replies["cost"].notna().any() else nan,
+            currency=prices.currency if prices else "",
+            n_rows_of_run=len(recorded.groupby(unit(recorded))),
+            notes=notes if n_failed else [],
+        )
+
+
+def _good(df: pd.DataFrame) -> pd.DataFrame:
+    return df[df["status"] == "ok"].reset_index(drop=True)
+
+
+def _chosen(
+    recorded: pd.DataFrame,
+    earlier: Iterable[pd.DataFrame],
+    n_rows: int,
+    question: CheckQuestion,
+    *,
+    seed: int,
+) -> set[str]:
+    """Return the request keys of random rows; those that were checked least come first.
+
+    Rows that belong together are drawn together.
+    """
+    columns = unit(recorded)
+    unit_of = (
+        unit_codes(recorded, columns)
+        if question.unit is None
+        else unit_codes(recorded, question.unit)
+    )
+    units = pd.Series(unit_of, index=recorded["request_key"])
+    units = units[~units.index.duplicated()]
+    n_rows_of = recorded.assign(unit=unit_of).drop_duplicates(columns)
+    sizes = n_rows_of.groupby("unit").size()
+    n_checked = dict.fromkeys(sizes.index.tolist(), 0)
+    for frame in earlier:
+        for checked in set(units.reindex(frame["request_key"]).dropna().astype(int)):
+            n_checked[checked] += 1
+    order = sorted(n_checked)
+    Random(f"{seed}/recheck").shuffle(order)  # noqa: S311 - no secret
+    order.sort(key=n_checked.__getitem__)
+    chosen: set[int] = set()
+    for code in order:
+        if sum(int(sizes[one]) for one in chosen) >= n_rows:
+            break
+        chosen.add(code)
+    return set(units.index[units.isin(chosen)])
