@@ -17,14 +17,15 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_number, must_be
 
 from .contrast_pair import Pair, compare_pair
-from .contrast_study import Design, Study, level_names, study_of
+from .contrast_study import Design, Study, level_names, short_names, study_of
 from .missing import Missing
-from .reply_factors import is_request
+from .reply_factors import LABEL, TEMPLATE, coded, is_request, named
 from .sequential import ConfidenceSequence
 
 IsAbove = Callable[[int, int, float], bool]
 """Whether the first value less the second is certainly above a number."""
 _FITTING = ("drop", "wrong")
+_COMBINED = f"combination{LABEL}"
 SAME_COST = 0.005
 """Costs that differ by less, as a share, are the same."""
 
@@ -93,7 +94,7 @@ class Question:
     """What is to be decided, as it was fixed before the first request.
 
     Attributes:
-        factor: The column whose values are compared.
+        factor: The column whose values are compared; of several, their combinations.
         on: The score.
         margin: How much worse a value may be if it costs less; None is not at all.
         unit: Columns that say which rows belong together; None is each alone.
@@ -101,7 +102,7 @@ class Question:
         level: How often the decision is right, over all looks and pairs of values.
     """
 
-    factor: str
+    factor: str | Sequence[str]
     on: str | None
     margin: float | None = None
     unit: Sequence[str] | None = None
@@ -117,6 +118,37 @@ class Question:
             raise must_be("level", "a share < 1, such as 0.95", self.level)
         if self.missing not in _FITTING:
             raise must_be("missing", "'drop' or 'wrong'", self.missing)
+
+
+def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFrame, str]:
+    """Return a frame of replies, and its one column whose values are compared.
+
+    Several factors become one, whose values are their combinations in words; the
+    factors themselves are then the same everywhere.
+
+    Raises:
+        ParameterError: A factor is not a column.
+    """
+    columns = named(df, factor, param="factor")
+    if len(columns) == 1:
+        return df, columns[0]
+    parts = []
+    for name in columns:
+        codes, values = coded(df[name])
+        is_plain = name == "model" or name.endswith(LABEL)
+        head = "" if is_plain else f"{name}="
+        names = [f"{head}{text}" for text in short_names(name, values)]
+        parts.append([names[code] for code in codes])
+    labels = [", ".join(names) for names in zip(*parts, strict=True)]
+    stems = {name.removesuffix(LABEL).removesuffix(TEMPLATE) for name in columns}
+    same = [stem + end for stem in stems for end in ("", LABEL, TEMPLATE)]
+    constant = {
+        name: df[name].array.take([0] * len(df))
+        for name in same
+        if name in df.columns and name != "prompt"  # what is sent stays
+    }
+    label = {_COMBINED: pd.array(labels, dtype="string")}
+    return df.assign(**constant, **label), _COMBINED
 
 
 class Known(NamedTuple):
@@ -224,7 +256,8 @@ def look_at(
         ParameterError: The question does not fit the frame.
     """
     design = Design(unit=question.unit, missing=question.missing, looks="any")
-    study = study_of(df, question.factor, question.on, design)
+    df, column = combined(df, question.factor)
+    study = study_of(df, column, question.on, design)
     if study.is_of_requests:
         raise ParameterError(
             f"on={study.on!r} is not a score, and a decision takes the higher score as "

@@ -40,6 +40,7 @@ arrow: Any = None  # pyarrow, in which pandas keeps texts if it is installed
 
 _INT64 = np.iinfo("int64")
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
+_FEW_EXCHANGES = 2_000  # whose scores are looked up; for more all are read
 _EXACT_S = 4e9  # up to the year 2096 a float of seconds holds every microsecond
 
 
@@ -296,12 +297,14 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
     The frame is changed in place. The ledger is None if nothing was asked yet. Where a
     name has texts and numbers, the column is text.
     """
-    scores = [] if ledger is None or frame.empty else read_scores(ledger)
-    if not scores:
+    if ledger is None or frame.empty:
         return frame
     exchange_ids = frame["exchange_id"].fillna("")
-    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
     here = set(exchange_ids)
+    scores = read_scores(ledger, here if len(here) <= _FEW_EXCHANGES else None)
+    if not scores:
+        return frame
+    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
     values_by_name: dict[str, dict[tuple[str, int], Any]] = {}
     for score in scores:
         if score.exchange_id in here:

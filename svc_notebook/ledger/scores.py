@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from svc_notebook.credentials import known_keys
@@ -197,17 +198,28 @@ def _known(connection: sqlite3.Connection, exchange_ids: Collection[str]) -> set
     return {exchange_id for (exchange_id,) in rows}
 
 
-def read_scores(ledger: Ledger) -> list[Score]:
-    """Return all scores in a ledger, the oldest first, without those removed."""
-    pending = ledger._read_pending(_select)  # noqa: SLF001 - as its other tables
-    newest = {score[:3]: score for score in [*_select(ledger), *pending]}
+def read_scores(ledger: Ledger, among: Collection[str] | None = None) -> list[Score]:
+    """Return scores of a ledger, the oldest first, without those removed.
+
+    Args:
+        ledger: Where they are.
+        among: The ids of exchanges whose scores are read; all if None.
+    """
+    select = partial(_select, among=among)
+    pending = ledger._read_pending(select)  # noqa: SLF001 - as its other tables
+    newest = {score[:3]: score for score in [*select(ledger), *pending]}
     return [score for score in newest.values() if score.value is not None]
 
 
-def _select(ledger: Ledger) -> list[Score]:
-    sql = f"SELECT {', '.join(Score._fields)} FROM scores ORDER BY rowid"  # noqa: S608 - our own names
+def _select(ledger: Ledger, *, among: Collection[str] | None) -> list[Score]:
+    sql = f"SELECT {', '.join(Score._fields)} FROM scores"  # noqa: S608 - our own names
+    values: tuple[str, ...] = ()
+    if among is not None:
+        sql += " WHERE exchange_id IN (SELECT value FROM json_each(?))"
+        values = (json.dumps(sorted(among)),)
     with ledger.opened() as connection:
-        return [Score(*row) for row in connection.execute(sql).fetchall()]
+        rows = connection.execute(f"{sql} ORDER BY rowid", values).fetchall()
+    return [Score(*row) for row in rows]
 
 
 def _scores_of(frame: "pd.DataFrame") -> Iterator[Score]:

@@ -9,6 +9,7 @@ import inspect
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from math import ceil, isnan
 from random import Random
@@ -28,12 +29,13 @@ from svc_notebook.analysis.decision import (
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
 from svc_notebook.analysis.scorers import ReadyScore
 from svc_notebook.analysis.scoring import LostFunction
-from svc_notebook.analysis.stopping_rule import Look, Question, look_at
+from svc_notebook.analysis.stopping_rule import Look, Question, combined, look_at
 from svc_notebook.analysis.summary import with_costs
 from svc_notebook.display.front_end import Output, Screen
 from svc_notebook.display.html_styles import BODY
 from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.ledger.exchange_rows import to_json
+from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_int, check_number
 
@@ -131,9 +133,7 @@ class Decider:
         self._scores = scores
         self._screen = screen
         self._per_minute = per_minute
-        # read again only after something was sent: all blocks of a complete
-        # decision are looked at in one frame
-        self._replies: pd.DataFrame | None = None
+        self._replies = _Replies(result)
 
     def decide(self, question: Question, budget: Budget) -> Decision:
         """Send blocks until it is clear, or rows or the budget are used up."""
@@ -174,7 +174,7 @@ class Decider:
         if not looks:
             raise ParameterError(
                 f"The budget of {most} does not pay for one row with all values of "
-                f"{question.factor}. Nothing was sent.",
+                f"{in_words(question.factor)}. Nothing was sent.",
                 param="max_requests" if budget.max_requests else "max_cost",
             )
         spent = Spent(
@@ -228,18 +228,17 @@ class Decider:
         trials = places.of_rows(rows, asked)
         Random(f"{self._result.plan.seed}/decide/{number}").shuffle(trials)  # noqa: S311 - no secret
         options = SendOptions(places=trials, is_confirmed=True)
+        self._replies.begin()
         if self._executor.run(options, tick=view.tick) is not None:
-            self._replies = None
-        elif self._replies is None:
+            self._replies.update()
+        elif not self._replies.is_read:
             self._scores.catch_up()
 
     def _look(
         self, rows: Collection[int], question: Question, asked: Collection[int]
     ) -> Look:
         result = self._result
-        if self._replies is None:
-            self._replies = result.replies_df()
-        df = self._replies
+        df = self._replies.df()
         df = df[df["row"].isin(list(rows))].reset_index(drop=True)
         if not df.columns.str.startswith(PREFIX).any():
             reasons = " ".join(result.reasons()) or "Its function returned none."
@@ -253,8 +252,8 @@ class Decider:
 
     def _rehearsed(self) -> Iterable[str]:
         """Say that nothing was paid, if it was the emulator that answered."""
-        first = self._result.status().first
-        if self._result.plan.prices and first is not None and first.is_emulated:
+        is_emulated = self._replies.df()["is_emulated"].fillna(value=False)
+        if self._result.plan.prices and is_emulated.any():
             yield "An emulator answered; costs are what its replies would have cost."
 
 
@@ -284,16 +283,16 @@ class _TrialPlaces:
                 param="rows",
             )
         df = check_replies(df).iloc[:: plan.grid.repeats]
-        columns = named(df, question.factor, param="factor")
-        if len(columns) != 1 or len(coded(df[columns[0]])[1]) == 1:
+        df, column = combined(df.reset_index(drop=True), question.factor)
+        values, levels = coded(df[column])
+        if len(levels) == 1:
             raise ParameterError(
-                f"{question.factor} is not one column with several values, of which "
-                "one could be chosen; give one that the sweep varies.",
+                f"{in_words(question.factor)} has one value, so there is nothing to "
+                "choose from; give a column that the sweep varies, or several.",
                 param="factor",
             )
         if question.unit is not None:
             named(df, question.unit, param="unit")
-        values, levels = coded(df[columns[0]])
         rows = df["row"].tolist()
         units = (
             rows if question.unit is None else unit_codes(df, question.unit).tolist()
@@ -327,6 +326,70 @@ class _TrialPlaces:
         ]
         combinations.sort(key=lambda number: place[self.rows[number]])
         return [(n, repeat) for n in combinations for repeat in range(self.repeats)]
+
+
+class _Replies:
+    """The replies of a run, of which those of a block are read once it was sent.
+
+    To read all of them at each look would take longer with each look.
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        self._result = result
+        self._df: pd.DataFrame | None = None
+        self._began_at = datetime.now(UTC)
+        self._places: dict[tuple[str, int], int] = {}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any were read."""
+        return self._df is not None
+
+    def df(self) -> pd.DataFrame:
+        """Return one row for each choice, in the order of the plan."""
+        if self._df is None:
+            self._df = self._result.replies_df()
+        return self._df
+
+    def begin(self) -> None:
+        """Note that a block is sent from now on."""
+        self._began_at = datetime.now(UTC)
+
+    def update(self) -> None:
+        """Read what was sent since `begin`."""
+        if self._df is None or self._result.failures:  # these the ledger may not have
+            self._df = None
+            return
+        newer = self._result.replies_since(self._began_at)
+        older, newer = _alike(self._df, newer)
+        places = self._keys(older)
+        older = older[~places.isin(set(self._keys(newer)))]
+        df = pd.concat([older, newer], ignore_index=True)
+        order = self._keys(df).argsort(kind="stable")
+        self._df = df.iloc[order].reset_index(drop=True)
+
+    def _keys(self, df: pd.DataFrame) -> pd.Series:
+        """Return the number in the plan of each reply's trial."""
+        if not self._places:
+            keys = self._result.plan.grid.trial_keys()
+            self._places = {key: number for number, key in enumerate(keys)}
+        keys_of = zip(df["request_key"], df["repeat"], strict=True)
+        return pd.Series([self._places[key] for key in keys_of], dtype="int64")
+
+
+def _alike(
+    older: pd.DataFrame, newer: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return two frames with the same columns, such as scores that only one has."""
+    frames = []
+    for frame, other in ((older, newer), (newer, older)):
+        lacking = {
+            name: pd.Series(pd.NA, index=frame.index, dtype=other[name].dtype)
+            for name in other.columns
+            if name not in frame.columns
+        }
+        frames.append(frame.assign(**lacking))
+    return frames[0], frames[1][frames[0].columns]
 
 
 def _affordable(
@@ -376,7 +439,7 @@ def decision_plan(
         scores={},
     )
     fixed = DecisionPlan(
-        factor=question.factor,
+        factor=in_words(question.factor),
         on=question.on or "",
         margin=question.margin,
         unit=None if question.unit is None else list(question.unit),
@@ -390,6 +453,11 @@ def decision_plan(
         n_before=n_before,
     )
     return structs.replace(fixed, digest=_digest(to_json(fixed)))
+
+
+def in_words(factor: str | Sequence[str]) -> str:
+    """Return what a factor, or several, are called."""
+    return " and ".join(as_names(factor))
 
 
 def _digest(content: bytes) -> str:

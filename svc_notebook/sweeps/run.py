@@ -623,7 +623,7 @@ class Run:
 
     def decide(  # noqa: PLR0913 - a study is described in many words
         self,
-        factor: str,
+        factor: str | Sequence[str],
         on: str | None = None,
         *,
         margin: float | None = None,
@@ -641,10 +641,14 @@ class Run:
         ends when one value is clearly better, when one is at most `margin` worse than
         all that are left and none of them is cheaper, or when the rows or the budget
         are used up. Interrupted, it goes on when it is called again; complete, it
-        answers again and sends nothing.
+        answers again and sends nothing. It blocks the cell, and there is nothing to
+        await: `await asyncio.to_thread(run.decide, "model")` keeps the kernel free.
+        Requests go from this process, since blocks are too small for a cluster to send
+        them sooner; replies that a cluster got with `run(on=...)` are looked at, too.
 
         Args:
-            factor: What is decided about, such as `model`.
+            factor: What is decided about, such as `model`; of several, such as
+                `["model", "prompt"]`, each combination is a value.
             on: The score, of those that the run makes as replies come; the only one if
                 None. More is better.
             margin: How much worse a cheaper value may be: 0.03 is 3 points. If None,

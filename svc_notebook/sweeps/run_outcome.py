@@ -8,6 +8,7 @@ import dataclasses
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import starmap
@@ -523,6 +524,16 @@ class RunResult:
         batches = trial_batches(self.plan, exchanges, failures, is_begun=self.is_begun)
         return with_scores(self.frames.frame_of(batches), self.ledger)
 
+    def replies_since(self, since: datetime) -> "pd.DataFrame":
+        """Return one row for each choice of the trials that were sent since then."""
+        from svc_notebook.ledger.reply_frames import with_scores  # noqa: PLC0415 - pandas
+
+        sent = () if self.ledger is None else self._read(self.ledger, since=since)
+        newest = by_trial(sent, self.failures.copy()).values()
+        exchanges = [*self.frames.with_columns(newest)]
+        frame = self.frames.frame_of_exchanges(exchanges, self.plan.prices)
+        return with_scores(frame, self.ledger)
+
     def usage_df(
         self, by: str | Sequence[str], *, include_emulated: bool, include_reused: bool
     ) -> "pd.DataFrame":
@@ -579,8 +590,11 @@ class RunResult:
             return exchanges
         return (exchange for exchange in exchanges if key_of(exchange) not in unplanned)
 
-    def _read(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
-        return ledger.read(scope="all", run=self.plan.run_id, texts=texts)
+    def _read(
+        self, ledger: Ledger, *, texts: bool = True, since: datetime | None = None
+    ) -> Iterable[Exchange]:
+        run = self.plan.run_id
+        return ledger.read(scope="all", run=run, since=since, texts=texts)
 
 
 def _as_text(value: object) -> object:

@@ -1,5 +1,6 @@
 """A run that decides: sent in blocks, looked at after each, ended when it is clear."""
 
+import asyncio
 import json
 import os
 import random
@@ -191,6 +192,7 @@ def test_it_answers_again_without_sending(
     rebuilt = stored_run(open_session(emulator), "tea-shop")
 
     assert again.says == first.says
+    pd.testing.assert_frame_equal(again.df, first.df)
     assert rebuilt.decide("model", "right", margin=0.03).says == first.says
     assert len(emulator.requests) == n_sent
 
@@ -222,6 +224,51 @@ def test_values_that_are_left_are_named_as_a_set(session: Session) -> None:
     assert decision.value is None
     assert decision.left == ["a", "b"]
     assert "Tied: a and b cannot be told apart." in decision.notes
+
+
+def test_several_factors_are_decided_about_together(
+    session: Session, emulator: Emulator
+) -> None:
+    """Each combination is a value; those that are beaten drop out, the rest is tied."""
+    prompts = {"short": "Is it? {{text}}", "long": "Tell me, is it? {{text}}"}
+    how = {"model": {"small": SMALL, "tiny": TINY}, "name": "two"}
+    run = plan_run(
+        session,
+        prompts,
+        rows=rows_of(120).assign(text=[f"one {n}" for n in range(120)]),
+        scores={"right": RIGHT},
+        seed=5,
+        **how,
+    )
+
+    decision = run.decide(["model", "prompt"])
+
+    assert decision.value is None
+    assert decision.left == ["small, short", "small, long"]
+    assert any(note.startswith("Tied: ") for note in decision.notes)
+    assert any(" was clearly worse after " in note for note in decision.notes)
+    n_by_model = Counter(model for model, _ in asked(emulator).elements())
+    assert n_by_model[TINY] < n_by_model[SMALL] == 240
+    assert run.manifest["decision"]["factor"] == "model and prompt"
+
+
+def test_it_is_awaited_on_a_thread(session: Session) -> None:
+    """The event loop stays free, and the decision is the same."""
+
+    async def decide() -> tuple[svc.Decision, int]:
+        task = asyncio.create_task(
+            asyncio.to_thread(swept(session).decide, "model", margin=0.03)
+        )
+        n_turns = 0
+        while not task.done():
+            n_turns += 1
+            await asyncio.sleep(0)
+        return await task, n_turns
+
+    decision, n_turns = asyncio.run(decide())
+
+    assert decision.value == "large"
+    assert n_turns > 1
 
 
 def test_what_was_fixed_is_in_the_manifest(session: Session) -> None:
