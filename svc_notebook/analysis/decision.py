@@ -24,7 +24,6 @@ from .rounding import number, percent, round_up
 from .stopping_rule import SAME_COST, Known, Look, Question, tail_of
 
 _DRAWN_LOOKS = 8
-_MOST_DECIMALS = 4  # of points
 _PAIR = 2
 _TWICE = 2.0
 _UNKNOWN = Known(nan, nan, nan, 0)
@@ -320,7 +319,7 @@ def _said(study: Study, known: Known, question: Question) -> str:
         return rounding.difference_with_interval(
             known[:3], is_rate=study.is_rate, level=question.level
         )
-    value, low, high = _in_points(known[:3], question.margin or 0.0)
+    value, low, high = rounding.points(known[:3], margin=question.margin or 0.0)
     unit = "point" if value in {"1", "-1"} else "points"
     return f"{value} {unit} ({low} to {high})"
 
@@ -329,22 +328,3 @@ def _ends(study: Study, known: Known, question: Question) -> str:
     """Write the interval alone, such as "-2.6 to 1.9"."""
     said = _said(study, known, question)
     return said.partition("(")[2].removesuffix(")") or "not known"
-
-
-def _in_points(amounts: Sequence[float], margin: float) -> list[str]:
-    """Round to points, so that nothing is on another side of 0 or of the margin."""
-    points = np.array([100 * amount for amount in amounts])
-    marks = np.array([[0.0], [100 * margin], [-100 * margin]])
-    texts: list[str] = []
-    for n in range(_MOST_DECIMALS):
-        texts = [f"{point:.{n}f}" for point in points]
-        rounded = np.array([float(text) for text in texts])
-        is_same = np.sign(_near(rounded - marks)) == np.sign(_near(points - marks))
-        if is_same.all():
-            break
-    return [text if text.strip("-0.") else text.lstrip("-") for text in texts]
-
-
-def _near(amounts: Any) -> Any:  # noqa: ANN401 - an array
-    """Return amounts without rounding errors."""
-    return np.round(amounts, 9)

@@ -176,9 +176,11 @@ class _Measure:
         if self.kind == "length":
             low, high = (100 * (exp(end) - 1) for end in (low, high))
             return f"{low:.0f} to {high:.0f} %".replace("-0 ", "0 ")
-        said = self.difference(change)
-        ends = said.partition("(")[2].removesuffix(")")
-        return ends if self.kind == "number" else f"{ends} points"
+        if self.kind == "number":
+            said = self.difference(change)
+            return said.partition("(")[2].removesuffix(")")
+        low_text, high_text = rounding.points((low, high), margin=self.rule.margin)
+        return f"{low_text} to {high_text} points"
 
     def difference(self, change: Change) -> str:
         """Write a difference with its interval, such as "-12 points (-20 to -4)"."""
@@ -247,7 +249,7 @@ def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:
         notes=[*sent.notes, *_notes(measures, changes)],
         df=_frame(df, measures),
         chart=_chart(measures, changes, newest),
-        flips=_flips(df, question, changes),
+        flips=_flips(df, question, measures, changes),
     )
 
 
@@ -489,16 +491,23 @@ def _drawn(one: _Measure, change: Change, name: str, title: str) -> Interval:
 def _flips(
     df: pd.DataFrame,
     question: CheckQuestion,
+    measures: Sequence[_Measure],
     changes: Sequence[Change],
 ) -> Flips | None:
-    """Return the rows that changed, if a score has changed."""
-    starts = [change.start for change in changes if change.verdict == "changed"]
-    if question.on is None or not starts:
+    """Return the rows of what has changed, if a score has."""
+    changed = [
+        (one.checked, change.start)
+        for one, change in zip(measures, changes, strict=True)
+        if change.verdict == "changed"
+    ]
+    if question.on is None or not changed:
         return None
-    keys = set(df["request_key"][df[CHECK] >= min(starts)])
+    start = min(start for _, start in changed)
+    cells = [checked.cell[checked.check >= start] for checked, _ in changed]
+    is_used = np.isin(coded(df["request_key"])[0], np.concatenate(cells))
+    is_new = (df[CHECK] >= start).to_numpy()
     before, now = (
-        side[side["request_key"].isin(keys)].drop(columns=CHECK)
-        for side in (df[df[CHECK] < min(starts)], df[df[CHECK] >= min(starts)])
+        df[is_used & is_side].drop(columns=CHECK) for is_side in (~is_new, is_new)
     )
     replies, _, pair_by = joined({_BEFORE: before, _NOW: now})
     return flips(

@@ -15,6 +15,7 @@ from .statistics import LEVEL, NEGLIGIBLE
 _DIGITS = 3  # of a number without an interval
 _MOST_DECIMALS = 12
 _MOST_OF_PERCENT = 3
+_MOST_OF_POINTS = 4
 _MORE_DECIMALS = 3  # than usual, if rounding would say something else
 _HALF = 0.5 * (1 + NEGLIGIBLE)  # of the last digit, which would be shown as 1
 _EXACT = 1e15  # larger floats have no decimals
@@ -121,6 +122,29 @@ def means_of_difference(
     if not is_rate:
         return texts
     return [text + (_points(text) if is_of_differences else " %") for text in texts]
+
+
+def points(amounts: Sequence[float], *, margin: float = 0.0) -> list[str]:
+    """Return shares in points, none of them on another side of 0 or of a margin."""
+    exact = [100 * amount for amount in amounts]
+    marks = (0.0, 100 * margin, -100 * margin)
+    texts: list[str] = []
+    for n in range(_MOST_OF_POINTS):
+        texts = [f"{point:.{n}f}" for point in exact]
+        shown = [float(text) for text in texts]
+        if all(
+            _side(one - mark) == _side(other - mark)
+            for one, other in zip(shown, exact, strict=True)
+            for mark in marks
+        ):
+            break
+    return [text if text.strip("-0.") else text.lstrip("-") for text in texts]
+
+
+def _side(gap: float) -> int:
+    """Return the sign of a number without rounding errors."""
+    rounded = round(gap, 9)
+    return (rounded > 0) - (rounded < 0)
 
 
 def is_shown_as_none(

@@ -122,9 +122,11 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
     decision: svc.Decision = run.decide("model", "right", margin=0.03, max_requests=9)
     pairs = pd.concat([pairs, decision.df, run.contrast("model", looks="any").df])
+    checked: svc.Recheck = run.recheck(40, "right", margin=0.05)
+    pairs = pd.concat([pairs, checked.df])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
-    said = f"{decision.says} {decision.value}"
+    said = f"{decision.says} {decision.value} {checked.says} {checked.is_worse}"
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes} {said}"
 
 
