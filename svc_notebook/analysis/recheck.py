@@ -383,7 +383,7 @@ def _cannot_tell(some: _Some, is_only: bool, sent: Sent) -> str:  # noqa: FBT001
     needed = round_up(max(ceil(n_needed), n_rows + 1))
     more = ""
     if needed > sent.n_rows_of_run:
-        more = f", and the run has {sent.n_rows_of_run:,}"
+        more = f", and the run has replies to {sent.n_rows_of_run:,}"
     return f"Cannot tell with {rows}{said}; {needed:,} would{more}."
 
 

@@ -170,7 +170,7 @@ class Decider:
                 if looks[-1].value is not None or most:
                     break
         finally:
-            view.end()
+            view.end(is_clear=bool(looks) and looks[-1].value is not None)
         if not looks:
             raise ParameterError(
                 f"The budget of {most} does not pay for one row with all values of "
@@ -557,8 +557,13 @@ class _View:
             Output().publish(bundle, self._chart_id)
         self._is_published = True
 
-    def end(self) -> None:
-        """Leave the bar as it is, and take the drawing away: the decision has it."""
+    def end(self, *, is_clear: bool) -> None:
+        """Leave the bar, and take the drawing away: the decision has it.
+
+        A bar that ends early is red, as one that failed, so one that is clear is full.
+        """
+        if is_clear:
+            self._n_most = self._n_before + self._n_now
         self._draw(is_last=True)
         if self._chart_id is not None and self._is_published:
             Output().update({"text/html": "", "text/plain": ""}, self._chart_id)
