@@ -1,6 +1,6 @@
 """How often checks of a model are wrong, and how soon they find that it got worse.
 
-`python -m tests.benchmarks.recheck_bench [SERIES]` simulates series of checks (400,
+`python -m tests.benchmarks.recheck_bench [SERIES]` simulates series of checks (60,
 seeded) of a run of 300 rows that a model gets right in 85 of 100 cases, and prints
 
 - "false": in how many series of 50 checks of 40 rows a model that did not change is
@@ -25,7 +25,7 @@ import numpy as np
 from svc_notebook.analysis.change_rule import Checked, Rule, change_of
 from svc_notebook.analysis.statistics import Floats
 
-N_SERIES, N_ROWS, N_WEEKS, N_OF_WEEK = 400, 300, 50, 40
+N_SERIES, N_ROWS, N_WEEKS, N_OF_WEEK = 60, 300, 50, 40
 N_LATER, N_OF_LATER = 3, 80
 SEED = 20261128
 RATE, DROP, ALARM, MARGIN = 0.85, 0.10, 0.05, 0.05
