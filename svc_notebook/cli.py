@@ -225,7 +225,7 @@ def _as_json(name: str, checked: Recheck) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> float | int | None:  # noqa: ANN401 - a number of a frame
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a number of a frame
     """Return a number as JSON has it; what is not known is null."""
     is_known = isinstance(value, int | float) or hasattr(value, "item")
     if not is_known or isnan(value):

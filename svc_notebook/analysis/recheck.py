@@ -228,7 +228,7 @@ def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:
     changes = [one.at(newest) for one in measures]
     other = list(_other_models(df))
     verdicts = [change.verdict for change in changes]
-    verdict = next((x for x in _ORDER if x in verdicts), "cannot tell")
+    verdict: Verdict = next((x for x in _ORDER if x in verdicts), "cannot tell")
     if other:
         verdict = "changed"
     lines = [*other, *_sentences(measures, changes, sent)]
@@ -314,8 +314,9 @@ def _values(
     lengths = np.where(is_fixed, nan, np.log1p(texts.str.len().to_numpy(dtype=float)))
     yield "texts", "texts", replies._replace(value=codes)
     yield "length", "length", replies._replace(value=lengths)
-    is_other = (df["finish_reason"] != _STOP).fillna(value=True).to_numpy(dtype=float)
-    yield "ends other than stop", "ends", replies._replace(value=is_other)
+    is_other = (df["finish_reason"] != _STOP).fillna(value=True)
+    ends = is_other.to_numpy(dtype="float64")
+    yield "ends other than stop", "ends", replies._replace(value=ends)
 
 
 def _other_models(df: pd.DataFrame) -> Iterable[str]:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_users_test_fails_only_when_something_got_worse(
     """The run is in the ledger; the model behind its address is replaced."""
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (tmp_path / "test_model.py").write_text(RECHECK_TEST, encoding="utf-8")
-    quick = {"tokens_per_s": None, "first_token_s": 0, "limits": False}
+    quick: dict[str, Any] = {"tokens_per_s": None, "first_token_s": 0, "limits": False}
     yes, no = ({"text": text, "times": None} for text in ("yes", "no"))
     with Emulator(**quick, script=[yes]) as emulator:
         monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
@@ -123,7 +124,10 @@ def test_a_users_test_fails_only_when_something_got_worse(
         ledger = str(tmp_path / "ledger.sqlite")
         session = Session(Settings(base_url=emulator.base_url, ledger=ledger))
         rows = [{"text": f"message {n}", "label": "yes"} for n in range(80)]
-        how = {"name": "tea-shop", "scores": {"right": svc.scores.exact("label")}}
+        how: dict[str, Any] = {
+            "name": "tea-shop",
+            "scores": {"right": svc.scores.exact("label")},
+        }
         plan_run(session, "Is it? {{text}}", rows=rows, **how).run()
         session.close()
         same = _checked(tmp_path, emulator)

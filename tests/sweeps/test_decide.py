@@ -231,14 +231,14 @@ def test_several_factors_are_decided_about_together(
 ) -> None:
     """Each combination is a value; those that are beaten drop out, the rest is tied."""
     prompts = {"short": "Is it? {{text}}", "long": "Tell me, is it? {{text}}"}
-    how = {"model": {"small": SMALL, "tiny": TINY}, "name": "two"}
     run = plan_run(
         session,
         prompts,
         rows=rows_of(120).assign(text=[f"one {n}" for n in range(120)]),
         scores={"right": RIGHT},
         seed=5,
-        **how,
+        model={"small": SMALL, "tiny": TINY},
+        name="two",
     )
 
     decision = run.decide(["model", "prompt"])

@@ -33,6 +33,8 @@ HARD = {"when": {"contains": "hard"}, "text": "no"}
 class Address:
     """An address, and the model behind it, which may be replaced by another one."""
 
+    emulator: Emulator
+
     def __init__(self) -> None:
         self.port = 0
 
@@ -271,7 +273,7 @@ def test_lengths_are_compared_at_other_temperatures(
         {"when": {"contains": f"one {n}"}, "text": "word " * (5 + n % 4)}
         for n in range(9, 0, -1)
     ]
-    longer = [{**text, "text": text["text"] * 2} for text in texts]
+    longer = [{**text, "text": f"{text['text']}{text['text']}"} for text in texts]
     how: dict[str, Any] = {"scores": None, "temperature": 1}
     address.plays(*texts)
     run = swept(session, **how)
