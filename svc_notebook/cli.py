@@ -8,7 +8,6 @@ the status is the answer, and 1 is only that something has changed.
 import argparse
 import contextlib
 import io
-import json
 import os
 import shlex
 import signal
@@ -17,11 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from math import isnan
 from pathlib import Path
-from typing import Any
 
-from svc_notebook import Emulator, Recheck, run
+from svc_notebook import Emulator, run
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.ledger import deletion
 from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
@@ -202,35 +199,9 @@ def _recheck(arguments: argparse.Namespace) -> int:
     checked = run(arguments.name).recheck(
         arguments.rows, arguments.on, margin=arguments.margin
     )
-    told = json.dumps(_as_json(arguments.name, checked))
-    sys.stdout.write(f"{told if arguments.json else repr(checked)}\n")
+    told = checked.to_json() if arguments.json else repr(checked)
+    sys.stdout.write(f"{told}\n")
     return _STATUS[checked.verdict]
-
-
-def _as_json(name: str, checked: Recheck) -> dict[str, Any]:
-    """Return what is known as JSON values; of several measures those that decide."""
-    rows = checked.df[checked.df["check"] == checked.df["check"].max()]
-    rows = rows[rows["verdict"] == checked.verdict]
-    numbers = ("difference", "low", "high", "n_rows")
-    decisive = rows.iloc[0] if len(rows) else dict.fromkeys(numbers)
-    return {
-        "run": name,
-        "check": checked.name,
-        "verdict": checked.verdict,
-        "is_worse": checked.is_worse,
-        "says": checked.says,
-        **{key: _plain(decisive[key]) for key in numbers},
-        "n_requests": checked.n_requests,
-        "cost": _plain(checked.cost),
-    }
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a number of a frame
-    """Return a number as JSON has it; what is not known is null."""
-    is_known = isinstance(value, int | float) or hasattr(value, "item")
-    if not is_known or isnan(value):
-        return None
-    return value.item() if hasattr(value, "item") else value
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 What counts as a change is in `change_rule`.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, exp, inf, isnan, log, nan
@@ -122,6 +123,23 @@ class Recheck:
     df: pd.DataFrame = field(repr=False)
     chart: IntervalChart = field(repr=False)
     flips: Flips | None = field(repr=False)
+
+    def to_json(self) -> str:
+        """Return what is known as one line of JSON; what is not known is null.
+
+        `difference`, `low`, `high` and `n_rows` are those of the first row of `df` that
+        has the verdict.
+        """
+        rows = self.df[self.df[CHECK] == self.df[CHECK].max()]
+        rows = rows[rows["verdict"] == self.verdict]
+        numbers = ("difference", "low", "high", "n_rows")
+        decisive = rows.iloc[0] if len(rows) else dict.fromkeys(numbers)
+        names = ("verdict", "is_worse", "says", "n_requests", "cost")
+        values = {CHECK: self.name} | {name: getattr(self, name) for name in names}
+        values |= {name: decisive[name] for name in numbers}
+        known = {name: value for name, value in values.items() if not pd.isna(value)}
+        known = dict.fromkeys(values) | known
+        return json.dumps(known, default=float)  # numbers of a frame are NumPy's
 
     def __repr__(self) -> str:
         says, notes = (
@@ -315,7 +333,7 @@ def _values(
     yield "texts", "texts", replies._replace(value=codes)
     yield "length", "length", replies._replace(value=lengths)
     is_other = (df["finish_reason"] != _STOP).fillna(value=True)
-    ends = is_other.to_numpy(dtype="float64")
+    ends = np.where(is_other.to_numpy(dtype=bool), 1.0, 0.0)
     yield "ends other than stop", "ends", replies._replace(value=ends)
 
 

@@ -23,15 +23,15 @@ from svc_notebook.analysis.recheck import (
 )
 from svc_notebook.analysis.reply_factors import check_replies, unit, unit_codes
 from svc_notebook.errors import Interrupted, ParameterError, SettingsError
+from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import with_scores
-from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
 from .decide import NOT_CONFIRMED
 from .execution import Executor, SendOptions
 from .plan import Plan, seed_of, stored_manifest
-from .result import RunResult
 from .resume import by_trial
+from .run_outcome import RunResult
 from .run_scores import RunScores
 
 N_ROWS = 40
@@ -136,7 +136,7 @@ class Canary:
         name = name_of(self._result.plan.run_id, n_checks)
         kept = stored_manifest(ledger.plans(name)[-1]).kept or []
         plan = self._plan_of(name, kept)
-        result = RunResult(plan)
+        result = RunResult(plan, lambda _: None)
         result.ledger = ledger
         return plan if result.status().counts(len(plan.grid))["not_run"] else None
 
@@ -174,7 +174,7 @@ class Canary:
 
     def _send(self, plan: Plan) -> RunResult:
         """Send what is missing of a check, once the user has agreed."""
-        result = RunResult(plan)
+        result = RunResult(plan, lambda _: None)
         scores = RunScores(result, self._session)
         executor = Executor(result, scores, session=self._session)
         executor.bind()

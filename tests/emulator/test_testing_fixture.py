@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.run import plan_run

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted, ParameterError, SettingsError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
