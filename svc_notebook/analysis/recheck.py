@@ -135,7 +135,8 @@ class Recheck:
         numbers = ("difference", "low", "high", "n_rows")
         decisive = rows.iloc[0] if len(rows) else dict.fromkeys(numbers)
         names = ("verdict", "is_worse", "says", "n_requests", "cost")
-        values = {CHECK: self.name} | {name: getattr(self, name) for name in names}
+        values: dict[str, Any] = {CHECK: self.name}
+        values |= {name: getattr(self, name) for name in names}
         values |= {name: decisive[name] for name in numbers}
         known = {name: value for name, value in values.items() if not pd.isna(value)}
         known = dict.fromkeys(values) | known
@@ -340,7 +341,8 @@ def _values(
 def _other_models(df: pd.DataFrame) -> Iterable[str]:
     """Say which models answer under a name that they did not have in the run."""
     for model, replies in df.groupby("model", sort=False):
-        names = replies["model_returned"].dropna()
+        replies = replies[replies["model_returned"].notna()]
+        names = replies["model_returned"]
         before = list(dict.fromkeys(names[replies[CHECK] == 0]))
         now = list(dict.fromkeys(names[replies[CHECK] == replies[CHECK].max()]))
         if before and (other := [name for name in now if name not in before]):
