@@ -340,8 +340,8 @@ def _values(
 
 def _other_models(df: pd.DataFrame) -> Iterable[str]:
     """Say which models answer under a name that they did not have in the run."""
-    for model, replies in df.groupby("model", sort=False):
-        replies = replies[replies["model_returned"].notna()]
+    for model, sent in df.groupby("model", sort=False):
+        replies = sent[sent["model_returned"].notna()]
         names = replies["model_returned"]
         before = list(dict.fromkeys(names[replies[CHECK] == 0]))
         now = list(dict.fromkeys(names[replies[CHECK] == replies[CHECK].max()]))
