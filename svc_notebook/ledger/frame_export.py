@@ -195,7 +195,7 @@ def _is_unnamed(dtype: object) -> bool:
         return False
     try:
         pd.api.types.pandas_dtype(str(dtype))
-    except (TypeError, NotImplementedError):
+    except (TypeError, ValueError, NotImplementedError):
         return True
     return False
 

@@ -88,7 +88,8 @@ def _plain_type(kind: Any) -> Any:  # noqa: ANN401 - pyarrow's
     arrow = _arrow()
     if arrow.types.is_dictionary(kind):
         value_type = _plain_type(kind.value_type)
-        return arrow.dictionary(kind.index_type, value_type, kind.ordered)
+        # older versions of pyarrow make no frame of unsigned numbers
+        return arrow.dictionary(arrow.int64(), value_type, kind.ordered)
     if arrow.types.is_nested(kind):
         return _plain_nested(kind)
     texts = dict.fromkeys(("string_view", "null"), arrow.large_string())
