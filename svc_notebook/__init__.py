@@ -81,7 +81,7 @@ def _show_errors_short() -> None:
     """In IPython, which is then loaded, let it show our errors short."""
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if get_shell is not None and (shell := get_shell()) is not None:
-        from svc_notebook.magics.short_traceback import register  # noqa: PLC0415 - IPython only here
+        from svc_notebook.magics.short_errors import register  # noqa: PLC0415 - IPython only here
 
         register(shell)
 

@@ -139,7 +139,7 @@ def _last_error(mark: str) -> Item:
         raise ParameterError(
             f"{mark}Err: no cell of yours has failed in this kernel yet.", param="with"
         )
-    from svc_notebook.display.traceback_report import to_report  # noqa: PLC0415 - rare
+    from svc_notebook.display.traceback_for_model import to_report  # noqa: PLC0415 - rare
 
     return Item(name="Err", text=to_report(error).text, kind="the last error")
 

@@ -352,7 +352,7 @@ class CellReply:
         if isinstance(stopped, Interrupted) and not getattr(
             stopped.partial, "choices", ()
         ):
-            from .interrupt import interrupted  # noqa: PLC0415 - rare
+            from .interrupt_line import interrupted  # noqa: PLC0415 - rare
 
             display = ReplyDisplay.open(self._context.mode)
             display.finish(interrupted(stopped.partial))

@@ -8,7 +8,7 @@ from typing import Any
 
 from svc_notebook.conversations.attachments import Item, add_items, capped
 from svc_notebook.display.front_end import can_answer, cell_ids
-from svc_notebook.display.traceback_report import to_report, versions
+from svc_notebook.display.traceback_for_model import to_report, versions
 from svc_notebook.errors import ParameterError, last_error
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 

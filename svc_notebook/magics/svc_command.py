@@ -54,7 +54,7 @@ class SvcCommand:
             try:
                 return _run(context, line, cell)
             except KeyboardInterrupt as stopped:
-                from .interrupt import show_interrupt  # noqa: PLC0415 - rare
+                from .interrupt_line import show_interrupt  # noqa: PLC0415 - rare
 
                 raise show_interrupt(context, stopped) from None
 

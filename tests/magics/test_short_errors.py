@@ -99,7 +99,7 @@ def test_other_errors_and_other_handlers_stay(shell: Shell) -> None:
     code = (
         "seen = []\n"
         "get_ipython().set_custom_exc((KeyError,), lambda *a, **k: seen.append(a[1]))\n"
-        "from svc_notebook.magics.short_traceback import register\n"
+        "from svc_notebook.magics.short_errors import register\n"
         "register(get_ipython())"
     )
     shell.run(code)

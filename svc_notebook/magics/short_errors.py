@@ -56,7 +56,7 @@ def short_text(error: SvcError) -> str:
     from svc_notebook.credentials import known_keys  # noqa: PLC0415 - not at import
     from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - as above
     from svc_notebook.display.front_end import is_terminal  # noqa: PLC0415 - as above
-    from svc_notebook.display.traceback_report import (  # noqa: PLC0415 - as above
+    from svc_notebook.display.traceback_for_model import (  # noqa: PLC0415 - as above
         causes,
         user_lines,
     )
