@@ -419,7 +419,7 @@ def _over(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> str:
     checks = "1 check" if newest == 1 else f"{newest:,} checks"
     cost = f" for {number(sent.cost)} {sent.currency}".rstrip()
     return (
-        f"This is of {printable(what)} to {n_rows:,} rows in {checks}; "
+        f"This is over {n_rows:,} rows in {checks}, by {printable(what)}; "
         f"{sent.n_requests:,} requests were sent{'' if isnan(sent.cost) else cost}."
     )
 

@@ -110,7 +110,7 @@ def test_a_model_that_did_not_change_is_as_before(
 
     assert checked.verdict == "as before"
     assert checked.says == (
-        "As before (-4 to 4 points). This is of right to 150 rows in 1 check; 150 "
+        "As before (-4 to 4 points). This is over 150 rows in 1 check, by right; 150 "
         "requests were sent."
     )
     assert not checked.is_worse
@@ -127,7 +127,7 @@ def test_few_rows_cannot_tell_and_say_how_many_would(session: Session) -> None:
     assert checked.says.startswith(
         "Cannot tell with 40 rows (-15 to 15 points); 130 would. "
     )
-    assert "This is of right to 40 rows in 1 check; 40 requests" in checked.says
+    assert "This is over 40 rows in 1 check, by right; 40 requests" in checked.says
 
 
 def test_checks_add_up(session: Session, emulator: Emulator) -> None:
