@@ -8,6 +8,7 @@ the status is the answer, and 1 is only that something has changed.
 import argparse
 import contextlib
 import io
+import json
 import os
 import shlex
 import signal
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SvcError as error:
         print(f"svc-notebook: {error}", file=sys.stderr)  # noqa: T201 - stderr
         if arguments.run is _recheck:
+            if arguments.json:
+                told = {"check": None, "verdict": None, "says": str(error)}
+                sys.stdout.write(json.dumps(told) + "\n")
             return _STATUS["cannot tell"]
         return WRONG if isinstance(error, ConfigError) else FAILED
     return status

@@ -89,7 +89,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     It holds for this kernel. If a part is refused, nothing changes.
 
     Args:
-        *positional: Not allowed; name every argument.
+        *positional: Not allowed; name all.
         endpoint: `emulator` starts an emulator of the service for this kernel, an
             `Emulator` is started and used, `service` goes to SVC_BASE_URL; another
             name is an endpoint of `svc_notebook.toml`.
@@ -105,19 +105,15 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             kernel may use from now on; then requests raise a SpendingLimitError.
             Answers from the ledger do not count. `float("inf")` removes the limit.
         max_cost: The same for the cost, in the currency of the price table.
-        traces: `on` makes a span of OpenTelemetry for each request and call of a tool,
-            and an event for each score; `content` has the texts, too; `off` ends it.
-            It needs opentelemetry-sdk, and a provider that you set up.
+        traces: `on` for OpenTelemetry spans, `content` with the texts, or `off`.
         **connection: How the endpoint is asked, for all its models; without an
             endpoint or an address, the one in use. `headers` (a value such as
             `$LAB_TOKEN` names the variable of a secret), `query`, `key_header`, `path`
-            (the address's, exactly), `extra` (fields for every request), `context`
-            (most tokens of prompt and reply), `max_reply` (of a reply),
-            `max_tokens_field`, `stream_usage`.
+            (exactly), `extra` (fields for every request), `context` (most tokens in
+            all), `max_reply` (of a reply), `max_tokens_field`, `stream_usage`.
 
     Raises:
-        ConfigError: The key or the address is missing or cannot be used, or a file
-            holds no price table or no endpoint of this name.
+        ConfigError: A key, an address or a file is missing or cannot be used.
         LedgerError: The ledger cannot be read or made.
         ParameterError: A value is not allowed, or an argument is not named.
 

@@ -20,6 +20,7 @@ from .contrast_sentences import Drawn, Said, drawn, sentence, verdict
 from .contrast_study import (
     Design,
     Study,
+    check_share_margin,
     level_names,
     only_score,
     pairs_of,
@@ -458,12 +459,7 @@ def _rows(study: Study, against: Any, said: Said) -> Iterable[_Row]:  # noqa: AN
 
 def _check_measure(study: Study, said: Said) -> None:
     is_share = np.isfinite(study.most)
-    if said.margin is not None and is_share and said.margin >= 1:
-        raise ParameterError(
-            f"margin={said.margin:g} is more than a rate can differ; give a share, "
-            "such as 0.03 for 3 points.",
-            param="margin",
-        )
+    check_share_margin(said.margin, is_share=bool(is_share))
     if said.mistake_costs is not None and not is_share:
         raise ParameterError(
             f"mistake_costs needs a score of right and wrong, and {study.name} has "

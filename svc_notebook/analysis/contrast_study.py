@@ -36,6 +36,16 @@ MAX_SUBGROUPS = 8
 _SHOWN_CHARS = 40
 
 
+def check_share_margin(margin: float | None, *, is_share: bool) -> None:
+    """Refuse a margin in points, such as 3, for a score whose values are 0 to 1."""
+    if margin is not None and is_share and margin >= 1:
+        raise ParameterError(
+            f"margin={margin:g} is more than a rate can differ; give a share, such as "
+            "0.03 for 3 points.",
+            param="margin",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """What is compared with what, and what belongs together.

@@ -22,7 +22,7 @@ from svc_notebook.service.params import check_number, must_be, printable
 
 from . import contrast_display, rounding
 from .change_rule import Change, Checked, Rule, Verdict, change_of, of_texts
-from .contrast_study import short_names
+from .contrast_study import check_share_margin, short_names
 from .flips import Flips, flips
 from .joined_runs import IMPROVED, REGRESSED, joined
 from .reply_factors import coded, is_rate, measure, unit, unit_codes
@@ -109,7 +109,7 @@ class Recheck:
             right.
 
     Example:
-        >>> checked = svc.run("tea-shop").recheck(n=40)
+        >>> checked = run.recheck(n=3, on="right")
         >>> assert not checked.is_worse, checked.says
     """
 
@@ -226,12 +226,7 @@ def check_margin(df: pd.DataFrame, question: CheckQuestion) -> None:
             "so give the difference that would not matter, in its own unit.",
             param="margin",
         )
-    if margin is not None and is_of_shares and margin >= 1:
-        raise ParameterError(
-            f"margin={margin:g} is more than a rate can differ; give a share, such as "
-            "0.03 for 3 points.",
-            param="margin",
-        )
+    check_share_margin(margin, is_share=is_of_shares)
 
 
 def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:

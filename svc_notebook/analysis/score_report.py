@@ -21,6 +21,7 @@ from .reply_factors import (
     in_words,
     is_rate,
     measure,
+    named,
     scores,
 )
 from .rounding import number_with_interval, percent_with_interval
@@ -104,7 +105,7 @@ def _has_numbers(df: pd.DataFrame, column: str) -> bool:
 
 
 def _conditions(df: pd.DataFrame) -> list[str]:
-    return factors(df) or ["model"]
+    return factors(df) or named(df, "model")
 
 
 def _chart(

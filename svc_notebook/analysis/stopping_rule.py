@@ -17,7 +17,14 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_number, must_be
 
 from .contrast_pair import Pair, compare_pair
-from .contrast_study import Design, Study, level_names, short_names, study_of
+from .contrast_study import (
+    Design,
+    Study,
+    check_share_margin,
+    level_names,
+    short_names,
+    study_of,
+)
 from .missing import Missing
 from .reply_factors import LABEL, TEMPLATE, coded, is_request, named
 from .sequential import ConfidenceSequence
@@ -264,6 +271,7 @@ def look_at(
             "the better one. contrast(..., looks='any') compares seconds and tokens.",
             param="on",
         )
+    check_share_margin(question.margin, is_share=bool(np.isfinite(study.most)))
     asked = sorted(range(len(study.levels)) if asked is None else asked)
     tail = tail_of(study, question)
     pairs = {

@@ -285,7 +285,7 @@ _N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 
 # Code of another language is marked: it makes no sense as a cell of the notebook.
 _CELL_LANGUAGES = frozenset({"", "python", "python3", "py", "py3", "ipython"})
-_NO_CELL = " data-no-cell"
+_NO_CELL = ' data-no-cell=""'
 
 
 def _code(code: str, language: str, *, is_coloured: bool = True) -> str:

@@ -47,13 +47,10 @@ def panel(
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
-        restore: Whether a name brings back its turns from the ledger. With False the
-            panel begins without turns; the ledger keeps those it has.
-        place: `cell`, or `right` for JupyterLab's side area, where the panel stays
-            while cells scroll. This needs the package `sidecar`; elsewhere the panel is
-            in the cell and says what it needs.
-        **params: Parameters as for `svc.complete`. Tools made with `confirm=True` ask
-            for consent in the panel.
+        restore: Whether a name brings back its turns; the ledger keeps them anyway.
+        place: `cell`, or `right` for JupyterLab's side area, where it stays while
+            cells scroll; where that cannot be, it is in the cell and says why.
+        **params: As for `svc.complete`. Tools with `confirm=True` ask in the panel.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.

@@ -181,8 +181,9 @@ def replay(  # noqa: PLR0913 - one argument a filter
         LedgerError: The ledger cannot be read.
 
     Example:
-        >>> run = svc.replay(since="30d", model="svc-v2-8b-instruct", max_requests=200)
-        >>> run.run().compare("model")
+        >>> reply = svc.complete("Say hello.", model="svc-v2-70b-instruct")
+        >>> again = svc.replay(since="30d", model="svc-v2-8b-instruct").run()
+        >>> table = again.compare(columns="model")
     """
     session = current()
     models = [model] if isinstance(model, str) else list(model)

@@ -34,7 +34,7 @@ from .description import RunDescription, headline, plan_lines
 from .estimate import PlanEstimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
-from .plan import Plan, make_plan
+from .plan import Plan, make_plan, stored_decision
 from .resume import RunStatus, next_steps, settled_of
 from .run_lock import run_key
 from .run_outcome import RunResult
@@ -1112,15 +1112,23 @@ class Run:
         earlier = [n for n in self._looks if n < n_replies]
         if self.n_todo:
             self._looks.add(n_replies)
-        if not earlier:
+        if self._is_decided():
+            at = "after each block that decide sent"
+        elif earlier:
+            at = f"with {max(earlier):,} of its {n_replies:,} replies"
+        else:
             return compared
-        at = f"{max(earlier):,} of its {n_replies:,} replies"
         line = (
-            f"This run was looked at with {at}, and these intervals are for one look: "
+            f"This run was looked at {at}, and these intervals are for one look: "
             "they are wrong more often than they say. looks='any' has those that hold "
             "however often one looks."
         )
         return replace(compared, notes=[*compared.notes, line])
+
+    def _is_decided(self) -> bool:
+        ledger = self._result.ledger
+        stored = ledger and stored_decision(ledger, self.run_id)
+        return (self.plan.decision or stored) is not None
 
     def _show_scores(self) -> None:
         """Show the scores of the plan, unless the cell shows the run itself."""

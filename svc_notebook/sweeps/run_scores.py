@@ -30,6 +30,7 @@ from svc_notebook.analysis.scoring import (
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
 from .grid import Trial
@@ -141,7 +142,8 @@ class RunScores:
         if rule_of(on, names) is None:
             raise ParameterError(
                 f"on={on!r} is not a score that this run makes as replies come; "
-                f"{f'those are {known}' if names else _NO_SCORE}.",
+                f"{f'it makes {known}' if names else _NO_SCORE}."
+                f"{did_you_mean(on, names, n=1)}",
                 param="on",
             )
         return on

@@ -25,7 +25,7 @@ from svc_notebook.emulator.emulator import Emulator
 
 START_S = 180.0
 SEEN_MS = 120_000
-EXTENSION = Path(__file__).parents[2] / "labextension"
+EXTENSION = Path(__file__).parents[2] / "svc_notebook" / "labextension"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET: dict[str, dict[str, object]] = {
     "apputils-extension/notification": {

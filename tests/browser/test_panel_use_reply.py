@@ -154,7 +154,7 @@ def test_one_of_several_empty_panels_has_suggestions(page: Page) -> None:
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 def test_a_cell_uses_a_table_of_a_reply(bench: Bench, place: str) -> None:
-    """The name is there for the next cell; code is copied and never runs."""
+    """The name is there for the next cell; code becomes a cell and never runs."""
     reply = "| tea | cups |\n|--|--:|\n| Oolong | 3 |\n\n```python\nran = 1\n```"
     notebook = bench.open(
         bench.write(
@@ -179,8 +179,10 @@ def test_a_cell_uses_a_table_of_a_reply(bench: Bench, place: str) -> None:
     expect(panel.get_by_role("log").get_by_text("teas = 1 row")).to_be_visible()
     panel.locator("pre").hover()
     panel.get_by_role("button", name="Insert as cell below").click()
-    expect(panel.get_by_role("status")).to_have_text(COPIED)
-    notebook.run(2)
+    expect(panel.get_by_role("status")).to_have_text("Inserted as a cell")
+    code_cells = panel.page.locator(".jp-Notebook .jp-CodeCell")
+    expect(code_cells.nth(2)).to_contain_text("ran = 1")
+    notebook.run(3)
 
-    expect(notebook.shown(2)).to_contain_text("3")
-    expect(notebook.shown(2)).to_contain_text("False")
+    expect(notebook.shown(3)).to_contain_text("3")
+    expect(notebook.shown(3)).to_contain_text("False")

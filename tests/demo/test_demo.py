@@ -156,7 +156,7 @@ def test_the_wheel_has_the_extension_of_jupyterlab(command: str) -> None:
     """JupyterLab finds it, with the package's version, and has it switched on."""
     python = Path(command).with_name("python")
     share = Path(command).parents[1] / "share" / "jupyter" / "labextensions"
-    files = (ROOT / "labextension").iterdir()
+    files = (ROOT / "svc_notebook" / "labextension").iterdir()
     expected = {path.name: path.read_bytes() for path in files}
 
     listed = subprocess.run(  # noqa: S603 - our own command

@@ -22,7 +22,7 @@ _ALLOWED: dict[str, set[str]] = {
     "td": {"style"},
     "pre": {"style"},
     "code": {"style"},
-    "div": {"class", "style"},
+    "div": {"class", "style", "data-no-cell"},
     "span": {"class", "style"},
     "a": _AWAY,
 }

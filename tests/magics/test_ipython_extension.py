@@ -77,7 +77,6 @@ shell.run_cell("%svc help")
         "svc_notebook.magics.svc_command",
         "svc_notebook.tools.rounds",
         "svc_notebook.session",
-        "svc_notebook.magics.subcommands",
     ],
 )
 def test_an_interrupt_of_the_first_imports_is_one_line(module: str) -> None:
@@ -91,5 +90,23 @@ def test_an_interrupt_of_the_first_imports_is_one_line(module: str) -> None:
         "(interrupted while svc_notebook was loading; nothing was sent)",
         "",
     ]
+    assert "%%svc" in again
+    assert "Traceback" not in again
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_a_later_import_is_one_line() -> None:
+    """What a command alone needs is loaded when it runs."""
+    code = [
+        sys.executable,
+        "-c",
+        _INTERRUPTED_IMPORT,
+        "svc_notebook.magics.subcommands",
+    ]
+
+    ended = subprocess.run(code, capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
+
+    first, again = ended.stdout.split("-----")
+    assert first == "[interrupted] nothing was sent\n"
     assert "%%svc" in again
     assert "Traceback" not in again

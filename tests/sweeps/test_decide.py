@@ -378,6 +378,7 @@ def test_the_user_is_asked_once(
         ({"rows": None, "repeats": 3}, {}, "give rows= to svc.sweep"),
         ({"scores": None}, {}, "scores={'right'"),
         ({}, {"on": "wrong"}, "not a score that this run makes"),
+        ({}, {"on": "rigth"}, "it makes right. Did you mean right"),
         ({}, {"factor": "temperature"}, "temperature"),
         ({}, {"margin": 0}, "margin"),
         ({}, {"level": 1}, "level must be a share"),
@@ -405,6 +406,27 @@ def test_refuses_what_cannot_be_decided(
         run.decide(**{"factor": "model", "margin": 0.03, **arguments})
 
     assert not emulator.requests
+
+
+def test_a_margin_in_points_is_refused(session: Session) -> None:
+    """A score of right and wrong differs by less than 1, so 3 cannot be meant."""
+    run = swept(session)
+
+    with pytest.raises(ParameterError, match=r"such as 0\.03 for 3 points"):
+        run.decide("model", margin=3)
+
+
+def test_a_contrast_after_a_decision_says_that_it_was_looked_at(
+    session: Session,
+) -> None:
+    """Its intervals are for one look, and the decision took several."""
+    run = swept(session)
+    run.decide("model", margin=0.03)
+
+    assert "looked at after each block that decide sent" in str(
+        run.contrast("model", on="right").notes
+    )
+    assert "looked at" not in str(run.contrast("model", on="right", looks="any").notes)
 
 
 def test_a_first_block_without_scores_ends_it(session: Session) -> None:

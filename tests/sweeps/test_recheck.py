@@ -451,7 +451,7 @@ def test_the_command_tells_by_its_status(
     many = _command(address.emulator, ledger, "tea-shop", "--rows", "150", "--json")
     address.plays(ODD, HARD)
     changed = _command(address.emulator, ledger, "tea-shop", "--rows", "150", "--json")
-    unknown = _command(address.emulator, ledger, "tee-shop")
+    unknown = _command(address.emulator, ledger, "tee-shop", "--json")
 
     assert [few.returncode, many.returncode] == [2, 0], few.stderr + many.stderr
     assert few.stdout.startswith("Cannot tell with 20 rows (")
@@ -463,3 +463,5 @@ def test_the_command_tells_by_its_status(
     assert told["high"] < 0
     assert unknown.returncode == 2
     assert "Did you mean tea-shop?" in unknown.stderr
+    told = json.loads(unknown.stdout)
+    assert (told["verdict"], told["says"] in unknown.stderr) == (None, True)

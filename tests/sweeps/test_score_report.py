@@ -123,6 +123,13 @@ def test_one_condition_has_its_score_alone(session: Session) -> None:
     assert re.search(r"\n\nright: svc-v2-8b-instruct 50 % \(\d+ to \d+\)$", text)
 
 
+def test_one_labelled_model_has_its_score_by_its_label(session: Session) -> None:
+    """A label takes the place of the model, also where there is only one."""
+    text = repr(_swept(session, model={"small": SMALL}).run())
+
+    assert re.search(r"\n\nright: small 50 % \(\d+ to \d+\)$", text)
+
+
 DOCS = ROWS.assign(doc=[f"doc {n // 2}" for n in range(8)])
 
 
