@@ -184,11 +184,18 @@ def _meant(first: str, rest: Sequence[str]) -> str | None:
         return _OPTIONS
     if word in BY_NAME and word != first.lower():
         return _usage(BY_NAME[word])  # such as `fix: my code`
+    return _nearest(word, rest)
+
+
+def _nearest(word: str, rest: Sequence[str]) -> str | None:
+    """Name the command whose name, or whose word in other tools, is misspelt."""
     # `hi there` is a question, though `history` begins so
     near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
     command = BY_NAME[near[0]] if near else None
-    is_meant = command and (not rest or _takes(command, rest))
-    return _usage(command) if command and is_meant else None
+    if command and (not rest or _takes(command, rest)):
+        return _usage(command)
+    slips = near_names(word, _OTHER_COMMANDS, n=1, cutoff=0.8, least_chars=None)
+    return _OTHER_COMMANDS[slips[0]][1] if slips and not rest else None
 
 
 def _is_param(word: str, rest: Sequence[str]) -> bool:

@@ -93,6 +93,8 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("cost", "%svc usage"),
         ("fixes", "%svc fix"),
         ("config", "%svc settings"),
+        ("confg", "%svc settings"),
+        ("satus", "%svc use"),
         ("status", "%svc use"),
         ("key", "%svc login"),
         ("api key", "%svc login"),
