@@ -37,7 +37,7 @@ Where = Callable[[Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PastQuestion:
     """An exchange of the past: one distinct request, with its reply."""
 
     exchange: Exchange
@@ -64,7 +64,7 @@ def _as_mapping(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": message.content, **message.other}
 
 
-def _json(read: Callable[[Question], object]) -> Callable[[Batch], list[str]]:
+def _json(read: Callable[[PastQuestion], object]) -> Callable[[Batch], list[str]]:
     return lambda batch: [msgspec.json.encode(read(row)).decode() for row in batch.rows]
 
 
@@ -85,13 +85,13 @@ DATASET = (
 """The columns of `dataset`."""
 
 
-def _replies(rows: Iterable[Question]) -> list[str | None]:
+def _replies(rows: Iterable[PastQuestion]) -> list[str | None]:
     return [
         row.exchange.choices[0].text if row.exchange.choices else None for row in rows
     ]
 
 
-def _sizes(rows: Iterable[Question]) -> list[int]:
+def _sizes(rows: Iterable[PastQuestion]) -> list[int]:
     return [len(row.exchange.request.messages) for row in rows]
 
 
@@ -218,9 +218,9 @@ class _Questions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._left_out = Counter[str]()
-        self._rows: dict[str, Question] = {}
+        self._rows: dict[str, PastQuestion] = {}
 
-    def __iter__(self) -> Iterator[Question]:
+    def __iter__(self) -> Iterator[PastQuestion]:
         return iter(self._rows.values())
 
     def leave_out(self, why: str) -> None:
@@ -240,7 +240,7 @@ class _Questions:
             request_hash = hash_request(exchange.request)
             if self._rows.pop(request_hash, None) is not None:
                 self.leave_out("asked twice")
-            self._rows[request_hash] = Question(exchange)
+            self._rows[request_hash] = PastQuestion(exchange)
 
     def _why_not(self, exchange: Exchange, gone: "_Forgotten") -> str:
         request = exchange.request
@@ -256,7 +256,7 @@ class _Questions:
         }
         return next((why for why, is_so in reasons.items() if is_so), "")
 
-    def can_ask(self, row: Question, models: Sequence[str]) -> bool:
+    def can_ask(self, row: PastQuestion, models: Sequence[str]) -> bool:
         """Say whether the models can be asked a question; count it if not."""
         request = row.exchange.request
         new = [model for model in models if model != request.model]
@@ -273,7 +273,7 @@ class _Questions:
             return False
         return True
 
-    def _request(self, row: Question, model: str) -> Any:  # noqa: ANN401 - a request
+    def _request(self, row: PastQuestion, model: str) -> Any:  # noqa: ANN401 - a request
         arguments = row.arguments
         max_tokens = arguments.pop("max_tokens", None)
         info_of = self._context.settings.endpoint.info_of
@@ -326,7 +326,7 @@ def _ids_of(rows: object) -> frozenset[str] | None:
     return frozenset(map(str, rows[_ID].dropna()))
 
 
-def _kept(found: _Questions, where: Where | None) -> list[Question]:
+def _kept(found: _Questions, where: Where | None) -> list[PastQuestion]:
     """Return the questions that `where` keeps, and count the others."""
     questions = list(found)
     if where is None:
@@ -346,11 +346,11 @@ def _kept(found: _Questions, where: Where | None) -> list[Question]:
 
 def _drawn(
     found: _Questions,
-    questions: list[Question],
+    questions: list[PastQuestion],
     models: Sequence[str],
     max_requests: int | None,
     seed: int,
-) -> list[Question]:
+) -> list[PastQuestion]:
     """Draw as many questions as may be sent, and keep their order."""
     if max_requests is None:
         return questions
@@ -368,7 +368,7 @@ def _drawn(
 
 def _planned(
     session: Session,
-    questions: list[Question],
+    questions: list[PastQuestion],
     models: Sequence[str],
     **more: Any,  # noqa: ANN401 - those of `sweep`
 ) -> Run:
@@ -406,7 +406,7 @@ def _questions(n: int) -> str:
     return f"{n:,} question{'' if n == 1 else 's'}"
 
 
-def _asked_again(questions: Sequence[Question]) -> str:
+def _asked_again(questions: Sequence[PastQuestion]) -> str:
     names = Counter(
         row.exchange.origin.conversation
         for row in questions
