@@ -8,6 +8,8 @@ replace the texts of `body`, `events` and `raw`.
 
     when        which requests it answers; see below
     times       how often it answers: 1 if left out, null for always
+    every       it answers only every so many of the requests that fit: 5 is the 5th, the
+                10th and so on
     note        said of the reply wherever it shows, such as "written by hand"; without
                 a note the reply is only marked as the emulator's
     text        the reply: a text, or a list of the pieces it is streamed in
@@ -220,6 +222,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     when: When = When()
     times: Annotated[int, Meta(ge=1)] | None = 1
+    every: Annotated[int, Meta(ge=1)] = 1
     note: Annotated[str, Meta(max_length=60)] = ""
     text: str | tuple[str, ...] | UnsetType = UNSET
     tool_calls: tuple[ScriptedCall, ...] | UnsetType = UNSET
@@ -287,12 +290,16 @@ class Script:
             _entry(entry, at, defaults) for at, entry in enumerate(entries)
         ]
         self._left = [entry.times for entry in self._entries]
+        self._n_fitted = [0] * len(self._entries)
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
         """Return the entry that answers, and count its use; None if none fits."""
         for at, entry in enumerate(self._entries):
             left = self._left[at]
-            if left != 0 and entry.when.fits(chat):
+            if left == 0 or not entry.when.fits(chat):
+                continue
+            self._n_fitted[at] += 1
+            if self._n_fitted[at] % entry.every == 0:
                 self._left[at] = None if left is None else left - 1
                 return entry
         return None

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from textwrap import wrap
 from typing import Any
 
@@ -14,7 +13,15 @@ from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
 from svc_notebook.service.params import shorten
 from svc_notebook.tokens import Tokens
 
-from .estimate import Forecast, PlanEstimate, Speed, duration, forecast
+from .estimate import (
+    SHOWN_MODELS,
+    Forecast,
+    PlanEstimate,
+    Speed,
+    cost_range,
+    duration,
+    forecast,
+)
 from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows, size_and_end
 
@@ -23,7 +30,6 @@ Line = tuple[str, str]
 
 _SHOWN_VALUES = 6  # of one factor
 _VALUE_CHARS = 40
-_SHOWN_MODELS = 4
 
 
 def plan_lines(
@@ -98,7 +104,7 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
         )
     unknown = [forecast.model for forecast in forecasts if forecast.last_sent_s is None]
     if unknown:
-        shown = ", ".join(unknown[:_SHOWN_MODELS])
+        shown = ", ".join(unknown[:SHOWN_MODELS])
         lines.append(f"unknown for {shown}: no limit is documented")
     return lines
 
@@ -109,7 +115,7 @@ def _outlook(
     is_answered = times is None
     is_part = sum(n_left.values()) < size.n_trials
     of_all = f", for all {size.n_trials:,} requests" if is_part else ""
-    cost = "" if is_answered else _cost(size)
+    cost = "" if is_answered else cost_range(size)
     return [
         ("tokens", _tokens(size) + of_all),
         ("cost", cost + of_all if cost else ""),
@@ -164,20 +170,6 @@ def _about(tokens: Tokens) -> str:
     if tokens.low == tokens.high:
         return str(tokens)
     return f"about {tokens.best:,} ({tokens})"
-
-
-def _cost(size: PlanEstimate) -> str:
-    if size.prices is None:
-        return ""
-    if size.cost_low is None or size.cost_high is None:
-        unpriced = ", ".join(size.unpriced[:_SHOWN_MODELS])
-        return f"unknown: your price table has no price for {unpriced}"
-    table = size.prices
-    ends = dict.fromkeys((f"{size.cost_low:,.4g}", f"{size.cost_high:,.4g}"))
-    cost = f"{' to '.join(ends)} {table.currency}"
-    if size.cost_high == inf:
-        cost = f"at least {size.cost_low:,.4g} {table.currency}, for the prompts"
-    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
 
 
 def _warnings(size: PlanEstimate) -> list[str]:

@@ -331,6 +331,7 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
     return max(in_minutes_s, in_seconds_s)
 
 
+SHOWN_MODELS = 4  # names that a line has
 _MINUTES_S = 120  # shorter times are shown in seconds, longer ones in minutes
 _HOURS_S = 7200  # from here on in hours
 
@@ -342,6 +343,21 @@ def duration(length_s: float) -> str:
     if length_s < _HOURS_S:
         return "{} min {} s".format(*divmod(round(length_s), 60))
     return "{} h {} min".format(*divmod(round(length_s / 60), 60))
+
+
+def cost_range(size: PlanEstimate) -> str:
+    """Return words for what the plan costs by the user's prices; "" without prices."""
+    if size.prices is None:
+        return ""
+    if size.cost_low is None or size.cost_high is None:
+        unpriced = ", ".join(size.unpriced[:SHOWN_MODELS])
+        return f"unknown: your price table has no price for {unpriced}"
+    table = size.prices
+    ends = dict.fromkeys((f"{size.cost_low:,.4g}", f"{size.cost_high:,.4g}"))
+    cost = f"{' to '.join(ends)} {table.currency}"
+    if size.cost_high == inf:
+        cost = f"at least {size.cost_low:,.4g} {table.currency}, for the prompts"
+    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
 
 
 def ask_before_sending(

@@ -49,6 +49,29 @@ def test_entries_answer_in_order_and_once(
     assert texts[3] not in texts[:3]
 
 
+def test_an_entry_answers_every_nth_request_that_fits(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A class can see how every third request is refused and sent again."""
+    service = make_service(
+        script=(
+            {
+                "when": {"contains": "Hi"},
+                "every": 3,
+                "times": 2,
+                "status": 429,
+                "error": {"message": "Slow down."},
+            },
+            {"text": "fine", "times": None},
+        )
+    )
+
+    bodies = [fields("Other"), *(fields("Hi") for _ in range(9))]
+    statuses = [post(service, body).status for body in bodies]
+
+    assert statuses == [200, 200, 200, 429, 200, 200, 429, 200, 200, 200]
+
+
 def test_an_entry_answers_what_it_is_meant_for(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:
@@ -345,6 +368,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"when": {"role": "bot"}}, "'bot' - at `$.when.role`"),
     ({"times": 0}, "Expected `int` >= 1 - at `$.times`"),
     ({"times": True}, "at `$.times`"),
+    ({"every": 0}, "Expected `int` >= 1 - at `$.every`"),
     ({"text": ["a", 1]}, "Expected `str`, got `int` - at `$.text[1]`"),
     ({"tool_calls": [{}]}, "missing required field `name` - at `$.tool_calls[0]`"),
     ({"tool_calls": [{"name": "f", "arguments": 7}]}, "$.tool_calls[0].arguments`"),
