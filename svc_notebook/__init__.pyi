@@ -4,6 +4,7 @@ from . import errors
 from .analysis.contrast import Contrast
 from .analysis.decision import Decision
 from .analysis.frame_functions import (
+    agreement,
     agreement_df,
     as_replies,
     compare,
@@ -72,6 +73,7 @@ __all__ = [
     "SvcError",
     "Tokens",
     "Toolbox",
+    "agreement",
     "agreement_df",
     "as_replies",
     "compare",

@@ -582,6 +582,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.analysis.agreement import AGREEMENT, REPEATS  # noqa: PLC0415
     from svc_notebook.analysis.confusion import CONFUSION  # noqa: PLC0415
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.judge_agreement import JUDGE_AGREEMENT  # noqa: PLC0415
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.conversations.conversation_search import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
@@ -597,6 +598,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
         "usage_df": USAGE,
         "summary_df": SUMMARY,
         "contrast_df": CONTRAST,
+        "agreement": JUDGE_AGREEMENT,
         "agreement_df": AGREEMENT,
         "repeats_df": REPEATS,
         "confusion_df": CONFUSION,

@@ -38,12 +38,18 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
 from .summary import few_prompts, say
 
 _DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("factor", "level", "against", "on", "verdict", "says"), "string"),
-    **dict.fromkeys(("n_prompts", "n_units", "n_scored"), "Int64"),
+    **dict.fromkeys(
+        ("factor", "level", "against", "on", "verdict", "labels", "says"), "string"
+    ),
+    **dict.fromkeys(("n_prompts", "n_units", "n_scored", "n_labels"), "Int64"),
     "is_between_groups": "boolean",
 }
 _MANY = 3  # values; that two of two cannot be told apart is in their sentence
 _PER = 1_000
+DRAWN_AT_RANDOM = (
+    "This holds if the replies with labels were drawn at random. If they were chosen "
+    "for what they say, or for their scores, it may be wrong."
+)
 HOLDS_AT_ANY_LOOK = (
     "These intervals hold however often one looks: replies may be added until it is "
     "clear."
@@ -71,6 +77,9 @@ CONTRAST = tuple(
         "cost_ratio": "cost of a request, by that of the other",
         "saved_per_1000": "what 1,000 requests cost less than those of the other",
         "mistakes_per_1000": "what the mistakes of 1,000 replies cost more",
+        "labels": "the labels that scores are corrected by, if there are any",
+        "n_labels": "how many labels",
+        "score_weight": "how much the scores count; with 0 the labels are alone",
         "says": "all this as a sentence",
     }.items()
 )
@@ -100,6 +109,11 @@ class _Row(NamedTuple):
     pair: Pair
     null: float
 
+    @property
+    def on(self) -> str:
+        """The column that was compared: of scores, if labels correct them."""
+        return (self.study.scored or self.study).on
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
@@ -127,6 +141,7 @@ class Contrast:
             values or more.
         drawn: What is drawn of each comparison, in the direction of its sentence.
         looks: `any` if the intervals hold however often one looks.
+        labels: The column of the labels that scores are corrected by, if there is one.
 
     Example:
         >>> compared = run.contrast("model", on="right")
@@ -149,6 +164,7 @@ class Contrast:
     tied: list[Tie]
     drawn: list[Drawn] = field(repr=False)
     looks: Looks = "one"
+    labels: str | None = None
 
     def flips(
         self,
@@ -224,6 +240,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     level: float = LEVEL,
     correct: Correction | None = "holm",
     looks: Looks = "one",
+    labels: str | None = None,
 ) -> Contrast:
     """Compare the values of factors in pairs: see `svc.contrast`."""
     df = check_replies(df)
@@ -242,13 +259,15 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     )
     _check_said(said, against)
     columns, measures = _factors(df, factor), _scores(df, on)
+    if labels is not None:
+        labels = _labels(df, labels, measures, design)
     values = _against(columns, against)
     rows = [
         row
         for column in columns
         for measure in measures
         for row in _rows(
-            study_of(df, column, measure, design), values.get(column, ...), said
+            _study(df, column, measure, design, labels), values.get(column, ...), said
         )
     ]
     p = np.array([p_value(row.pair.estimate, row.null) for row in rows])
@@ -273,10 +292,10 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     return Contrast(
         df=_frame(rows, differences, said, says),
         says=says,
-        notes=[*repeated_lines(df), *_lines(rows, looks), *_tied_lines(tied)],
+        notes=[*repeated_lines(df), *_lines(rows, looks, labels), *_tied_lines(tied)],
         replies=df,
         factors=columns,
-        scores=list(dict.fromkeys(row.study.on for row in rows)),
+        scores=list(dict.fromkeys(row.on for row in rows)),
         by=list(design.by),
         unit=list(design.unit or pair_columns),
         pair_by=pair_columns,
@@ -290,6 +309,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
             for row, difference in zip(rows, differences, strict=True)
         ],
         looks=looks,
+        labels=labels,
     )
 
 
@@ -356,6 +376,52 @@ def _check_any_look(by: Any, *, is_paired: bool, weight: Weight, missing: Any) -
                 "once, at the end.",
                 param=name,
             )
+
+
+def _labels(
+    df: pd.DataFrame,
+    labels: Any,  # noqa: ANN401 - whatever was given
+    measures: Sequence[str],
+    design: Design,
+) -> str:
+    """Return the column of labels; refuse what they cannot correct."""
+    column = column_of(df, labels, param="labels")
+    if column in measures:
+        raise ParameterError(
+            f"labels={labels!r} is what is compared, too. Give the scores of all "
+            "replies in on, and the labels of some of them in labels.",
+            param="labels",
+        )
+    if df[column].isna().all():
+        raise ParameterError(
+            f"{labels} has no value in these replies, so it cannot correct the "
+            "scores. Label some replies that are drawn at random.",
+            param="labels",
+        )
+    unfit = {
+        "paired": not design.is_paired,
+        "weight": design.weight != "prompts",
+        "missing": design.missing != "drop",
+        "looks": design.looks != "one",
+    }
+    for name, is_unfit in unfit.items():
+        if is_unfit:
+            raise ParameterError(
+                "labels correct the differences of pairs, each prompt counting the "
+                f"same, for one look; leave {name} out.",
+                param=name,
+            )
+    return column
+
+
+def _study(
+    df: pd.DataFrame, factor: str, measure: str, design: Design, labels: str | None
+) -> Study:
+    """Return a study of scores, or of labels with the scores that they correct."""
+    study = study_of(df, factor, measure, design)
+    if labels is None:
+        return study
+    return replace(study_of(df, factor, labels, design), scored=study)
 
 
 def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: ANN401 - columns
@@ -481,7 +547,7 @@ def _frame(
     by = rows[0].study.design.by
     columns: dict[str, Any] = {
         "factor": [row.study.factor for row in rows],
-        "on": [row.study.on.removeprefix(PREFIX) for row in rows],
+        "on": [row.on.removeprefix(PREFIX) for row in rows],
         **{name: [_group_value(row, name) for row in rows] for name in by},
         **{name: [of_row[name] for of_row in numbers] for name in numbers[0]},
         "says": list(says),
@@ -496,6 +562,10 @@ def _frame(
     frame.insert(1, "level", _levels(rows, 0))
     frame.insert(2, "against", _levels(rows, 1))
     return frame
+
+
+def _labels_of(study: Study) -> Any:  # noqa: ANN401 - a text, or missing
+    return pd.NA if study.scored is None else study.on.removeprefix(PREFIX)
 
 
 def _levels(rows: Sequence[_Row], place: int) -> Any:  # noqa: ANN401 - an array
@@ -537,6 +607,9 @@ def _numbers(row: _Row, difference: Difference, said: Said) -> dict[str, Any]:
         "cost_ratio": pair.cost_ratio,
         "saved_per_1000": _PER * (pair.costs[1] - pair.costs[0]),
         "mistakes_per_1000": mistakes,
+        "labels": _labels_of(study),
+        "n_labels": None if pair.labelled is None else pair.labelled.n,
+        "score_weight": None if pair.labelled is None else pair.labelled.weight,
     }
 
 
@@ -561,7 +634,7 @@ def _ties(
         for tied in _tied_sets(pairs):
             order = sorted(tied, key=means.__getitem__, reverse=True)
             said = tuple(names[number] for number in order)
-            yield Tie(row.study.factor, row.study.on, group, said)
+            yield Tie(row.study.factor, row.on, group, said)
 
 
 def _tied_sets(pairs: Iterable[tuple[int, int]]) -> list[set[int]]:
@@ -604,8 +677,10 @@ def _tied_lines(tied: Sequence[Tie]) -> Iterable[str]:
         yield f"Tied{where}: {values} cannot be told apart."
 
 
-def _lines(rows: Sequence[_Row], looks: Looks) -> Iterable[str]:
+def _lines(rows: Sequence[_Row], looks: Looks, labels: str | None) -> Iterable[str]:
     """Return which intervals these are, or why there are none."""
+    if labels is not None:
+        yield DRAWN_AT_RANDOM
     if looks == "any":
         yield HOLDS_AT_ANY_LOOK
         return

@@ -179,6 +179,12 @@ def _score(contrast: Contrasted, row: Mapping[str, Any]) -> str:
     return column_of(contrast.replies, row["on"])
 
 
+def _measured(contrast: Contrasted, row: Mapping[str, Any]) -> str:
+    """Return the column that a difference is of: of labels, if they correct a score."""
+    name = row["on"] if pd.isna(row["labels"]) else row["labels"]
+    return column_of(contrast.replies, name)
+
+
 def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]:
     """Return the first differences with their intervals, a chart for each axis."""
     band = None if contrast.margin is None else (-contrast.margin, contrast.margin)
@@ -199,7 +205,7 @@ def axes(contrast: Contrasted, n_most: int | None = None) -> list[_Axis]:
     axes_by_name: dict[str, _Axis] = {}
     rows = records(contrast.df)
     for at in np.sort(_clear_first(contrast)[:n_most]).tolist():
-        score = _score(contrast, rows[at])
+        score = _measured(contrast, rows[at])
         is_share = is_rate(contrast.replies, score)
         axis = axes_by_name.setdefault("" if is_share else score, _Axis(is_share, []))
         axis.intervals.append(_interval(contrast, at, rows[at], is_share=is_share))
@@ -225,14 +231,20 @@ def _interval(
         high=high,
         numbers="no value" if np.isnan(value) else said,
         is_clear=_is_clear(contrast, row),
-        title=_title(contrast, _score(contrast, row), row["factor"]),
+        title=_title(contrast, row),
     )
 
 
-def _title(contrast: Contrasted, score: str, factor: str) -> str:
+def _title(contrast: Contrasted, row: Mapping[str, Any]) -> str:
     """Name the score, and the factor if there are several."""
-    by = f" by {factor}" if len(contrast.factors) > 1 else ""
-    return f"difference in {score.removeprefix(PREFIX)}{by}"
+    by = f" by {row['factor']}" if len(contrast.factors) > 1 else ""
+    name = _measured(contrast, row).removeprefix(PREFIX)
+    return f"difference in {name}{by}{_through(row)}"
+
+
+def _through(row: Mapping[str, Any]) -> str:
+    """Name the scores that labels correct."""
+    return "" if pd.isna(row["labels"]) else f", by {row['on']} and labels"
 
 
 def _level_names(contrast: Contrasted) -> dict[str, dict[str, str]]:

@@ -20,6 +20,7 @@ from .differences import (
     shares,
 )
 from .missing import is_expected
+from .prediction_powered import powered
 from .reply_factors import coded, has, has_flag
 from .sequential import sequence_of
 from .statistics import Floats, Prompts
@@ -43,6 +44,22 @@ class Gap(NamedTuple):
     n_cut: int
     n_unscored: int
     n_all: int
+
+
+class Labelled(NamedTuple):
+    """The labels that a difference of scores is corrected by.
+
+    Attributes:
+        n: How many labels.
+        n_units: Units that have one for both levels.
+        n_unpaired: Labels of replies whose counterpart has none: they do not count.
+        weight: How much the scores count; with 0 the labels are alone.
+    """
+
+    n: int
+    n_units: int
+    n_unpaired: int
+    weight: float
 
 
 class Dependence(NamedTuple):
@@ -73,6 +90,7 @@ class Pair:
         share: For rates, as in `Figure.with_floor`.
         is_confounded: Whether the factor varies only together with the others.
         gaps: What is missing of both levels.
+        labelled: The labels that it is corrected by, if there are any.
     """
 
     levels: tuple[int, int]
@@ -86,6 +104,7 @@ class Pair:
     share: float | None = None
     is_confounded: bool = False
     gaps: Sequence[Gap] = ()
+    labelled: Labelled | None = None
 
     @property
     def is_between_groups(self) -> bool:
@@ -117,12 +136,10 @@ def compare_pair(
         second: That of the one whose mean is subtracted.
         group: The position of a subgroup; all replies if None.
     """
+    if study.scored is not None:
+        return _corrected_pair(study, study.scored, (first, second), group)
     sides, is_confounded = _sides(study, first, second, group)
-    share = None
-    if study.is_rate:
-        replies = study.repeats(study.whole if is_confounded else study.cells)
-        share = float(shares(replies)[[first, second]].mean())
-        share *= _share_of_a_cell(study, sides)
+    share = _share(study, sides, is_confounded=is_confounded)
     figures = _figures(study, sides, share)
     means = tuple(
         float(np.mean([_mean(study, side, end).value for end in ("low", "high")]))
@@ -145,6 +162,66 @@ def compare_pair(
     )
 
 
+def _corrected_pair(
+    study: Study, scored: Study, levels: tuple[int, int], group: int | None
+) -> Pair:
+    """Compare two levels by labels, which the scores of all replies make surer."""
+    all_sides, is_confounded = _sides(scored, *levels, group)
+    cells, scored_cells = (
+        one.whole if is_confounded else one.cells for one in (study, scored)
+    )
+    is_labelled = np.ones(len(cells.prompt), dtype=bool)
+    for level in levels:
+        is_labelled &= _is_used(cells, level, group)
+        is_labelled &= _is_used(scored_cells, level, group)
+    sides, scored_sides = (
+        [_Side(level, one.where(is_labelled)) for level in levels]
+        for one in (cells, scored_cells)
+    )
+    share = _share(study, sides, is_confounded=is_confounded)
+    [labels], [of_labelled], [of_all] = (
+        _figures(one, of_study, share)
+        for one, of_study in (
+            (study, sides),
+            (scored, scored_sides),
+            (scored, all_sides),
+        )
+    )
+    figure, weight = powered(labels, of_labelled, of_all)
+    means = [
+        _mean(study, label, "low").value
+        + weight * (_mean(scored, all_, "low") - _mean(scored, some, "low")).value
+        for label, some, all_ in zip(sides, scored_sides, all_sides, strict=True)
+    ]
+    n_labels, n_scored = (
+        int(sum(side.cells.n_scored[:, side.level].sum() for side in of_study))
+        for of_study in (sides, all_sides)
+    )
+    n_given = sum(_n_values(study, level, group) for level in levels)
+    n_prompts = len(np.unique(all_sides[0].cells.prompt)) if n_labels else 0
+    return Pair(
+        levels=levels,
+        groups=() if group is None else (group,),
+        figures=(figure,),
+        estimate=_between(study, (figure,), most=study.most),
+        n_prompts=n_prompts,
+        n_scored=n_scored,
+        means=(means[0], means[1]),
+        costs=_costs(scored, all_sides),
+        share=share,
+        is_confounded=is_confounded,
+        gaps=_gaps(scored, levels, group),
+        labelled=Labelled(n_labels, labels.n_units, n_given - n_labels, weight),
+    )
+
+
+def _n_values(study: Study, level: int, group: int | None) -> int:
+    is_there = (study.codes["level"] == level).to_numpy() & ~np.isnan(study.values)
+    if group is not None:
+        is_there &= (study.codes["group"] == group).to_numpy()
+    return int(is_there.sum())
+
+
 def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
     """Return by how much the difference of a subgroup is larger than in another one."""
     figures: tuple[Figure, ...] = tuple(
@@ -162,7 +239,17 @@ def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
         share=first.share,
         is_confounded=first.is_confounded or second.is_confounded,
         gaps=(*first.gaps, *second.gaps),
+        labelled=_together(first.labelled, second.labelled),
     )
+
+
+def _together(first: Labelled | None, second: Labelled | None) -> Labelled | None:
+    if first is None or second is None:
+        return None
+    n, n_units, n_unpaired = (
+        one + other for one, other in zip(first[:3], second[:3], strict=True)
+    )
+    return Labelled(n, n_units, n_unpaired, max(first.weight, second.weight))
 
 
 def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | None:
@@ -172,7 +259,7 @@ def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | Non
     prompts that have both; all tests of a pair share their chance of a false alarm.
     """
     is_plain = study.design.is_paired and len(pair.figures) == 1
-    if not is_plain or pair.is_confounded or pair.is_between_groups:
+    if not is_plain or pair.is_confounded or pair.is_between_groups or pair.labelled:
         return None
     group = pair.groups[0] if pair.groups else None
     sides, _ = _sides(study, *pair.levels, group)
@@ -228,6 +315,17 @@ def _sides(
 def _is_used(cells: Cells, level: int, group: int | None) -> Any:  # noqa: ANN401 - flags
     is_used = ~np.isnan(cells.low[:, level])
     return is_used if group is None else is_used & (cells.group == group)
+
+
+def _share(
+    study: Study, sides: Sequence[_Side], *, is_confounded: bool
+) -> float | None:
+    """Return the share of `Figure.with_floor`, for rates."""
+    if not study.is_rate:
+        return None
+    replies = study.repeats(study.whole if is_confounded else study.cells)
+    share = float(shares(replies)[[side.level for side in sides]].mean())
+    return share * _share_of_a_cell(study, sides)
 
 
 def _share_of_a_cell(study: Study, sides: Sequence[_Side]) -> float:

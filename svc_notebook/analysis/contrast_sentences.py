@@ -12,6 +12,7 @@ from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown
 from .differences import Correction, Difference, units_needed
+from .reply_factors import in_number
 from .rounding import is_shown_as_none, number, percent, round_up
 from .sequential import MIN_UNITS, ConfidenceSequence
 from .statistics import LEVEL, MIN_PROMPTS, special
@@ -292,9 +293,21 @@ def _figures(study: Study, pair: Pair, facts: _Facts, said: Said) -> str:
 
 
 def _over(study: Study, pair: Pair) -> str:
-    if study.design.unit is None:
+    over = ""
+    if study.design.unit is not None:
+        over = f", over {pair.estimate.n_units:,} {study.counted}"
+    return f"{over}{_from_labels(study, pair)}"
+
+
+def _from_labels(study: Study, pair: Pair) -> str:
+    """Say what a corrected difference was made of."""
+    if pair.labelled is None or study.scored is None:
         return ""
-    return f", over {pair.estimate.n_units:,} {study.counted}"
+    labels = in_number(pair.labelled.n, "labels")
+    if not pair.labelled.weight:
+        return f", from {labels} alone: {study.scored.name} adds nothing to them"
+    scores = in_number(pair.n_scored, "scores")
+    return f", from {scores} of {study.scored.name}, corrected by {labels}"
 
 
 def _margin(study: Study, said: Said) -> str:
@@ -375,7 +388,12 @@ def _what_would(
             condition = "if it is that large"
         else:
             condition = "if the difference is as seen"
-        return f"{condition}, a new run with {round_up(n):,} {study.counted} would tell"
+        labelled = ""
+        if pair.labelled is not None:
+            n_labelled = int(np.ceil(n * pair.labelled.n_units / pair.estimate.n_units))
+            labelled = f", {round_up(n_labelled):,} of them with labels,"
+        n_new = f"{round_up(n):,} {study.counted}"
+        return f"{condition}, a new run with {n_new}{labelled} would tell"
     if study.most < smallest:
         return f"with so few {study.counted} no difference could have been found"
     least = rounding.difference(smallest, is_rate=study.is_rate)
@@ -407,7 +425,8 @@ def _why(study: Study, pair: Pair) -> str:
     if special() is None and not isinstance(pair.estimate, ConfidenceSequence):
         return "only SciPy could tell whether it is chance"
     if pair.estimate.n_units < MIN_PROMPTS * max(len(pair.groups), 1):
-        return f"{MIN_PROMPTS} {study.counted} are the least that could tell"
+        labels = "" if pair.labelled is None else " with labels"
+        return f"{MIN_PROMPTS} {study.counted}{labels} are the least that could tell"
     return (
         f"all {study.counted} differ by the same amount, so nothing is known about "
         "others"
@@ -459,6 +478,13 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
 
 def left_out(study: Study, pair: Pair) -> Iterable[str]:
     """Say what is missing, and what becomes of it."""
+    labelled = pair.labelled
+    if labelled is not None and labelled.n_unpaired:
+        yield (
+            f"Left out: {in_number(labelled.n_unpaired, 'labels')} of replies whose "
+            "counterpart has no label."
+        )
+    study = study.scored or study
     names = level_names(study)
     said = []
     for gap in dict.fromkeys(pair.gaps):

@@ -115,6 +115,7 @@ class Study:
         values: The measure of each reply.
         ends: The same, with what takes the place of missing ones.
         counted: What the units are called: rows, prompts or values of a column.
+        scored: The same of the scores of all replies, if the measure is a few labels.
     """
 
     df: pd.DataFrame
@@ -131,6 +132,7 @@ class Study:
     values: Floats
     ends: Ends
     counted: str
+    scored: "Study | None" = None
 
     @property
     def name(self) -> str:

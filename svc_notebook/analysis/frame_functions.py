@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from svc_notebook.ledger.prices import Prices
 
     from .contrast import Contrast
+    from .judge_agreement import JudgeAgreement
     from .missing import Missing
     from .plot import Plot
     from .repeats import Similarity
@@ -268,6 +269,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     level: float = 0.95,
     correct: Literal["holm", "bonferroni"] | None = "holm",
     looks: Literal["one", "any"] = "one",
+    labels: str | None = None,
 ) -> "Contrast":
     """Compare the values of factors in pairs, over the prompts that have both.
 
@@ -298,6 +300,8 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
             1 - `level` exactly where the interval leaves out 0, or the margin.
         looks: "any" has wider intervals that hold however often one looks while replies
             are added (confidence sequences). Each unit counts the same.
+        labels: A score that few replies have, such as one of people, drawn at random:
+            all scores in `on` are corrected by it, and what is compared are labels.
 
     Returns:
         What is read at the end of a cell; `df` has the numbers, `says` the sentences.
@@ -331,6 +335,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         level=level,
         correct=correct,
         looks=looks,
+        labels=labels,
     )
 
 
@@ -412,6 +417,46 @@ def agreement_df(  # noqa: PLR0913 - a study is described in many words
     from svc_notebook.analysis.agreement import agreement_df as frame  # noqa: PLC0415
 
     return frame(df, by, on, similarity=similarity, k=k, unit=unit, missing=missing)
+
+
+def agreement(
+    df: "pd.DataFrame",
+    judge: str,
+    labels: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    unit: str | Sequence[str] | None = None,
+) -> "JudgeAgreement":
+    """Say whether a judge, or any automatic score, says what people say.
+
+    Replies that have both are compared. Each counts the same; intervals (0.95) are over
+    prompts, or over units of them. Next to each figure is what a guess would reach that
+    is always the same: a judge that agrees on 90 % is useless if 90 % are True.
+
+    Args:
+        df: A frame of replies, or several as one.
+        judge: A score of True and False.
+        labels: Another one, which people gave to some replies.
+        by: Columns to group by, such as `model`: whether it favours one of them. All
+            replies together if None.
+        unit: Columns that say which prompts belong together, such as a document.
+
+    Returns:
+        Sentences at the end of a cell; `df` has kappa, the share of what is labelled
+        True that the judge calls True, and that of False, with intervals, and
+        `disagreements` has the replies on which they differ, side by side.
+
+    Raises:
+        ParameterError: A name does not exist or is not a score of True and False, or no
+            reply has both.
+
+    Example:
+        >>> replies["score_rated"] = replies["row"] != 2  # by hand
+        >>> trust = svc.agreement(replies, judge="right", labels="rated")
+    """
+    from .judge_agreement import judge_agreement  # noqa: PLC0415 - pandas
+
+    return judge_agreement(df, judge, labels, by=by, unit=unit)
 
 
 def repeats_df(

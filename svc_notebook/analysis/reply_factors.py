@@ -100,7 +100,7 @@ def unit(df: pd.DataFrame) -> list[str]:
     return ["prompt"] if (n_texts == 1).all() else ["run", "row"]
 
 
-def column_of(df: pd.DataFrame, on: Any) -> str:  # noqa: ANN401 - whatever was given
+def column_of(df: pd.DataFrame, on: Any, *, param: str = "on") -> str:  # noqa: ANN401 - whatever was given
     """Return the column that `on` names: a score by its name, or any column.
 
     Raises:
@@ -119,10 +119,10 @@ def column_of(df: pd.DataFrame, on: Any) -> str:  # noqa: ANN401 - whatever was 
         else ("it has no scores yet; run.score(right=...) makes one")
     )
     raise ParameterError(
-        f"on={shorten(repr(on), _SHOWN_CHARS)} is not a score or a column of the frame."
-        f"{did_you_mean(str(on), [*short, *more], n=1)} It must name a column of "
+        f"{param}={shorten(repr(on), _SHOWN_CHARS)} is not a score or a column of the "
+        f"frame.{did_you_mean(str(on), [*short, *more], n=1)} It must name a column of "
         f"numbers or of True and False: {allowed}; others are {_some(more)}.",
-        param="on",
+        param=param,
     )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
 
     from svc_notebook.analysis.contrast import Contrast
     from svc_notebook.analysis.decision import Decision
+    from svc_notebook.analysis.judge_agreement import JudgeAgreement
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
     from svc_notebook.analysis.recheck import Recheck
@@ -587,6 +588,7 @@ class Run:
         level: float = 0.95,
         correct: Literal["holm", "bonferroni"] | None = "holm",
         looks: Literal["one", "any"] = "one",
+        labels: str | None = None,
     ) -> "Contrast":
         """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`.
 
@@ -618,6 +620,7 @@ class Run:
             level=level,
             correct=correct,
             looks=looks,
+            labels=labels,
         )
         return self._with_looks(compared)
 
@@ -820,6 +823,23 @@ class Run:
             k=k,
             unit=self._unit(unit),
             missing=missing,
+        )
+
+    def agreement(
+        self,
+        judge: str,
+        labels: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
+    ) -> "JudgeAgreement":
+        """Say whether a judge says what people say: `svc.agreement`."""
+        from svc_notebook.analysis.judge_agreement import (  # noqa: PLC0415 - pandas
+            judge_agreement,
+        )
+
+        return judge_agreement(
+            self.replies_df(), judge, labels, by=by, unit=self._unit(unit)
         )
 
     def repeats_df(

@@ -21,6 +21,7 @@ HAS_MORE = {  # also what they are grouped by, columns of rows, scores, or label
     "replies_df",
     "summary_df",
     "contrast_df",
+    "agreement",
     "agreement_df",
     "repeats_df",
     "confusion_df",
@@ -41,12 +42,13 @@ def _frames() -> dict[str, pd.DataFrame]:
         model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
         answer=Literal["spam", "ham"],
     ).run()
-    run.score(right=lambda row: row.answer == "spam")
+    run.score(right=lambda row: row.answer == "spam", even=lambda row: row.row != 1)
     return {
         "replies_df": svc.replies_df(),
         "usage_df": svc.usage_df(by=[], include_emulated=True),
         "summary_df": run.summary_df(),
-        "contrast_df": run.contrast_df("model"),
+        "contrast_df": run.contrast_df("model", "right"),
+        "agreement": run.agreement("right", "even").df,
         "agreement_df": run.agreement_df(by="model"),
         "repeats_df": run.repeats_df(),
         "confusion_df": run.confusion_df("prompt", by="model"),

@@ -154,6 +154,27 @@ def test_the_unit_of_the_plan_is_that_of_all_figures(
     assert "over 8 rows" in run.contrast("model", unit="row").says[0]
 
 
+def test_labels_of_a_few_rows_correct_the_scores_of_a_run(session: Session) -> None:
+    """They are scores like others, over the unit of the plan; a frame has the same."""
+    run = _swept(session, rows=DOCS, unit="doc", name="mails").run()
+    run.score(
+        rated=lambda row: row.answer == row.label if row.row < 6 else None,
+        judge=lambda row: row.answer == "ham",
+    )
+
+    corrected = run.contrast("model", on="judge", labels="rated")
+    trust = run.agreement(judge="judge", labels="rated")
+
+    row = corrected.df.iloc[0]
+    assert row[["n_labels", "n_scored"]].tolist() == [12, 16]
+    frame = run.replies_df()
+    again = svc.contrast_df(frame, "model", "judge", labels="rated", unit="doc")
+    assert corrected.df.equals(again)
+    assert trust.df.equals(svc.agreement(frame, "judge", "rated", unit="doc").df)
+    assert trust.df["n_replies"].tolist() == [12]
+    assert set(trust.disagreements["model"]) == {SMALL, LARGE}
+
+
 def test_a_run_keeps_its_unit(session: Session) -> None:
     """The manifest and the ledger have it; of a renamed column the name in frames."""
     rows = DOCS.rename(columns={"doc": "run"})  # a column of every frame of replies

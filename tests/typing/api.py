@@ -117,6 +117,9 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     pairs = pd.concat([alike, svc.agreement_df(frame, k=2), run.repeats_df("right")])
     pairs = pd.concat([run.confusion_df("label", by="model"), svc.repeats_df(frame)])
     pairs = pd.concat([pairs, svc.confusion_df(frame, "label", unit=["document"])])
+    trust = svc.agreement(frame, judge="judge", labels="rated", by="model")
+    pairs = pd.concat([trust.disagreements, run.agreement("judge", "rated").df])
+    pairs = pd.concat([pairs, run.contrast("model", "judge", labels="rated").df])
     summary = run.summary_df("model", unit=["customer"], missing="bounds")
     heat: float = run.trend("temperature", on="right", unit="customer").slope
     slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
