@@ -8,8 +8,8 @@ replace the texts of `body`, `events` and `raw`.
 
     when        which requests it answers; see below
     times       how often it answers: 1 if left out, null for always
-    every       it answers only every so many of the requests that fit: 5 is the 5th, the
-                10th and so on
+    every       it answers only every so many of the requests that fit: with 5 the 5th,
+                the 10th and so on
     note        said of the reply wherever it shows, such as "written by hand"; without
                 a note the reply is only marked as the emulator's
     text        the reply: a text, or a list of the pieces it is streamed in
