@@ -47,6 +47,7 @@ NAMES = [
     "load_ipython_extension",
     "panel",
     "plot",
+    "ranking",
     "read_answers",
     "read_eval",
     "read_parquet",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from .judge_agreement import JudgeAgreement
     from .missing import Missing
     from .plot import Plot
+    from .ranking import Ranking
     from .repeats import Similarity
     from .sample_size import Needed
     from .statistics import Weight
@@ -337,6 +338,45 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         looks=looks,
         labels=labels,
     )
+
+
+def ranking(
+    df: "pd.DataFrame",
+    by: str = "model",
+    *,
+    unit: str | list[str] | None = None,
+    level: float = 0.95,
+) -> "Ranking":
+    """Rank models, or other candidates, by which one was preferred in comparisons.
+
+    Strengths are those of Bradley and Terry, with ties as Davidson (1970) has them;
+    intervals are robust to comparisons of one unit that depend on each other, with
+    Student's t. They need SciPy and 20 units (statistics.md).
+
+    Args:
+        df: A frame of replies with picks of the panel, such as `svc.replies_df()`; or
+            one row for each comparison, with the columns `left` and `right`, two
+            candidates, and `winner`: "left", "right", "tie" or a candidate's name.
+        by: What is ranked by picks, such as `temperature`.
+        unit: Columns that say which comparisons belong together, such as `rater` or
+            `conversation`. If None: each turn of picks; of pairs each value of the
+            column `row`, or each comparison if the frame has no such column.
+        level: The level of the intervals, between 0 and 1.
+
+    Returns:
+        What is read at the end of a cell; `df` has the numbers, `best` those that
+        cannot be told apart from the first, `says` the answer as a sentence.
+
+    Raises:
+        ParameterError: Nothing was compared, a winner is not one of the two, or no
+            comparison joins two groups of candidates.
+
+    Example:
+        >>> preferred = svc.ranking(svc.replies_df())
+    """
+    from svc_notebook.analysis.ranking import ranking as ranked  # noqa: PLC0415
+
+    return ranked(df, by, unit=unit, level=level)
 
 
 def contrast_df(

@@ -122,7 +122,8 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     pairs = pd.concat([pairs, run.contrast("model", "judge", labels="rated").df])
     summary = run.summary_df("model", unit=["customer"], missing="bounds")
     heat: float = run.trend("temperature", on="right", unit="customer").slope
-    slopes = [heat, svc.trend(frame, "top_p", missing="wrong").p]
+    best: tuple[str, ...] = svc.ranking(frame, "model", unit="conversation").best
+    slopes = [heat, float(len(best)), svc.trend(frame, "top_p", missing="wrong").p]
     decision: svc.Decision = run.decide("model", "right", margin=0.03, max_requests=9)
     pairs = pd.concat([pairs, decision.df, run.contrast("model", looks="any").df])
     checked: svc.Recheck = run.recheck(40, "right", margin=0.05)
