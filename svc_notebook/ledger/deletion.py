@@ -82,7 +82,7 @@ def preview(place: str, chosen: Which) -> str:
         if chosen.kind and not n:
             raise _unknown(connection, chosen, place)
         also = _also(connection, chosen, place)
-    counts = zip(others, ("tool call", "score"), strict=True)
+    counts = zip(others, ("tool call", "score", "rating"), strict=True)
     more = "".join(f", {counted(n_rows, what)}" for n_rows, what in counts if n_rows)
     return (
         f"This permanently deletes {counted(n, 'exchange')}{more}{chosen.words} from "
@@ -90,13 +90,15 @@ def preview(place: str, chosen: Which) -> str:
     )
 
 
-def _rows(chosen: Which) -> tuple[str, str, str]:
-    """Return the clauses for the exchanges, their tool calls and their scores."""
+def _rows(chosen: Which) -> tuple[str, ...]:
+    """Return the clauses for the exchanges, tool calls, scores and ratings."""
     these = f"exchanges WHERE {chosen.condition}"
+    ids = f"(SELECT exchange_id FROM {these})"  # noqa: S608 - our own
     return (
         f"FROM {these}",
         f"FROM tool_runs WHERE {chosen.condition}",
-        f"FROM scores WHERE exchange_id IN (SELECT exchange_id FROM {these})",  # noqa: S608 - our own
+        f"FROM scores WHERE exchange_id IN {ids}",
+        f"FROM ratings WHERE exchange_id IN {ids}",
     )
 
 
@@ -151,6 +153,10 @@ def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
     with transaction(connection):
         for rows in reversed(_rows(chosen)):  # the exchanges last
             done = connection.execute(f"DELETE {rows}", chosen.values)
+        connection.execute(  # of pairs whose other reply is gone
+            "DELETE FROM ratings WHERE other_exchange_id != '' AND other_exchange_id "
+            "NOT IN (SELECT exchange_id FROM exchanges)"
+        )
         connection.execute("DELETE FROM requests")  # `seq` starts again
         for table, name in (
             ("runs", "run"),

@@ -113,7 +113,29 @@ TABLES = """
 """
 """The tables of a new ledger, version 1."""
 
-CHANGES: tuple[str, ...] = ()
+CHANGES: tuple[str, ...] = (
+    """
+    -- What people say of replies. Of two the first is the one that was on the left. A
+    -- single one has '' and -1 in place of the other.
+    CREATE TABLE ratings (
+        name TEXT NOT NULL,
+        rater TEXT NOT NULL,
+        exchange_id TEXT NOT NULL,
+        choice_index INTEGER NOT NULL,
+        other_exchange_id TEXT NOT NULL,
+        other_choice_index INTEGER NOT NULL,
+        value,
+        note TEXT NOT NULL,
+        seconds_s REAL,
+        chosen TEXT NOT NULL,
+        rated_at TEXT NOT NULL,
+        PRIMARY KEY (
+            exchange_id, choice_index, name, rater,
+            other_exchange_id, other_choice_index
+        )
+    ) WITHOUT ROWID
+    """,
+)
 """Scripts of SQL that bring a ledger from one version to the next, in order.
 
 The first one brings version 1 to version 2. `TABLES` stays as it is then, so that old

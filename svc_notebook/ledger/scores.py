@@ -48,12 +48,12 @@ def keep_scores(ledger: Ledger, frame: "pd.DataFrame") -> int:
     with ledger.opened() as connection:
         _check_known(connection, {score.exchange_id for score in scores})
         with transaction(connection):
-            _insert(connection, scores, param="frame")
+            insert_scores(connection, scores, param="frame")
     send_scores(scores)
     return len(scores)
 
 
-def _insert(
+def insert_scores(
     connection: sqlite3.Connection,
     scores: Collection[Score],
     *,
@@ -136,7 +136,7 @@ def replace_scores(
                 (json.dumps(list(old)), json.dumps(sorted(among))),
             )
             known = [score for score in scores if score.exchange_id not in unknown]
-            _insert(connection, known)
+            insert_scores(connection, known)
     send_scores(known)
     return unknown
 

@@ -35,6 +35,7 @@ from .estimate import PlanEstimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
 from .plan import Plan, make_plan, stored_decision
+from .rating import Rating, begin_rating
 from .resume import RunStatus, next_steps, settled_of
 from .run_lock import run_key
 from .run_outcome import RunResult
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.judge_agreement import JudgeAgreement
     from svc_notebook.analysis.missing import Missing
     from svc_notebook.analysis.plot import Plot
+    from svc_notebook.analysis.ranking import Ranking
     from svc_notebook.analysis.recheck import Recheck
     from svc_notebook.analysis.repeats import Similarity
     from svc_notebook.analysis.sample_size import Needed
@@ -515,6 +517,135 @@ class Run:
         self._scores.remember(scores, on_error)
         return n_kept
 
+    def rate(  # noqa: PLR0913 - how it is asked is described in many words
+        self,
+        name: str = "good",
+        *,
+        scale: str | Sequence[str] = "yes/no",
+        pairs: str | None = None,
+        first: Literal["differs", "random"] = "differs",
+        n: int | None = None,
+        rater: str | None = None,
+        notes: bool = False,
+        blind: bool = True,
+        in_terminal: bool = False,
+    ) -> Rating:
+        """Rate replies by hand: in a panel with the keyboard, or in a terminal.
+
+        Each rating is in the ledger at once. Run the cell again to go on, also after a
+        restart or tomorrow. What all raters say of a reply is its score `rated_NAME`,
+        which frames and comparisons have like any other: what most say, or the mean of
+        numbers. Replies that say the same to the same prompt are rated once.
+
+        Args:
+            name: What is rated; of pairs `pairs`, if nothing else is given.
+            scale: "yes/no" is a score of 1 and 0; "1-5" (to "1-9") numbers, or 2 to 9
+                labels.
+            pairs: A factor, such as `model`: two replies side by side, and the better
+                one is chosen; `run.ranking(on="rated_pairs")` ranks its values.
+            first: Rows whose scores or texts differ, which tells most with few
+                ratings; or "random", which ratings need that correct the scores of a
+                judge in `contrast(labels=...)`.
+            n: How many, rounded up to whole rows; all if None.
+            rater: Who rates; your user name if None. Several people rate the same
+                replies in the same order.
+            notes: Ask for a note in your words instead of a value.
+            blind: Hide what made the replies.
+            in_terminal: Ask with `input`, one after the other.
+
+        Returns:
+            The rating, which displays itself as a panel.
+
+        Raises:
+            ParameterError: There are no good replies, or the scale is no scale.
+            LedgerError: The ledger cannot be read.
+
+        Example:
+            >>> rating = run.rate("helpful", scale="1-5", first="random", n=30)
+        """
+        rating = begin_rating(
+            self._result,
+            name,
+            scale=scale,
+            pairs=pairs,
+            first=first,
+            n=n,
+            rater=rater,
+            notes=notes,
+            blind=blind,
+        )
+        return rating.in_terminal() if in_terminal else rating
+
+    def to_rate(
+        self,
+        name: str = "good",
+        *,
+        scale: str | Sequence[str] = "yes/no",
+        **options: Any,  # noqa: ANN401 - those of `rate`
+    ) -> "pd.DataFrame":
+        """Return what is to be rated, for a spreadsheet; `svc.export` writes the file.
+
+        Args:
+            name: As in `rate`.
+            scale: As in `rate`.
+            **options: Those of `rate`: `pairs`, `first`, `n`, `rater`, `notes`.
+
+        Returns:
+            One row for each card that the rater has not rated: `rate_id`, what filled
+            the prompt, `prompt`, `reply` or `left` and `right`, `scale`, and `rating`
+            and `note`, which are to be filled in. Nothing says what made a reply.
+
+        Example:
+            >>> path = svc.export(run.to_rate("helpful", n=20), "rate.csv")
+        """
+        from .rating_sheet import to_sheet  # noqa: PLC0415 - pandas
+
+        return to_sheet(self.rate(name, scale=scale, **options))
+
+    def take_ratings(
+        self,
+        sheet: Any,  # noqa: ANN401 - a frame or a path
+        name: str = "good",
+        *,
+        scale: str | Sequence[str] = "yes/no",
+        **options: Any,  # noqa: ANN401 - those of `rate`
+    ) -> int:
+        """Keep the ratings of a spreadsheet that `to_rate` began.
+
+        Args:
+            sheet: The frame, or the path of a CSV or Excel file. Rows without a
+                rating are left out.
+            name: As it was given to `to_rate`, and so `scale` and the options.
+            scale: As above.
+            **options: As above; `rater` is who filled it in.
+
+        Returns:
+            How many cards it rates.
+
+        Raises:
+            ParameterError: A row has a rating that is not on the scale, or is not of
+                this run; nothing was kept.
+        """
+        from .rating_sheet import read_sheet, take_sheet  # noqa: PLC0415 - pandas
+
+        rating = self.rate(name, scale=scale, **{**options, "n": None})
+        return take_sheet(read_sheet(sheet), rating)
+
+    def ratings_df(self, name: str | None = None) -> "pd.DataFrame":
+        """List what people said of the replies.
+
+        Args:
+            name: Only ratings of this name, such as `good`; all if None.
+
+        Returns:
+            One row for each rating, the oldest first: `name`, `rater`, `row`,
+            `candidate` (of two replies the left one, and `other_candidate`), `value` or
+            `label`, `note`, `seconds_s`, `chosen`, ids and time.
+        """
+        from svc_notebook.analysis.rated import ratings_df  # noqa: PLC0415 - pandas
+
+        return ratings_df(self.replies_df(), self._result.ledger, name)
+
     def usage_df(
         self,
         *,
@@ -594,16 +725,21 @@ class Run:
 
         With looks="any" also while the run goes on, as often as you like. The factor
         "run" compares with an earlier run, or a frame of replies, given as `against`.
+        Labels of `rate` are left out if their replies were not drawn at random.
         """
         from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
         from svc_notebook.analysis.joined_runs import (  # noqa: PLC0415 - pandas
             is_run,
             joined,
         )
+        from svc_notebook.analysis.rated import random_labels  # noqa: PLC0415 - pandas
 
         df = self.replies_df()
         if factor == "run" and is_run(against):
             df, (against, _), pair_by = joined([against, self], pair_by)
+        note = ""
+        if labels is not None:
+            df, note = random_labels(df, self._result.ledger, labels)
         compared = contrast(
             df,
             factor,
@@ -622,6 +758,8 @@ class Run:
             looks=looks,
             labels=labels,
         )
+        if note:
+            compared = replace(compared, notes=[*compared.notes, note])
         return self._with_looks(compared)
 
     def decide(  # noqa: PLR0913 - a study is described in many words
@@ -867,6 +1005,38 @@ class Run:
         return confusion_df(
             self.replies_df(), label, by, unit=self._unit(unit), missing=missing
         )
+
+    def ranking(
+        self,
+        on: str = "rated_pairs",
+        *,
+        unit: str | Sequence[str] | None = None,
+        level: float = 0.95,
+    ) -> "Ranking":
+        """Rank what was compared in pairs: `svc.ranking` of these preferences.
+
+        Args:
+            on: Ratings of pairs, such as `rated_pairs` of `rate(pairs="model")`.
+            unit: Columns that say which rows belong together; the unit of the plan if
+                None, or else the row.
+            level: The level of the intervals, between 0 and 1.
+
+        Returns:
+            What is read at the end of a cell: `df`, `best`, `says`.
+
+        Raises:
+            ParameterError: There are no such preferences.
+
+        Example:
+            >>> ranked = run.ranking(on="rated_pairs")
+        """
+        from svc_notebook.analysis.ranking import ranking  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.rated import preferences  # noqa: PLC0415 - pandas
+
+        df, unit = self.replies_df(), self._unit(unit)
+        pairs = preferences(df, self._result.ledger, on, unit=unit)
+        by_unit = None if unit is None else list(as_names(unit))
+        return ranking(pairs, unit=by_unit, level=level)
 
     def compare(
         self,

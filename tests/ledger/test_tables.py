@@ -11,6 +11,7 @@ from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger import ledger_file
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ratings import read_ratings
 
 MakeExchange = Callable[..., Exchange]
 _NEXT = (
@@ -93,3 +94,18 @@ def test_a_stop_while_tables_change_loses_nothing(
             assert notes == [(None,), (None,)]
 
     assert n_stops > len(_NEXT.split(";"))
+
+
+def test_a_ledger_without_ratings_gets_their_table(
+    tmp_path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the first version is read as ever, and takes ratings."""
+    path = tmp_path / "ledger.sqlite"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(ledger_file, "CHANGES", ())
+        with Ledger(path) as ledger:
+            ledger.add(make(0))
+
+    with Ledger(path) as ledger:
+        assert list(ledger.read(scope="all")) == [make(0)]
+        assert read_ratings(ledger) == []

@@ -1,0 +1,214 @@
+"""What people said of the replies of a run, as frames: each rating, and preferences."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ratings import NO_OTHER, RATED, ReplyRating, read_ratings
+from svc_notebook.ledger.reply_columns import Column, as_names
+from svc_notebook.ledger.reply_frames import to_frame
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import did_you_mean
+
+from .reply_factors import check_replies, coded, factors, in_words
+from .reply_factors import unit as prompt_columns
+
+SIDES = ("left", "right", "tie")
+
+
+class RatedRow(NamedTuple):
+    """A rating, and the reply it is of."""
+
+    rating: ReplyRating
+    row: int | None
+    candidate: str
+    other_candidate: str | None
+    value: float | None
+    label: str | None
+    other_exchange_id: str | None
+    other_choice_index: int | None
+    rated_at: datetime
+
+
+RATINGS = (
+    Column("name", "string", "rating.name", "what is rated; the score is rated_NAME"),
+    Column("rater", "string", "rating.rater", "who rated"),
+    Column("row", "Int64", "row", "position of the row, from 0; missing without rows"),
+    Column("candidate", "string", "candidate", "what made the reply; of two the left"),
+    Column("other_candidate", "string", "other_candidate", "what made the right one"),
+    Column("value", "Float64", "value", "the number; yes is 1 and no is 0"),
+    Column("label", "string", "label", "the label; left, right or tie of two replies"),
+    Column("note", "string", "rating.note", "what the rater wrote"),
+    Column("seconds_s", "Float64", "rating.seconds_s", "how long it took"),
+    Column("chosen", "string", "rating.chosen", "random, or differs: see run.rate"),
+    Column("exchange_id", "string", "rating.exchange_id", "the reply; of two the left"),
+    Column("choice_index", "Int64", "rating.choice_index", "of the reply, from 0"),
+    Column("other_exchange_id", "string", "other_exchange_id", "the right reply"),
+    Column("other_choice_index", "Int64", "other_choice_index", "of it, from 0"),
+    Column("rated_at", "datetime64[us, UTC]", "rated_at", "when"),
+)
+"""Every column of `ratings_df`, in order."""
+
+
+def ratings_df(
+    df: pd.DataFrame, ledger: Ledger | None, name: str | None = None
+) -> pd.DataFrame:
+    """List the ratings of the replies of a frame: see `Run.ratings_df`."""
+    df = _good(df)
+    return to_frame(_rows(df, _ratings(df, ledger, name), factors(df)), RATINGS)
+
+
+def random_labels(
+    df: pd.DataFrame, ledger: Ledger | None, labels: str
+) -> tuple[pd.DataFrame, str]:
+    """Leave out labels of replies that were not drawn at random to be rated.
+
+    Only a random sample of labels can correct scores; see `prediction_powered`.
+
+    Returns:
+        The frame, and a sentence that says how many; "" if there are none.
+
+    Raises:
+        ParameterError: None is left.
+    """
+    column = PREFIX + labels.removeprefix(PREFIX)
+    name = column.removeprefix(PREFIX + RATED)
+    if ledger is None or column not in df.columns or name == column:
+        return df, ""
+    ids = set(df["exchange_id"].dropna())
+    ratings = read_ratings(ledger, ids, name=name)
+    random = {rating.replies for rating in ratings if rating.chosen == "random"}
+    other = {rating.replies for rating in ratings} - random
+    keys = zip(df["exchange_id"], df["choice_index"], strict=True)
+    is_other = pd.Series([(key,) in other for key in keys], index=df.index)
+    is_other &= df[column].notna()
+    n_other = int(is_other.sum())
+    if not n_other:
+        return df, ""
+    if n_other == df[column].notna().sum():
+        raise ParameterError(
+            f"All {n_other:,} labels of {name} are of replies that were rated because "
+            "they differ. Only labels drawn at random correct scores: use "
+            "run.rate(first='random').",
+            param="labels",
+        )
+    kept = df.assign(**{column: df[column].mask(is_other)})
+    return kept, (
+        f"{n_other:,} labels of {name} are left out: those replies were rated because "
+        "they differ, and only labels drawn at random correct scores. "
+        "rate(first='random') draws them."
+    )
+
+
+def preferences(
+    df: pd.DataFrame,
+    ledger: Ledger | None,
+    name: str,
+    *,
+    unit: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return who was preferred in pairs, as `svc.ranking` takes it.
+
+    Args:
+        df: A frame of replies.
+        ledger: Where the ratings are.
+        name: Of the ratings, such as `rated_pairs`.
+        unit: Columns of the frame that are wanted, too.
+
+    Returns:
+        One row for each pair of replies and rater: `row` or `prompt`, which says what
+        was asked, the unit, `left` and `right`, two candidates, `winner` ("left",
+        "right" or "tie"), and `rater`.
+
+    Raises:
+        ParameterError: There are no such ratings of pairs.
+    """
+    df = _good(df)
+    ratings = _ratings(df, ledger, name)
+    pairs = [rating for rating in ratings if rating.value in SIDES]
+    if not pairs:
+        names = {rating.name for rating in _ratings(df, ledger, None)}
+        known = [RATED + known for known in sorted(names)]
+        raise ParameterError(
+            f"There are no ratings of pairs called {name!r}; run.rate(pairs='model') "
+            f"makes them.{did_you_mean(name, known, n=1)}",
+            param="on",
+        )
+    by = _compared(df, pairs)
+    asked = [*dict.fromkeys([*prompt_columns(df), *as_names(unit or [])])]
+    at = _places(df)
+    first = [at[rating.replies[0]] for rating in pairs]
+    rows = [
+        (row.candidate, row.other_candidate, row.label, row.rating.rater)
+        for row in _rows(df, pairs, by)
+    ]
+    frame = pd.DataFrame(rows, columns=["left", "right", "winner", "rater"])
+    prompts = df[asked].iloc[first].reset_index(drop=True)
+    frame = pd.concat([prompts, frame], axis="columns")
+    return frame[frame["left"] != frame["right"]].reset_index(drop=True)
+
+
+def _good(df: pd.DataFrame) -> pd.DataFrame:
+    df = check_replies(df)
+    return df[df["status"] == "ok"].reset_index(drop=True)
+
+
+def _places(df: pd.DataFrame) -> dict[tuple[str, int], int]:
+    keys = zip(df["exchange_id"], df["choice_index"], strict=True)
+    return {
+        (exchange_id, int(index)): at for at, (exchange_id, index) in enumerate(keys)
+    }
+
+
+def _ratings(
+    df: pd.DataFrame, ledger: Ledger | None, name: str | None
+) -> list[ReplyRating]:
+    if ledger is None:
+        return []
+    at = _places(df)
+    ids = {exchange_id for exchange_id, _ in at}
+    name = name and name.removeprefix(RATED)
+    ratings = read_ratings(ledger, ids, name=name)
+    return [rating for rating in ratings if {*rating.replies} <= at.keys()]
+
+
+def _compared(df: pd.DataFrame, pairs: Sequence[ReplyRating]) -> list[str]:
+    """Return the factors in which the two replies of a pair differ."""
+    at = _places(df)
+    sides = list(
+        zip(*([at[key] for key in pair.replies] for pair in pairs), strict=True)
+    )
+    codes = {name: coded(df[name])[0] for name in factors(df)}
+    return [
+        name
+        for name, code in codes.items()
+        if (code[list(sides[0])] != code[list(sides[1])]).any()
+    ]
+
+
+def _rows(
+    df: pd.DataFrame, ratings: Iterable[ReplyRating], by: Sequence[str]
+) -> Iterator[RatedRow]:
+    at = _places(df)
+    values = [[in_words(name, value) for value in df[name]] for name in by]
+    made = [" · ".join(parts) for parts in zip(*values, strict=True)] or [""] * len(df)
+    rows = df["row"] if "row" in df.columns else None
+    for rating in ratings:
+        first, *others = (at[key] for key in rating.replies)
+        is_text = isinstance(rating.value, str)
+        is_pair = (rating.other_exchange_id, rating.other_choice_index) != NO_OTHER
+        yield RatedRow(
+            rating=rating,
+            row=None if rows is None else int(rows[first]),
+            candidate=made[first],
+            other_candidate=made[others[0]] if others else None,
+            value=None if is_text or rating.value is None else float(rating.value),
+            label=str(rating.value) if is_text else None,
+            other_exchange_id=rating.other_exchange_id if is_pair else None,
+            other_choice_index=rating.other_choice_index if is_pair else None,
+            rated_at=datetime.fromisoformat(rating.rated_at),
+        )

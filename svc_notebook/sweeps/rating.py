@@ -1,0 +1,512 @@
+"""Ratings by hand: what comes next, what was said, and what a run has of them.
+
+The ledger is the truth: a rating that is begun again, in another kernel or tomorrow,
+goes on where the rater ended. The panel that shows it is in `panels/rating_panel`.
+"""
+
+import getpass
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.ledger.exchange_rows import to_sortable
+from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ratings import (
+    NO_OTHER,
+    RATED,
+    RatedValue,
+    ReplyRating,
+    keep_ratings,
+    read_ratings,
+    take_back,
+)
+from svc_notebook.service.params import check_int, check_text, must_be
+
+if TYPE_CHECKING:  # pandas loads when a rating is begun
+    from svc_notebook.analysis.rater_agreement import RaterAgreement
+    from svc_notebook.analysis.rating_items import (
+        First,
+        RatingItem,
+        RatingOrder,
+        ReplyKey,
+    )
+
+    from .run_outcome import RunResult
+
+NAME = "good"
+"""The name of ratings, if nothing else is said; of pairs it is `pairs`."""
+MAX_LABELS = 9
+"""Most labels of a scale: each has a digit as its key."""
+
+
+class ScaleStep(NamedTuple):
+    """What a rater can say, and the key for it."""
+
+    key: str
+    label: str
+    value: RatedValue | None
+
+
+PAIR_SCALE = (
+    ScaleStep("l", "Left", "left"),
+    ScaleStep("t", "Tie", "tie"),
+    ScaleStep("r", "Right", "right"),
+)
+NOTE_SCALE = (ScaleStep("k", "Keep note", None),)
+
+
+class RatedReply(NamedTuple):
+    """A reply on a card. `candidate` is what made it; "" if the rater is blind."""
+
+    text: str
+    exchange_id: str
+    choice_index: int
+    candidate: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What is rated now.
+
+    Attributes:
+        replies: One, or the left and the right one.
+        prompt: The prompt as sent.
+        values: What filled it, by name.
+        value, note: What the rater said before it was taken back; None and "" else.
+        number: Which one it is of all, from 1.
+    """
+
+    replies: tuple[RatedReply, ...]
+    prompt: str
+    values: Mapping[str, str]
+    value: RatedValue | None
+    note: str
+    number: int
+
+
+Scale = tuple[ScaleStep, ...]
+
+
+def scale_of(scale: str | Sequence[str], *, pairs: bool, notes: bool) -> Scale:
+    """Return the steps of a scale: "yes/no", "1-5" up to "1-9", or labels."""
+    if pairs:
+        return PAIR_SCALE
+    if notes:
+        return NOTE_SCALE
+    if scale == "yes/no":
+        return ScaleStep("y", "Yes", 1), ScaleStep("n", "No", 0)
+    if isinstance(scale, str):
+        first, _, last = scale.partition("-")
+        if first == "1" and last in set("23456789"):
+            return tuple(ScaleStep(str(n), str(n), n) for n in range(1, int(last) + 1))
+        raise must_be("scale", '"yes/no", "1-5" or a list of labels', scale)
+    labels = [*dict.fromkeys(map(str, scale))]
+    if not 1 < len(labels) <= MAX_LABELS or "" in labels:
+        raise must_be("scale", f"2 to {MAX_LABELS} labels, which are texts", scale)
+    return tuple(ScaleStep(str(n), label, label) for n, label in enumerate(labels, 1))
+
+
+class Rating:
+    """Ratings of a run by one person: a panel in a notebook, questions in a terminal.
+
+    Each rating is in the ledger at once. Make it again to go on.
+
+    Attributes:
+        name: What is rated; the score is `rated_NAME`.
+        rater: Who rates.
+        scale: What can be said, with the key for each.
+        is_blind: Whether it hides what made the replies.
+        notes: Whether a note is all that is asked for.
+        n_total: How many cards there are.
+
+    Example:
+        >>> rating = run.rate("helpful", scale="1-5", rater="ann")
+        >>> rating.rate(4, seconds_s=3.5)
+        >>> rating.n_done
+        1
+    """
+
+    def __init__(
+        self,
+        result: "RunResult",
+        order: "RatingOrder",
+        *,
+        scale: Scale,
+        is_blind: bool,
+    ) -> None:
+        from svc_notebook.analysis.rating_items import rating_items  # noqa: PLC0415 - pandas
+
+        self.name = order.name
+        self.rater = order.rater
+        self.scale = scale
+        self.is_blind = is_blind
+        self.notes = scale is NOTE_SCALE
+        self._ledger = _ledger_of(result)
+        self._frame = result.replies_df()
+        self._columns = result.frames.row_names()
+        self._items = rating_items(self._frame, order)
+        self.n_total = len(self._items)
+        self._skipped: deque[int] = deque()
+        self._acts: list[int] = []  # numbers of the items that were rated or skipped
+        self._draft: tuple[RatedValue | None, str] = (None, "")
+        self._first: int | None = None  # the item that was taken back comes next
+        self._watchers: list[Callable[[], object]] = []
+
+    @property
+    def n_done(self) -> int:
+        """How many cards this rater has rated."""
+        return len(self._done())
+
+    @property
+    def n_skipped(self) -> int:
+        """How many cards were skipped, and come again at the end."""
+        return len(self._skipped)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is something to take back."""
+        return bool(self._acts or self._done())
+
+    def card(self) -> Card | None:
+        """Return what is rated now; None once all is done."""
+        item = self._next()
+        return None if item is None else self._card_of(item)
+
+    def rate(
+        self,
+        value: RatedValue | None,
+        *,
+        seconds_s: float | None = None,
+        note: str = "",
+    ) -> None:
+        """Keep what the rater says of the card, and go to the next one.
+
+        Args:
+            value: One of the scale's values.
+            seconds_s: How long it took.
+            note: What the rater wrote; None of `set_note` is lost if it is "".
+
+        Raises:
+            ParameterError: The value is not of the scale, or all is done.
+            LedgerError: The ledger cannot be written. The card stays.
+        """
+        values = [step.value for step in self.scale]
+        if value not in values:
+            raise ParameterError(
+                f"{value!r} is not on the scale, which has "
+                f"{', '.join(map(repr, values))}. Nothing was kept.",
+                param="value",
+            )
+        item = self._next()
+        if item is None:
+            raise ParameterError("All is rated; undo() takes back.", param="value")
+        note = note or self._draft[1]
+        kept = self._kept(item, value, note=note, seconds_s=seconds_s)
+        keep_ratings(self._ledger, kept)
+        self._went_on(item)
+
+    def skip(self) -> None:
+        """Leave the card for the end."""
+        if (item := self._next()) is not None:
+            if item.number in self._skipped:
+                self._skipped.remove(item.number)
+            self._skipped.append(item.number)
+            self._went_on(item)
+
+    def undo(self) -> None:
+        """Take back the last rating or skip, and show its card again."""
+        done = self._done()
+        if not self._acts and done:  # of an earlier kernel
+            self._acts = [max(done, key=lambda number: done[number][0].rated_at)]
+        if not self._acts:
+            return
+        number = self._acts.pop()
+        if number in self._skipped:
+            self._skipped.remove(number)
+        kept = done.get(number)
+        self._draft = (kept[0].value, kept[0].note) if kept else (None, "")
+        take_back(self._ledger, kept or [])
+        self._first = number
+        self._changed()
+
+    def set_note(self, text: str) -> None:
+        """Write the note of the card, which is kept with its rating."""
+        self._draft = self._draft[0], text
+        self._changed()
+
+    def watch(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call a function after each change.
+
+        Returns:
+            A function that ends this.
+        """
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many cards have each value, by its label; those that any have."""
+        said = Counter(kept[0].value for kept in self._done().values())
+        return {step.label: said[step.value] for step in self.scale if said[step.value]}
+
+    def lines(self) -> list[str]:
+        """Return how far it is, and what can be done next, in sentences."""
+        n_done, n_left = self.n_done, self.n_total - self.n_done
+        what = "pairs" if self.is_pairs else "replies"
+        head = (
+            f"{n_done} of {self.n_total} {what} rated as {self.name} by {self.rater}."
+        )
+        if n_left:
+            return [head, "Run the cell again to go on, or call in_terminal()."]
+        agreement = self.agreement()
+        return [head, *([agreement.says] if agreement else []), self._next_step()]
+
+    def agreement(self) -> "RaterAgreement | None":
+        """Return how far the raters agree; None while no card has two of them."""
+        from svc_notebook.analysis.rater_agreement import rater_agreement  # noqa: PLC0415 - numpy
+
+        shown = {_as_replies(*next(item.pairs())) for item in self._items}
+        ratings = [
+            rating
+            for rating in read_ratings(self._ledger, name=self.name)
+            if rating.value is not None
+        ]
+        # what was on the left for one rater may be on the right for another
+        turned = {"left": "right", "right": "left"}
+        said = [
+            (rating.replies, rating.rater, rating.value)
+            if rating.replies in shown
+            else (
+                rating.replies[::-1],
+                rating.rater,
+                turned.get(str(rating.value), "tie"),
+            )
+            for rating in ratings
+            if {rating.replies, rating.replies[::-1]} & shown
+        ]
+        return rater_agreement(*zip(*said, strict=True)) if said else None
+
+    def in_terminal(self) -> "Rating":
+        """Ask for ratings with `input`, one after the other; an empty line ends it.
+
+        Returns:
+            The rating itself.
+        """
+        keys = "  ".join(f"{step.key} {step.label}" for step in self.scale)
+        steps = {step.key: step.value for step in self.scale}
+        while (card := self.card()) is not None:
+            write_line(to_terminal(_in_lines(card, self.n_total)))
+            try:
+                key, _, note = (
+                    input(f"{keys}  s skip  u undo > ").strip().partition(" ")
+                )
+            except (EOFError, NotImplementedError, KeyboardInterrupt):
+                break
+            if key in steps:
+                self.rate(steps[key], note=note.strip())
+            elif key == "s":
+                self.skip()
+            elif key == "u":
+                self.undo()
+            elif not key:
+                break
+            else:
+                write_line(
+                    f"There is no key {key!r}. A note follows its key: 1 my note"
+                )
+        for line in self.lines():
+            write_line(to_terminal(line))
+        return self
+
+    def __repr__(self) -> str:
+        return to_terminal("\n".join(self.lines()))
+
+    def _next_step(self) -> str:
+        if self.notes:
+            return "ratings_df() has the notes, and run.categories() sums them up."
+        if self.is_pairs:
+            return f'run.ranking(on="{RATED}{self.name}") ranks what was compared.'
+        step = f"The score is {RATED}{self.name}; run.summary_df() has it."
+        return step + " Another person adds theirs with rater=."
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether a card has two replies."""
+        return self.scale is PAIR_SCALE
+
+    def card_ids(self) -> set[str]:
+        """Return what names the cards."""
+        return {item.id for item in self._items}
+
+    def open_cards(self) -> dict[str, Card]:
+        """Return the cards that are not rated, in their order, by what names them."""
+        done = self._done()
+        return {
+            item.id: self._card_of(item)
+            for item in self._items
+            if item.number not in done
+        }
+
+    def take(self, said: Mapping[str, tuple[RatedValue | None, str]]) -> None:
+        """Keep values and notes of many cards at once, by what names the cards."""
+        items = {item.id: item for item in self._items}
+        kept = list[ReplyRating]()
+        for card_id, (value, note) in said.items():
+            kept += self._kept(items[card_id], value, note=note)
+        keep_ratings(self._ledger, kept)
+        self._changed()
+
+    def _card_of(self, item: "RatingItem") -> Card:
+        exchange_id, choice_index = item.replies[0].keys[0]
+        df = self._frame
+        is_it = (df["exchange_id"] == exchange_id) & (
+            df["choice_index"] == choice_index
+        )
+        row = df[is_it].iloc[0]
+        value, note = self._draft
+        return Card(
+            replies=tuple(
+                RatedReply(
+                    reply.text,
+                    *reply.keys[0],
+                    "" if self.is_blind else " / ".join(reply.candidates),
+                )
+                for reply in item.replies
+            ),
+            prompt=str(row["prompt"]),
+            values={name: str(row[column]) for name, column in self._columns.items()},
+            value=value,
+            note=note,
+            number=item.number + 1,
+        )
+
+    def _kept(
+        self,
+        item: "RatingItem",
+        value: RatedValue | None,
+        *,
+        note: str,
+        seconds_s: float | None = None,
+    ) -> list[ReplyRating]:
+        rated_at = to_sortable(datetime.now(UTC))
+        return [
+            ReplyRating(
+                self.name,
+                self.rater,
+                *key,
+                *(other or NO_OTHER),
+                value,
+                note,
+                seconds_s,
+                item.chosen,
+                rated_at,
+            )
+            for key, other in item.pairs()
+        ]
+
+    def _went_on(self, item: "RatingItem") -> None:
+        self._acts.append(item.number)
+        self._first, self._draft = None, (None, "")
+        self._changed()
+
+    def _changed(self) -> None:
+        for callback in [*self._watchers]:
+            callback()
+
+    def _done(self) -> dict[int, list[ReplyRating]]:
+        """Return what this rater has said, by the number of the card."""
+        kept = {
+            rating.replies: rating
+            for rating in read_ratings(self._ledger, name=self.name, rater=self.rater)
+        }
+        done = dict[int, list[ReplyRating]]()
+        for item in self._items:
+            ratings = [kept.get(_as_replies(*pair)) for pair in item.pairs()]
+            found = [rating for rating in ratings if rating is not None]
+            if len(found) == len(ratings):
+                done[item.number] = found
+        return done
+
+    def _next(self) -> "RatingItem | None":
+        done = self._done()
+        if self._first is not None and self._first not in done:
+            return self._items[self._first]
+        later = set(self._skipped)
+        for item in self._items:
+            if item.number not in done and item.number not in later:
+                return item
+        for number in self._skipped:
+            if number not in done:
+                return self._items[number]
+        return None
+
+
+def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
+    result: "RunResult",
+    name: str,
+    *,
+    scale: str | Sequence[str],
+    pairs: str | None,
+    first: "First",
+    n: int | None,
+    rater: str | None,
+    notes: bool,
+    blind: bool,
+) -> Rating:
+    """Begin or go on with ratings of a run; the arguments are those of `Run.rate`."""
+    from svc_notebook.analysis.rating_items import RatingOrder  # noqa: PLC0415 - pandas
+
+    if not str(name).isidentifier():
+        raise must_be("name", "a name of letters, digits and _, such as good", name)
+    if first not in ("differs", "random"):
+        raise must_be("first", '"differs" or "random"', first)
+    if pairs is not None and notes:
+        raise ParameterError(
+            "Notes are written for single replies: leave out pairs. A rating of a pair "
+            "takes a note, too.",
+            param="notes",
+        )
+    order = RatingOrder(
+        name="pairs" if pairs is not None and name == NAME else name,
+        rater=_user() if rater is None else check_text(rater, param="rater"),
+        pairs=pairs,
+        first=first,
+        n=None if n is None else check_int("n", n, minimum=1),
+        seed=result.plan.seed,
+    )
+    steps = scale_of(scale, pairs=pairs is not None, notes=notes)
+    return Rating(result, order, scale=steps, is_blind=blind)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container without a user
+        return "me"
+
+
+def _as_replies(key: "ReplyKey", other: "ReplyKey | None") -> "tuple[ReplyKey, ...]":
+    return (key,) if other is None else (key, other)
+
+
+def _in_lines(card: Card, n_total: int) -> str:
+    head = f"\n{card.number} of {n_total}"
+    filled = [f"{name}: {text}" for name, text in dict(card.values).items()]
+    parts = filled or [f"Prompt: {card.prompt}"]
+    sides = ("Left", "Right") if len(card.replies) > 1 else ("Reply",)
+    replies = [
+        f"--- {side}{f' ({reply.candidate})' if reply.candidate else ''}\n{reply.text}"
+        for side, reply in zip(sides, card.replies, strict=True)
+    ]
+    return "\n".join([head, *parts, *replies, "---"])
+
+
+def _ledger_of(result: "RunResult") -> Ledger:
+    if result.ledger is None:
+        raise ParameterError(
+            "The run has no replies that could be rated. Call run() first.", param="run"
+        )
+    return result.ledger

@@ -1,0 +1,117 @@
+"""Ratings in a spreadsheet: what is to be rated as a frame, and the frame read again.
+
+The sheet has nothing of what made the replies. `svc.export` writes it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frame_interchange import to_pandas
+from svc_notebook.ledger.ratings import RatedValue
+from svc_notebook.service.params import shorten
+
+from .rating import Rating, Scale
+
+ID, SCALE, RATING, NOTE = "rate_id", "scale", "rating", "note"
+_SHOWN = 5  # rows that an error names
+
+
+def to_sheet(rating: Rating) -> pd.DataFrame:
+    """Return what is not rated yet: see `Run.to_rate`."""
+    sides = ("left", "right") if rating.is_pairs else ("reply",)
+    asked = " / ".join(step.label for step in rating.scale)
+    rows = []
+    for card_id, card in rating.open_cards().items():
+        texts = [reply.text for reply in card.replies]
+        filled = card.values  # noqa: PD011 - no frame
+        rows.append(
+            {
+                ID: card_id,
+                **{f"var_{name}": text for name, text in filled.items()},
+                "prompt": card.prompt,
+                **dict(zip(sides, texts, strict=True)),
+                SCALE: asked,
+                RATING: None,
+                NOTE: None,
+            }
+        )
+    return pd.DataFrame(rows).astype("string")
+
+
+def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
+    """Return a sheet of `to_rate` that was filled in, as texts.
+
+    Raises:
+        ParameterError: It cannot be read, or lacks the columns of such a sheet.
+    """
+    if isinstance(sheet, str | Path):
+        path = Path(sheet)
+        read = pd.read_excel if path.suffix in {".xlsx", ".xls"} else pd.read_csv
+        try:
+            sheet = read(path, dtype="string")
+        except (OSError, ValueError, ImportError) as problem:
+            raise ParameterError(
+                f"The sheet {str(path)!r} cannot be read: {problem}. Give a CSV or "
+                "Excel file, or a frame.",
+                param="sheet",
+            ) from None
+    df: pd.DataFrame = to_pandas(sheet)
+    columns = [*getattr(df, "columns", ())]
+    missing = [name for name in (ID, RATING) if name not in columns]
+    if missing:
+        raise ParameterError(
+            f"The sheet lacks {', '.join(missing)}. Give what run.to_rate() made, with "
+            "the column rating filled in.",
+            param="sheet",
+        )
+    return df.reset_index(drop=True)
+
+
+def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
+    """Keep what a sheet says: see `Run.take_ratings`."""
+    known = rating.card_ids()
+    said: dict[str, tuple[RatedValue | None, str]] = {}
+    problems = list[str]()
+    notes = df[NOTE] if NOTE in df.columns else pd.Series("", index=df.index)
+    for number, (card_id, cell, note) in enumerate(
+        zip(df[ID], df[RATING], notes, strict=True), start=2
+    ):
+        note_text = "" if pd.isna(note) else str(note)
+        if _is_empty(cell) and not (rating.notes and note_text):
+            continue
+        value = None if rating.notes else _value_of(cell, rating.scale)
+        if card_id not in known:
+            problems.append(f"line {number} has a rate_id that is not of this run")
+        elif value is None and not rating.notes:
+            problems.append(f"line {number} has {shorten(repr(str(cell)), 20)}")
+        else:
+            said[str(card_id)] = value, note_text
+    if problems:
+        allowed = " or ".join(step.label.lower() for step in rating.scale)
+        more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise ParameterError(
+            f"{'; '.join(problems[:_SHOWN])}{more}. A rating is {allowed}, or empty. "
+            "Nothing was kept.",
+            param="sheet",
+        )
+    rating.take(said)
+    return len(said)
+
+
+def _is_empty(cell: Any) -> bool:  # noqa: ANN401 - of any frame
+    return bool(pd.isna(cell)) or not str(cell).strip()
+
+
+def _value_of(cell: object, scale: Scale) -> RatedValue | None:
+    """Return the value that a cell means; None if it is none of the scale."""
+    text = str(cell).strip().casefold()
+    words: Mapping[str, str] = {"true": "1", "false": "0"}
+    text = words.get(text, text.removesuffix(".0"))
+    for step in scale:
+        if text in {step.key, step.label.casefold(), str(step.value).casefold()}:
+            return step.value
+    return None

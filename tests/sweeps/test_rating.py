@@ -1,0 +1,282 @@
+"""Ratings by hand: their order, what is kept, and how a rater goes on."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.rating import Card, Rating
+from svc_notebook.sweeps.run import Run, plan_run
+from svc_notebook.sweeps.stored_runs import stored_run
+from tests.analysis.make import LARGE, SMALL
+
+ROWS = pd.DataFrame({"mail": [f"win {n} ฟรี" if n % 2 else f"hi {n}" for n in range(8)]})
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose models say the same to mails that are not called win."""
+    script: list[dict[str, Any]] = [
+        {"when": {"model": SMALL, "contains": "win"}, "text": "ham", "times": None},
+        {"when": {"contains": "win"}, "text": "spam", "times": None},
+        {"text": "ham", "times": None},
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def run(session: Session) -> Run:
+    """A run of two models over eight mails, with replies."""
+    arguments: dict[str, Any] = {"model": [SMALL, LARGE], "rows": ROWS, "name": "mails"}
+    return plan_run(session, "Label: {{mail}}", **arguments).run()
+
+
+MORE = "Another person adds theirs with rater=."
+
+
+def _mail(card: Card) -> str:
+    return card.values["mail"]  # noqa: PD011 - no frame
+
+
+def _rate_all(rating: Rating, value: float | str = 1) -> list[Card]:
+    cards = list[Card]()
+    while (card := rating.card()) is not None:
+        cards.append(card)
+        rating.rate(value, seconds_s=1.5)
+    return cards
+
+
+def test_what_raters_say_is_a_score_of_the_replies(run: Run) -> None:
+    """Equal replies to one prompt are rated once, and the rating counts for both."""
+    rating = run.rate(rater="ann")
+
+    cards = _rate_all(rating)
+
+    assert rating.n_total == len(cards) == 12  # 4 rows with one text, 4 with two
+    scores = run.replies_df()["score_rated_good"]
+    assert scores.tolist() == [1] * 16
+    ratings = run.ratings_df()
+    assert len(ratings) == 16
+    assert set(ratings["rater"]) == {"ann"}
+    assert ratings["seconds_s"].tolist() == [1.5] * 16
+    assert str(rating).splitlines() == [
+        "12 of 12 replies rated as good by ann.",
+        f"The score is rated_good; run.summary_df() has it. {MORE}",
+    ]
+
+
+def test_rows_whose_replies_differ_come_first(run: Run) -> None:
+    """Without scores these are the rows with different texts; the ledger says so."""
+    rating = run.rate(rater="ann", n=8)
+
+    cards = _rate_all(rating)
+
+    assert all("win" in _mail(card) for card in cards)
+    assert set(run.ratings_df()["chosen"]) == {"differs"}
+
+
+def test_a_rater_sees_nothing_of_what_made_a_reply(run: Run) -> None:
+    """Cards have a candidate only if asked for, and both replies of a row meet."""
+    blind = _rate_all(run.rate(rater="ann"))
+    seen = _rate_all(run.rate(rater="bob", blind=False))
+
+    assert {reply.candidate for card in blind for reply in card.replies} == {""}
+    assert {reply.candidate for card in seen for reply in card.replies} == {
+        SMALL,
+        LARGE,
+        f"{SMALL} / {LARGE}",
+    }
+
+
+def test_a_rater_goes_on_in_another_kernel(run: Run, session: Session) -> None:
+    """The order is the same there, and what is rated does not come again."""
+    first = run.rate(rater="ann", first="random")
+    seen = [first.card()]
+    first.rate(1)
+    seen.append(first.card())
+    first.rate(0, note="no thanks")
+
+    later = stored_run(session, "mails").rate(rater="ann", first="random")
+
+    assert later.n_done == 2
+    cards = [_mail(card) for card in seen if card]
+    rest = [_mail(card) for card in _rate_all(later)]
+    whole = [_mail(card) for card in _rate_all(run.rate("again", first="random"))]
+    assert len(rest) == 10
+    assert sorted(cards + rest) == sorted(whole)
+    later = stored_run(session, "mails").rate(rater="ann", first="random")
+    assert later.card() is None
+    later.undo()
+    assert later.n_done == 11
+
+
+def test_what_is_taken_back_is_shown_again_with_its_note(run: Run) -> None:
+    """The score goes too, until the card is rated again."""
+    rating = run.rate(rater="ann", first="random")
+    card = rating.card()
+    rating.rate(0, note="rude")
+
+    rating.undo()
+
+    again = rating.card()
+    assert card is not None
+    assert again is not None
+    assert (again.replies, again.value, again.note) == (card.replies, 0, "rude")
+    assert "score_rated_good" not in run.replies_df()
+    rating.rate(1)
+    assert run.ratings_df()["note"].iloc[0] == "rude"
+
+
+def test_several_raters_make_one_score(run: Run) -> None:
+    """Of yes and no it is what most say, of numbers the mean."""
+    for rater, value, points in (("ann", 1, 5), ("bob", 1, 4), ("cy", 0, 3)):
+        _rate_all(run.rate(rater=rater), value)
+        _rate_all(run.rate("style", scale="1-5", rater=rater), points)
+
+    df = run.replies_df()
+
+    assert set(df["score_rated_good"]) == {1}
+    assert set(df["score_rated_style"]) == {4}
+    assert "3 raters gave 12 replies the same value in 33% of cases" in str(
+        run.rate(rater="ann")
+    )
+
+
+def test_raters_who_do_not_agree_make_no_score(run: Run) -> None:
+    """One yes and one no is neither."""
+    _rate_all(run.rate(rater="ann"), 1)
+    _rate_all(run.rate(rater="bob"), 0)
+
+    assert "score_rated_good" not in run.replies_df()
+    assert len(run.ratings_df("good")) == 32
+
+
+def test_pairs_are_preferences_of_what_made_them(run: Run) -> None:
+    """Sides differ from card to card, and what is kept names the candidates."""
+    for rater in ("ann", "bob", "cy"):
+        rating = run.rate(pairs="model", rater=rater)
+        assert rating.n_total == 4
+        while (card := rating.card()) is not None:
+            is_left = card.replies[0].text == "spam"
+            rating.rate("left" if is_left else "right")
+
+    ranked = run.ranking(on="rated_pairs")
+
+    assert ranked.df[["candidate", "n_won", "n_lost"]].to_numpy().tolist() == [
+        [LARGE, 12, 0],
+        [SMALL, 0, 12],
+    ]
+    assert set(run.ratings_df("pairs")["label"]) == {"left", "right"}
+    assert "gave 4 replies the same value in 100% of cases" in str(rating)
+
+
+def test_labels_that_were_not_drawn_at_random_correct_nothing(run: Run) -> None:
+    """A comparison leaves them out and says how many."""
+    run.score(judge_good=lambda row: "spam" in row.text)
+    _rate_all(run.rate("odd", rater="ann", n=4))
+    _rate_all(run.rate("all", rater="ann", n=4))
+    _rate_all(run.rate("all", rater="bob", first="random"))
+
+    compared = run.contrast("model", "judge_good", labels="rated_all")
+    with pytest.raises(ParameterError, match="All 4 labels of odd are of replies that"):
+        run.contrast("model", "judge_good", labels="rated_odd")
+
+    assert not [note for note in compared.notes if "left out" in note]
+
+
+def test_a_note_that_holds_the_key_is_kept_without_it(
+    run: Run, emulator: Emulator
+) -> None:
+    """What people write is in the ledger as they wrote it, but for keys."""
+    rating = run.rate("text", notes=True, rater="ann")
+
+    rating.rate(None, note=f"says {emulator.api_key} aloud")
+
+    (note, *_) = run.ratings_df("text")["note"]
+    assert emulator.api_key not in note
+    assert note.startswith("says ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "a b"}, "name must be a name of letters"),
+        ({"scale": "1-12"}, 'scale must be "yes/no"'),
+        ({"scale": ["good"]}, "2 to 9 labels"),
+        ({"first": "worst"}, 'first must be "differs" or "random"'),
+        ({"pairs": "temperature"}, "has one value in the replies"),
+        ({"pairs": "model", "notes": True}, "leave out pairs"),
+        ({"n": 0}, "n must be"),
+    ],
+)
+def test_what_cannot_be_rated_is_refused(
+    run: Run, options: dict[str, Any], message: str
+) -> None:
+    """The message says what is allowed."""
+    with pytest.raises(ParameterError, match=message):
+        run.rate(**options)
+
+
+def test_a_run_without_replies_cannot_be_rated(session: Session) -> None:
+    """The message says what to do first."""
+    planned = plan_run(session, "Hi", model=[SMALL])
+
+    with pytest.raises(ParameterError, match="Call run\\(\\) first"):
+        planned.rate()
+
+
+def test_in_a_terminal_keys_are_lines(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A note follows its key, an unknown key is said, and an empty line ends it."""
+    lines = iter(["y nice", "x", "s", "n", "u", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+
+    rating = run.rate(rater="ann", in_terminal=True)
+
+    assert rating.n_done == 1
+    said = capsys.readouterr()
+    assert "There is no key 'x'" in said.out + said.err
+    assert run.ratings_df()["note"].iloc[0] == "nice"
+
+
+Act = Literal["rate", "skip", "undo", "restart"]
+
+
+@settings(
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(acts=st.lists(st.sampled_from(["rate", "skip", "undo", "restart"]), max_size=15))
+def test_nothing_is_lost_or_shown_twice(run: Run, acts: list[Act]) -> None:
+    """Whatever a rater does, each card is rated once or still to come."""
+    rating = run.rate(rater="eve", first="random")
+    while rating.can_undo:  # of the example before
+        rating.undo()
+    for act in acts:
+        if act == "restart":
+            rating = run.rate(rater="eve", first="random")
+        elif act == "rate":
+            with contextlib.suppress(ParameterError):  # all is done
+                rating.rate(1)
+        else:
+            getattr(rating, act)()
+        assert (rating.card() is None) == (rating.n_done == rating.n_total)
+    n_left = len(rating.open_cards())
+    assert rating.n_done + n_left == rating.n_total
+
+    cards = _rate_all(rating)
+
+    assert len({card.number for card in cards}) == len(cards) == n_left
+    assert rating.n_done == rating.n_total
