@@ -67,8 +67,8 @@ PYTHON = {
     ),
     "Comparisons": (
         "Say which model or prompt is better, and how sure that is",
-        """compare contrast Contrast contrast_df Decision Recheck summary_df trend plot
-        ranking how_many agreement agreement_df repeats_df confusion_df""",
+        """compare contrast Contrast contrast_df Decision Judge Recheck summary_df
+        trend plot ranking how_many agreement agreement_df repeats_df confusion_df""",
     ),
     "Frames and usage": (
         "See what was asked, and what it cost",

@@ -18,7 +18,7 @@ Sweeps         sweep, run, runs_df, replay, dataset; Run; df.svc, which
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
                how_many, agreement, agreement_df, repeats_df, confusion_df, ranking,
                compare, plot, score, scores, read_answers, describe, estimate_tokens;
-               Contrast, Decision, Recheck, Tokens
+               Contrast, Decision, Judge, Recheck, Tokens
 Files          export, read_parquet, export_answers; as_replies and read_eval for
                replies that were made elsewhere; to_polars, to_arrow
 The ledger     last, reply

@@ -53,6 +53,7 @@ from .panels.open_panel import panel
 from .service.request import Message
 from .session import AsyncClient, Client
 from .svc_use import use
+from .sweeps.judge import Judge
 from .sweeps.replay import dataset, replay
 from .sweeps.run import Run, sweep
 from .tokens import Tokens, estimate_tokens
@@ -68,6 +69,7 @@ __all__ = [
     "Conversation",
     "Decision",
     "Emulator",
+    "Judge",
     "Message",
     "Recheck",
     "Run",

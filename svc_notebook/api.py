@@ -583,7 +583,9 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.analysis.confusion import CONFUSION  # noqa: PLC0415
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.judge_agreement import JUDGE_AGREEMENT  # noqa: PLC0415
+    from svc_notebook.analysis.judge_probes import PROBES  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
+    from svc_notebook.analysis.verdicts import JUDGEMENTS  # noqa: PLC0415 - pandas
     from svc_notebook.conversations.conversation_search import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
     from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
@@ -599,6 +601,8 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
         "summary_df": SUMMARY,
         "contrast_df": CONTRAST,
         "agreement": JUDGE_AGREEMENT,
+        "judgements_df": JUDGEMENTS,
+        "Judge.probes_df": PROBES,
         "agreement_df": AGREEMENT,
         "repeats_df": REPEATS,
         "confusion_df": CONFUSION,

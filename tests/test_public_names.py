@@ -19,6 +19,7 @@ NAMES = [
     "Conversation",
     "Decision",
     "Emulator",
+    "Judge",
     "Message",
     "Recheck",
     "Run",

@@ -252,6 +252,18 @@ def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
     return tuple(tuple(map(tuple, rows)) for rows in found)
 
 
+def plain_text(markdown: str) -> str:
+    """Return what a text says, without Markdown's marks; blocks are lines."""
+    source = with_line_feeds(markdown)
+    if len(source) > MAX_MARKDOWN_CHARS:
+        return source
+    lines = (
+        _plain(token.children or ()) if token.type == "inline" else token.content
+        for token in PARSER.parse(source, _reading_bounds(source))
+    )
+    return "\n".join(line.rstrip("\n") for line in lines if line.strip())
+
+
 def _plain(tokens: Sequence[Token]) -> str:
     breaks = {"softbreak": " ", "hardbreak": " "}
     words = (breaks.get(token.type, token.content) for token in tokens)

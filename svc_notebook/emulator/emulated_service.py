@@ -11,6 +11,7 @@ from pathlib import Path
 from . import explanation, filler
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
 from .emulated_calls import calls_for, tool_results
+from .emulated_judge import judged
 from .emulated_keys import Keys, check_key, check_permission
 from .emulated_rate_limits import LIMITS, Quota
 from .emulated_tokens import split_tokens
@@ -180,6 +181,8 @@ class Service:
         self, chat: ChatRequest, seeds: Sequence[int]
     ) -> tuple[str, list[Iterable[str]]]:
         """Write a text for each seed, by tokens, with what is said of all of them."""
+        if verdict := judged(chat.question, "fair"):
+            return MADE_UP, [split_tokens(verdict) for _ in seeds]
         results = tool_results(chat)
         word = None if results else filler.offered_word(chat, seeds[0])
         if word is not None:

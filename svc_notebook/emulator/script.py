@@ -14,6 +14,11 @@ replace the texts of `body`, `events` and `raw`.
                 a note the reply is only marked as the emulator's
     text        the reply: a text, or a list of the pieces it is streamed in
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
+    judge       a verdict on what `run.judge` asks about: "fair" judges by the words,
+                "order" prefers what is shown first, "style" prefers Markdown, "length"
+                many words; without a difference in that, each judges by the words
+    good        with judge: the words that make a reply good, such as ["refund"]; if
+                left out, chance decides, but always the same for the same words
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1
     finish_reason   "stop" if left out; null for none
     usage       instead of the counted one; {} for none
@@ -67,6 +72,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from svc_notebook.errors import SettingsError
 
 from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
+from .emulated_judge import Bias, judged
 from .emulated_tokens import split_tokens
 from .http_values import MARK, End, Piece, Reply, whole, write_json
 from .request_checks import Call, ChatRequest
@@ -227,6 +233,8 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str | tuple[str, ...] | UnsetType = UNSET
     tool_calls: tuple[ScriptedCall, ...] | UnsetType = UNSET
     choices: tuple[ScriptedChoice, ...] | UnsetType = UNSET
+    judge: Bias | UnsetType = UNSET
+    good: tuple[str, ...] = ()
     finish_reason: str | None = STOP
     usage: dict[str, Any] | None = None
     error: JsonBytes | UnsetType = UNSET
@@ -243,7 +251,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Check what concerns several fields, and that HTTP can carry the headers."""
-        kinds = ("raw", "error", "json", "body", "events", "choices", "text")
+        kinds = ("raw", "error", "json", "body", "events", "choices", "text", "judge")
         kinds_set = [kind for kind in kinds if getattr(self, kind) is not UNSET]
         if self.tool_calls is not UNSET and kinds_set != ["text"]:
             kinds_set.append("tool_calls")
@@ -251,6 +259,8 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(
                 f"{kinds_set[0]!r} and {kinds_set[1]!r} exclude each other"
             )
+        if self.good and self.judge is UNSET:
+            raise ValueError("'good' says what a judge finds good; add 'judge'")
         if self.status in _NO_BODY and kinds_set:
             raise ValueError(f"a reply of status {self.status} has no body")
         for name, value in self.headers.items():
@@ -403,6 +413,11 @@ def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
         return Reply(status=200, headers={"content-type": EVENTS}, body=body)
     if entry.choices is not UNSET:
         choices = [_choice(choice) for choice in entry.choices]
+    elif entry.judge is not UNSET:
+        good = [word.casefold() for word in entry.good]
+        text = judged(chat.question, entry.judge, good) or "There is nothing to judge."
+        only = ScriptedChoice(text=text)
+        choices = [_choice(only)] * chat.n
     elif entry.text is UNSET and entry.tool_calls is UNSET:
         return Reply(status=200, headers={"content-type": JSON})
     else:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # a run asks for names without a frame
     import pandas as pd
 
 PREFIX = "score_"
+JUDGED = "judge_"
+"""Begins the name of a score that `run.judge` gives."""
 
 
 class Score(NamedTuple):

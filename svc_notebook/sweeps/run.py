@@ -57,6 +57,8 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.statistics import Weight
     from svc_notebook.analysis.trend import Trend
 
+    from .judge import Judge
+
 
 Arguments = ParamSpec("Arguments")
 
@@ -900,6 +902,82 @@ class Run:
         canary = Canary(self._result, self._scores, session=self._session)
         return canary.check(n, question)
 
+    def judge(  # noqa: PLR0913 - a judge is described in many words
+        self,
+        question: str,
+        *,
+        model: str | Sequence[str],
+        answer: Any = bool,  # noqa: ANN401 - a type, labels or a range
+        pairs: str | None = None,
+        name: str | None = None,
+        n: int | None = None,
+        probes: bool = True,
+        **options: Any,  # noqa: ANN401 - those of `svc.sweep`
+    ) -> "Judge":
+        """Plan to have a model judge the replies; `.run()` of the result sends it.
+
+        It is a sweep with the name of this run, so the same call continues it, also
+        after a restart. Verdicts on replies are the score `judge_NAME`, for `contrast`
+        and the like. Unasked, it is shown what the judge gets wrong: `order` (verdicts
+        that change when a pair is swapped, which count as ties), `itself` (when asked
+        again), `style` (when the same words have Markdown), `length`, and `family` (a
+        name that judge and candidate share). `agreement` compares it with people.
+
+        Args:
+            question: What is judged, such as "Is the tone polite?".
+            model: The judge; several are a jury, of which the majority counts.
+            answer: What a verdict is: bool, labels, a Literal, a range such as
+                `range(1, 6)`, or a dataclass with several of these, whose scores are
+                `judge_FIELD`.
+            pairs: What the run varies, such as `model`: two replies to a row are
+                compared, in both orders, by "left", "right" or "tie".
+            name: NAME of the score; `good` if None, and `pairs` for pairs.
+            n: How many replies or pairs, at random; all of them if None.
+            probes: Whether about 60 requests more measure `itself` and `style`.
+            **options: Those of `svc.sweep`, such as `confirm_above`, `limits`,
+                `repeats` or `max_tokens`. `temperature` is 0 if left out.
+
+        Returns:
+            The judge, which displays its plan, and after `run()` its verdicts.
+
+        Raises:
+            ParameterError: There are no replies, or an argument cannot be used.
+
+        Example:
+            >>> judge = run.judge("Is it polite?", model="svc-instruct").run()
+            >>> reasons = judge.judgements_df()["reason"]
+        """
+        from .judge import Judge, plan_judge, question_of  # noqa: PLC0415 - pandas
+
+        asked = question_of(
+            question, answer=answer, pairs=pairs, name=name, n=n, probes=probes
+        )
+        options = {"model": model, **options}
+        plan = plan_judge(self._session, self._result, asked, options)
+        return Judge(Run(plan, session=self._session), self._result, asked)
+
+    def judgements_df(self) -> "pd.DataFrame":
+        """List what all judges said of the replies, those of their probes included.
+
+        Returns:
+            One row for each reply of a judge and criterion: `judge` and `model`,
+            `criterion`, `verdict` and `reason`, or the `error` if none could be read;
+            `order` of a pair, and `probe` if it does not count; of a pair, `left` and
+            `right` are the values, and a verdict is the side whichever was shown
+            first; `exchange_id` and `choice_index` are those of the reply (of a pair,
+            the left one, and `right_exchange_id`, `right_choice_index`);
+            `judge_exchange_id` is that of the judge's own.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        from svc_notebook.analysis.verdicts import JUDGEMENTS  # noqa: PLC0415 - pandas
+
+        from .judge import stored_judgements  # noqa: PLC0415 - pandas
+
+        verdicts = stored_judgements(self._session, self._result)
+        return verdicts[[column.name for column in JUDGEMENTS]]
+
     def contrast_df(
         self,
         factor: str | Sequence[str],
@@ -1016,7 +1094,8 @@ class Run:
         """Rank what was compared in pairs: `svc.ranking` of these preferences.
 
         Args:
-            on: Ratings of pairs, such as `rated_pairs` of `rate(pairs="model")`.
+            on: Ratings of pairs, such as `rated_pairs` of `rate(pairs="model")`, or
+                verdicts on pairs, such as `judge_pairs` of `judge(pairs="model")`.
             unit: Columns that say which rows belong together; the unit of the plan if
                 None, or else the row.
             level: The level of the intervals, between 0 and 1.
@@ -1028,14 +1107,25 @@ class Run:
             ParameterError: There are no such preferences.
 
         Example:
-            >>> ranked = run.ranking(on="rated_pairs")
+            >>> judge = run.judge("Which is good?", model="svc-instruct", pairs="model")
+            >>> judge.run().preferences().columns.tolist()
+            ['row', 'left', 'right', 'winner', 'rater']
+            >>> ranked = run.ranking(on="judge_pairs")
         """
         from svc_notebook.analysis.ranking import ranking  # noqa: PLC0415 - pandas
         from svc_notebook.analysis.rated import preferences  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger.scores import JUDGED  # noqa: PLC0415 - pandas
 
-        df, unit = self.replies_df(), self._unit(unit)
-        pairs = preferences(df, self._result.ledger, on, unit=unit)
+        unit = self._unit(unit)
         by_unit = None if unit is None else list(as_names(unit))
+        if on.startswith(JUDGED):
+            from .judge import judge_preferences  # noqa: PLC0415 - pandas
+
+            pairs = judge_preferences(self._session, self._result, on, unit)
+            # what the frame begins with says which row a pair is of
+            by_unit = by_unit or list(pairs.columns[:1])
+        else:
+            pairs = preferences(self.replies_df(), self._result.ledger, on, unit=unit)
         return ranking(pairs, unit=by_unit, level=level)
 
     def compare(

@@ -30,6 +30,8 @@ from svc_notebook.analysis.scoring import (
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.ratings import RATED
+from svc_notebook.ledger.scores import JUDGED
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
@@ -174,9 +176,20 @@ class RunScores:
             names = names_in_run(ledger, plan.run_id)
             known = [name for name in names if not name.endswith(ERROR)]
             rules = [*self.rules, *lost]
-            lost += [name for name in known if rule_of(name, rules) is None]
+            lost += [
+                name
+                for name in known
+                if rule_of(name, rules) is None and not name.startswith(RATED)
+            ]
+        judged = [name for name in lost if name.startswith(JUDGED)]
+        lost = [name for name in lost if name not in judged]
+        replies = "reply has" if n_sent == 1 else "replies have"
+        if judged:
+            lines.append(
+                f"{n_sent} new {replies} no score {', '.join(judged)}: call "
+                "run.judge(...) again, which judges what is new."
+            )
         if lost:
-            replies = "reply has" if n_sent == 1 else "replies have"
             lines.append(
                 f"{n_sent} new {replies} no score {', '.join(lost)}: its function is "
                 f"not known in this kernel. run.score({lost[0]}=...) scores all "

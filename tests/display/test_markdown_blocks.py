@@ -13,7 +13,7 @@ from svc_notebook.display.growing_markdown import (
     block_html,
     tail_html,
 )
-from svc_notebook.display.markdown import Fence, fences, to_html
+from svc_notebook.display.markdown import Fence, fences, plain_text, to_html
 
 _LINES = (
     *("# h", "para one", "", "- a", "  more", "  - nested", "1. x", "10) z", "\t- t"),
@@ -335,3 +335,15 @@ def test_a_block_without_end_says_so() -> None:
         Fence(language="py", code="x = 1\n", is_closed=False),
     )
     assert fences("```py") == (Fence(language="py", code="", is_closed=False),)
+
+
+def test_plain_text_has_the_words_without_the_marks() -> None:
+    """Blocks become lines; links and pictures become their labels."""
+    text = (
+        "# Tea\n\n- **warm** the [pot](https://a.example)\n1. `brew`\n\n"
+        "> 3 *min* \n\n```py\ntea()\n```\n\n| a | b |\n|---|---|\n"
+        "| 1 | ![c](https://d.example) |\n"
+    )
+
+    assert plain_text(text) == "Tea\nwarm the pot\nbrew\n3 min\ntea()\na\nb\n1\nc"
+    assert plain_text("2 * 3 is 6, and 2_a stays.") == "2 * 3 is 6, and 2_a stays."

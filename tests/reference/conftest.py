@@ -13,6 +13,7 @@ import svc_notebook as svc
 from svc_notebook.session import isolated
 
 SCRIPT: list[dict[str, Any]] = [
+    {"when": {"system": "You judge"}, "judge": "fair", "times": None},
     {"when": {"contains": "Say hello"}, "text": "Hello!", "times": None},
     {"when": {"contains": "story"}, "text": ["Once ", "upon a time."], "times": None},
     {"when": {"contains": "Where to begin"}, "text": "With the map.", "times": None},

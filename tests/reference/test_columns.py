@@ -43,12 +43,16 @@ def _frames() -> dict[str, pd.DataFrame]:
         answer=Literal["spam", "ham"],
     ).run()
     run.score(right=lambda row: row.answer == "spam", even=lambda row: row.row != 1)
+    replies = svc.replies_df()
+    judge = run.judge("Is it good?", model="svc-instruct").run()
     return {
-        "replies_df": svc.replies_df(),
+        "replies_df": replies,
         "usage_df": svc.usage_df(by=[], include_emulated=True),
         "summary_df": run.summary_df(),
         "contrast_df": run.contrast_df("model", "right"),
         "agreement": run.agreement("right", "even").df,
+        "judgements_df": run.judgements_df(),
+        "Judge.probes_df": judge.probes_df(),
         "agreement_df": run.agreement_df(by="model"),
         "repeats_df": run.repeats_df(),
         "confusion_df": run.confusion_df("prompt", by="model"),

@@ -126,8 +126,9 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     slopes = [heat, float(len(best)), svc.trend(frame, "top_p", missing="wrong").p]
     decision: svc.Decision = run.decide("model", "right", margin=0.03, max_requests=9)
     pairs = pd.concat([pairs, decision.df, run.contrast("model", looks="any").df])
+    judge: svc.Judge = run.judge("Is it polite?", model="m", answer=range(1, 6))
     checked: svc.Recheck = run.recheck(40, "right", margin=0.05)
-    pairs = pd.concat([pairs, checked.df])
+    pairs = pd.concat([pairs, checked.df, judge.run().judgements_df()])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
     said = f"{decision.says} {decision.value} {checked.says} {checked.is_worse}"

@@ -1,0 +1,376 @@
+"""What a judge gets wrong: probes of its order, style, length, family and itself.
+
+A probe compares verdicts with each other, not with the truth: it finds what a verdict
+should not depend on. `svc.agreement` compares a judge with people.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.markdown import plain_text
+from svc_notebook.ledger.reply_columns import Column
+from svc_notebook.ledger.usage import group_codes
+
+from .repeats import Requests, agreement
+from .rounding import number_with_interval, percent_with_interval
+from .statistics import LEVEL, MIN_PROMPTS, Floats, Ratios, t_quantile
+from .verdicts import (
+    LEFT,
+    PAIR_KEY,
+    REPLY_KEY,
+    RIGHT,
+    TIE,
+    VALUE,
+    is_counted,
+    outcomes_df,
+)
+
+ITSELF, PLAIN, MARKDOWN = "itself", "plain", "markdown"
+N_PROBED = 20
+"""How many replies, or pairs, each probe asks about again."""
+
+PROBES = (
+    Column("probe", "string", "probe", "order, itself, style, length, family or jury"),
+    Column("model", "string", "model", "the model that judged; missing for a jury"),
+    Column("criterion", "string", "criterion", "what was judged"),
+    Column(
+        "value", "Float64", "value", "a share; of length for replies, a correlation"
+    ),
+    Column("low", "Float64", "low", "lower end of its interval (0.95)"),
+    Column("high", "Float64", "high", "its upper end"),
+    Column("n", "Int64", "n", "verdicts that were compared"),
+    Column("says", "string", "says", "the line that is shown"),
+)
+"""The columns of `probes_df` of a judge."""
+
+_MIN_UNITS = 10  # for the interval of a correlation
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_NOT_WORD = re.compile(r"\s+")
+
+
+class Probe(NamedTuple):
+    """A figure about a judge, and the line that is shown."""
+
+    probe: str
+    model: str | None
+    criterion: str | None
+    value: float
+    low: float
+    high: float
+    n: int
+    says: str
+
+
+class _Figure(NamedTuple):
+    value: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return percent_with_interval(*self)
+
+
+def has_markdown(text: str) -> bool:
+    """Whether a text has marks of Markdown."""
+    return _NOT_WORD.sub("", plain_text(text)) != _NOT_WORD.sub("", text)
+
+
+def with_markdown(text: str) -> str:
+    """Return a text with Markdown; without any, its sentences become a list."""
+    if has_markdown(text):
+        return text
+    items = []
+    for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
+        first, _, rest = sentence.partition(" ")
+        items.append(f"- **{first}** {rest}".rstrip())
+    return "\n".join(items)
+
+
+def probes_of(verdicts: pd.DataFrame, models: Iterable[str]) -> list[Probe]:
+    """Return what the verdicts say of a judge.
+
+    Args:
+        verdicts: All of one judge, with the columns `JUDGEMENTS`, the value of each,
+            the texts `left_text` and `right_text`, and `unit`, a code of the row.
+        models: Those that wrote the replies.
+    """
+    probes: list[Probe] = []
+    for (model, criterion), part in verdicts.groupby(["model", "criterion"]):
+        told = _told(verdicts, str(model), str(criterion))
+        for name, figure in _figures(part):
+            probes.append(
+                Probe(
+                    name,
+                    str(model),
+                    str(criterion),
+                    *figure.figure,
+                    figure.n,
+                    f"{name}{told}: {figure.says}",
+                )
+            )
+    candidates = sorted({*models})
+    for model in sorted(set(verdicts["model"])):
+        if said := _family(str(model), candidates):
+            nothing = (float("nan"),) * 3
+            probes.append(Probe("family", str(model), None, *nothing, 0, said))
+    return [*probes, *_jury(verdicts)]
+
+
+def _told(verdicts: pd.DataFrame, model: str, criterion: str) -> str:
+    """Return which judge and criterion a line is about, if there are several."""
+    words = [
+        word
+        for name, word in (("criterion", criterion), ("model", model))
+        if len(verdicts[name].unique()) > 1
+    ]
+    return f" ({', '.join(words)})" if words else ""
+
+
+class _Found(NamedTuple):
+    figure: _Figure
+    n: int
+    says: str
+
+
+def _figures(part: pd.DataFrame) -> Iterator[tuple[str, _Found]]:
+    """Return the figures of one judge and criterion by the name of the probe."""
+    is_pairs = part["order"].notna().any()
+    makers = {
+        "order": _order if is_pairs else None,
+        ITSELF: _itself,
+        "style": _style,
+        "length": _length_of_pairs if is_pairs else _length,
+    }
+    for name, make in makers.items():
+        if make is not None and (found := make(part)) is not None:
+            yield name, found
+
+
+def share_of(is_so: Any, unit: Any) -> _Figure:  # noqa: ANN401 - arrays
+    """Return a share with its interval; values of one unit are not independent."""
+    flags = np.asarray(is_so, dtype=float)
+    codes = pd.factorize(np.asarray(unit))[0]
+    nothing = np.zeros(len(flags), dtype=np.int64)
+    share = Ratios.of(flags, np.ones(len(flags)), codes, nothing, 1).share()
+    return _Figure(*(float(end[0]) for end in share))
+
+
+def _order(part: pd.DataFrame) -> _Found | None:
+    outcomes = _with_units(outcomes_df(part), part).dropna(subset="winner")
+    if outcomes.empty:
+        return None
+    figure, n = share_of(outcomes["is_flip"], outcomes["unit"]), len(outcomes)
+    shown = part[is_counted(part)]
+    is_first = (shown["verdict"] == LEFT) == (shown["order"] == "as is")
+    is_decided = shown["verdict"] != TIE
+    n_first, n_decided = int((is_first & is_decided).sum()), int(is_decided.sum())
+    return _Found(
+        figure,
+        n,
+        f"{figure.words} of {n:,} pairs have another winner when the order is "
+        f"swapped, which count as ties. What was shown first won {n_first:,} of "
+        f"{n_decided:,} verdicts.",
+    )
+
+
+def _with_units(outcomes: pd.DataFrame, part: pd.DataFrame) -> pd.DataFrame:
+    extra = ["unit", "left_text", "right_text"]
+    rows = part.drop_duplicates(PAIR_KEY)[[*PAIR_KEY, *extra]]
+    return outcomes.merge(rows, on=PAIR_KEY, how="left")
+
+
+def _compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return verdicts on the same next to each other: `verdict_x`, `verdict_y`."""
+    keys = [*PAIR_KEY, "repeat"]
+    columns = [*keys, "verdict", "unit"]
+    first, second = (df.dropna(subset="verdict")[columns] for df in (first, second))
+    return first.merge(second.drop(columns="unit"), on=keys)
+
+
+def _itself(part: pd.DataFrame) -> _Found | None:
+    again = part[part["probe"] == ITSELF]
+    is_first = part["probe"].isna() & (
+        part["order"].isna() | (part["order"] == "as is")
+    )
+    both = _compared(part[is_first], again)
+    if both.empty:
+        return None
+    figure, n = (
+        share_of(both["verdict_x"] == both["verdict_y"], both["unit"]),
+        len(both),
+    )
+    return _Found(
+        figure, n, f"asked again, it says the same on {figure.words} of {n:,}."
+    )
+
+
+def _style(part: pd.DataFrame) -> _Found | None:
+    both = _compared(part[part["probe"] == PLAIN], part[part["probe"] == MARKDOWN])
+    if both.empty:
+        return None
+    figure, n = (
+        share_of(both["verdict_x"] != both["verdict_y"], both["unit"]),
+        len(both),
+    )
+    changed = "when Markdown moves from one reply to the other"
+    if part["order"].isna().all():
+        changed = "when the same words have Markdown"
+    return _Found(figure, n, f"{figure.words} of {n:,} verdicts change {changed}.")
+
+
+def _words(texts: Iterable[Any]) -> Floats:
+    return np.array([len(plain_text(str(text)).split()) for text in texts], dtype=float)
+
+
+def _length_of_pairs(part: pd.DataFrame) -> _Found | None:
+    outcomes = _with_units(outcomes_df(part), part)
+    left, right = _words(outcomes["left_text"]), _words(outcomes["right_text"])
+    is_compared = outcomes["winner"].isin([LEFT, RIGHT]).to_numpy() & (left != right)
+    if not is_compared.any():
+        return None
+    is_longer = (outcomes["winner"] == LEFT).to_numpy() == (left > right)
+    figure = share_of(is_longer[is_compared], outcomes["unit"].to_numpy()[is_compared])
+    n = int(is_compared.sum())
+    return _Found(
+        figure,
+        n,
+        f"the longer reply won {figure.words} of {n:,} pairs with a winner"
+        f"{_tells(figure, 1 / 2, 'long ones may also be better')}.",
+    )
+
+
+def _tells(figure: _Figure, nothing: float, caveat: str) -> str:
+    if not figure.low <= nothing <= figure.high and not np.isnan(figure.low):
+        return f"; {caveat}"
+    return ", so length is not seen to matter" if not np.isnan(figure.low) else ""
+
+
+def _length(part: pd.DataFrame) -> _Found | None:
+    """Return how verdicts that are numbers go with the length of replies."""
+    part = part[is_counted(part)]
+    values = pd.to_numeric(part[VALUE], errors="coerce").to_numpy(dtype=float)
+    words = np.log(np.maximum(_words(part["left_text"]), 1))
+    is_there = ~np.isnan(values)
+    if is_there.sum() < MIN_PROMPTS:
+        return None
+    unit = part["unit"].to_numpy()[is_there]
+    figure, n = (
+        _correlation(values[is_there], words[is_there], unit),
+        int(is_there.sum()),
+    )
+    if np.isnan(figure.value):
+        return None
+    return _Found(
+        figure,
+        n,
+        f"verdicts and length (logarithm of words) have a correlation of "
+        f"{number_with_interval(*figure)} over {n:,} replies"
+        f"{_tells(figure, 0, 'long ones may also be better')}.",
+    )
+
+
+def _correlation(x: Floats, y: Floats, unit: Any) -> _Figure:  # noqa: ANN401 - codes
+    """Return Pearson's correlation, with a jackknife interval over units.
+
+    It is of Fisher's z. An interval by the influence of units was too short in
+    simulations of up to 40 units.
+    """
+    nothing = _Figure(*(float("nan"),) * 3)
+    if x.std() == 0 or y.std() == 0:
+        return nothing
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    codes = pd.factorize(unit)[0]
+    n = int(codes.max()) + 1
+    sums = np.array(
+        [
+            np.bincount(codes, of, n)
+            for of in (np.ones_like(x), x, y, x * x, y * y, x * y)
+        ]
+    )
+    r = _pearson(sums.sum(axis=1))
+    with np.errstate(all="ignore"):
+        z, left_out = np.arctanh(r), np.arctanh(_pearson(sums.sum(1)[:, None] - sums))
+    spread = np.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum())
+    if n < _MIN_UNITS or not np.isfinite(spread):
+        return nothing._replace(value=float(r))
+    reach = t_quantile((1 + LEVEL) / 2, n - 1) * spread
+    return _Figure(*(float(end) for end in (r, np.tanh(z - reach), np.tanh(z + reach))))
+
+
+def _pearson(sums: Floats) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the correlation from sums of 1, x, y, x², y² and xy."""
+    n, x, y, xx, yy, xy = sums
+    with np.errstate(all="ignore"):
+        return (n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y))
+
+
+_FAMILY = re.compile(r"[^\W\d_]+")
+
+
+def family_of(model: str) -> str:
+    """Return the name of a model's family: the letters that its id begins with."""
+    match = _FAMILY.search(model.rpartition("/")[2])
+    return match[0].casefold() if match else ""
+
+
+def _family(model: str, candidates: Sequence[str]) -> str:
+    family = family_of(model)
+    same = [other for other in candidates if family and family_of(other) == family]
+    if not same:
+        return ""
+    if len(same) == len(candidates):
+        favours = "it may find replies of its own kind good"
+    else:
+        favours = f"it may favour {', '.join(same)}"
+    return (
+        f"family: the judge {model} shares the name {family} with {len(same):,} of "
+        f"{len(candidates):,} models that it judges; {favours}. Names alone do not "
+        "show that it does."
+    )
+
+
+def _jury(verdicts: pd.DataFrame) -> Iterator[Probe]:
+    """Return how far several judges agree, by criterion."""
+    criteria = verdicts["criterion"].unique()
+    for criterion in criteria if len(verdicts["model"].unique()) > 1 else ():
+        part = verdicts[verdicts["criterion"] == criterion]
+        said = _said_of_each(part)
+        if said.empty:
+            continue
+        of_row, firsts = group_codes(said[["item"]])
+        unit, items = pd.factorize(said["unit"])[0][firsts], np.arange(len(firsts))
+        requests = Requests(of_row, items, unit, np.zeros_like(items), 1)
+        agree = agreement(pd.factorize(said["said"])[0], requests)
+        equal = _Figure(*(float(end[0]) for end in agree.equal))
+        alpha = [float(end[0]) for end in agree.alpha]
+        words = "not known" if np.isnan(alpha[0]) else number_with_interval(*alpha)
+        what = f" ({criterion})" if len(criteria) > 1 else ""
+        says = (
+            f"jury{what}: two judges say the same on {equal.words} of {len(items):,}; "
+            f"Krippendorff's alpha is {words}."
+        )
+        yield Probe("jury", None, str(criterion), *equal, len(items), says)
+
+
+def _said_of_each(part: pd.DataFrame) -> pd.DataFrame:
+    """Return what each judge says of each reply or pair: `item`, `unit`, `said`."""
+    if part["order"].notna().any():
+        said = _with_units(outcomes_df(part), part).dropna(subset="winner")
+        keys, column = PAIR_KEY, "winner"
+    else:
+        said = part[is_counted(part)].drop_duplicates([*REPLY_KEY, "model"])
+        keys, column = REPLY_KEY, "verdict"
+    items = said[["unit", column]].set_axis(["unit", "said"], axis="columns")
+    return items.assign(item=group_codes(said[keys])[0]) if len(said) else items
+
+
+def probes_frame(probes: Sequence[Probe]) -> pd.DataFrame:
+    """Return probes as a frame with the columns `PROBES`."""
+    rows: list[Mapping[str, Any]] = [probe._asdict() for probe in probes]
+    frame = pd.DataFrame(rows, columns=[column.name for column in PROBES])
+    return frame.astype({column.name: column.dtype for column in PROBES})
