@@ -236,9 +236,10 @@ def test_replies_side_by_side_stay(bench: Bench, cell: str) -> None:
 
 @pytest.mark.parametrize("kind", ["slow", "one block"])
 def test_a_long_reply_leaves_the_page_time(bench: Bench, kind: str) -> None:
-    """40 kB in 20 s take at most 4 s of the page's main thread; `pytest -s` prints it.
+    """40 kB in 20 s take at most 3 s of the page's main thread; `pytest -s` prints it.
 
-    That is its CPU time. A stream of 4 s takes about a quarter.
+    That is its CPU time: 1.5 s on a quiet machine. A third of it is JupyterLab's table
+    of contents, which reads all outputs again every second.
     """
     notebook = bench.open(bench.write("cost", f"%%svc\nkind {kind}."))
     notebook.wait_idle()
@@ -265,7 +266,7 @@ def test_a_long_reply_leaves_the_page_time(bench: Bench, kind: str) -> None:
     taken_s = used_s() - before_s
 
     print(f"{kind}: {taken_s:.2f} s of the main thread")  # noqa: T201 - with `pytest -s`
-    assert taken_s < 4
+    assert taken_s < 3
 
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
