@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,11 @@ def no_address() -> SettingsError:
 
 def service_address(environ: Mapping[str, str]) -> str | None:
     """Return SVC_BASE_URL in its one form; None if it is not set, or no address."""
-    text = environ.get(ADDRESS_VARIABLE, "").strip()
+    return _in_one_form(environ.get(ADDRESS_VARIABLE, "").strip())
+
+
+@lru_cache(maxsize=4)
+def _in_one_form(text: str) -> str | None:
     with suppress(SettingsError):
         return to_base_url(text, allow_http=True) if text else None
     return None

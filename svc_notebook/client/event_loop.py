@@ -48,8 +48,8 @@ class BackgroundTask(Generic[Result]):
     def stop(self) -> None:
         """Stop the work without waiting for its end."""
         self._is_cancelled = True
-        if self.is_left_behind:
-            return
+        if self.is_left_behind or self.ended.is_set():
+            return  # without waking the loop
         with suppress(RuntimeError):  # the loop may be closed, which ends it too
             self._portal.loop.call_soon_threadsafe(self._stop)
 

@@ -18,7 +18,7 @@ from svc_notebook.display.front_end import can_answer, cell_ids, parent_message
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.session import Session, current
+from svc_notebook.session import Context, Session, current
 
 from .config_traits import SvcTraits
 
@@ -162,9 +162,19 @@ class CellContext:
         return current()
 
     @cached_property
+    def session_context(self) -> Context:
+        """What the cell asks with: from its first use on, no setting changes."""
+        return self.session.context()
+
+    @cached_property
+    def hide(self) -> Callable[[str], str]:
+        """Hides the keys of this kernel in a text."""
+        return self.session_context.key_hider()
+
+    @cached_property
     def mode(self) -> Mode:
         """How replies are shown here, by the setting `display` and the shell."""
-        setting = self.session.settings.display
+        setting = self.session_context.settings.display
         if setting != "auto":
             return Mode(setting)
         if self.is_terminal:

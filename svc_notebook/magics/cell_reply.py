@@ -82,6 +82,7 @@ class RoundsCell(CellView):
     def __init__(self, context: CellContext, start: Start, place: Place) -> None:
         super().__init__(place)
         self._session = context.session
+        self._hide = context.hide
         self._start = start
         self._is_plain = context.mode is Mode.PLAIN
         self._texts: list[str] = []  # of the rounds before this one
@@ -119,7 +120,7 @@ class RoundsCell(CellView):
                 check_stop=self._show_printed,
                 printed=None if self._is_plain else self._printed,
                 keep=keep,
-                hide=session.key_hider(),
+                hide=self._hide,
             )
         )
         n_denied = session.at_prompt.n_unasked - n_unasked
@@ -338,7 +339,7 @@ class CellReply:
         context = self._context
         self._cell_request.keep(completion)
         if self._cell_request.rest_of:
-            completion = context.session.context().joined(completion.exchange)
+            completion = context.session_context.joined(completion.exchange)
         if self._place:
             context.memory.places.put(completion.exchange.exchange_id, self._place)
         context.put(self._options.output, completion)
@@ -360,7 +361,7 @@ class CellReply:
 
 def to_start(context: CellContext, options: SvcOptions) -> Start:
     """Return what starts a request, and note that one may have been sent."""
-    session_context = context.session.context()
+    session_context = context.session_context
     client = (
         session_context.client
         if options.is_recorded

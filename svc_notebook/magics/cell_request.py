@@ -62,7 +62,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     Marks that are sent as typed are printed at once, before anything is sent.
     """
     defaults, names = context.traits.defaults(), context.names()
-    hide = context.session.key_hider()
+    settings, hide = context.session_context.settings, context.hide
 
     def fill(template: str) -> Filled:
         # most cells have no mark
@@ -78,10 +78,10 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     added = tuple(prepared(find_context(name, names), hide) for name in context_names)
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
-    separate = {"model", "system", "max_tokens"}
+    separate = {"system", "max_tokens"}
     params = {name: value for name, value in defaults.items() if name not in separate}
     params |= options.params
-    model = options.model or defaults["model"]
+    model = options.model or settings.model
     max_tokens = options.max_tokens
     return CellPrompt(
         text=text,
@@ -95,7 +95,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
                 None, (inserted and f"inserted: {inserted}", _advice(context, params))
             )
         ),
-        info=context.session.info_of(model),
+        info=settings.endpoint.info_of(model),
     )
 
 

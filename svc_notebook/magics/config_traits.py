@@ -192,8 +192,8 @@ class SvcTraits(Configurable):
         return rows
 
     def defaults(self) -> dict[str, Any]:
-        """Return the defaults by name; those that are None are left out."""
-        names = ("model", "system", *(param.name for param in PARAMS), "extra")
+        """Return the magic's own defaults by name; those that are None are left out."""
+        names = ("system", *(param.name for param in PARAMS), "extra")
         values = {name: getattr(self, name) for name in names}
         return {
             name: value for name, value in values.items() if value not in (None, "")

@@ -39,7 +39,7 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
     if not prompt:
         return note
     toolbox = offered_tools(context, options)
-    cell_request = to_request(context, options, session.key_hider()(prompt), toolbox)
+    cell_request = to_request(context, options, context.hide(prompt), toolbox)
     cell_request = replace(cell_request, notes=(note, *cell_request.notes))
     execution = (*cell_ids(context.shell), context.shell.execution_count)
     shown, shown_in = memory.shown_fix or (None, None)

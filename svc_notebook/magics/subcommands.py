@@ -240,8 +240,9 @@ def show_help(context: CellContext, topic: str = "") -> str:
     """Return the help on a topic, with the defaults in force."""
     traits = context.traits
     tools, reuse = traits.tools or None, traits.reuse or None
-    own = {"tools": tools, "confirm_tools": traits.confirm_tools, "reuse": reuse}
-    return help_on(topic, {**traits.defaults(), **own}, USAGES)
+    other = {"tools": tools, "confirm_tools": traits.confirm_tools, "reuse": reuse}
+    defaults = {"model": traits.model, **traits.defaults(), **other}
+    return help_on(topic, defaults, USAGES)
 
 
 def _models(context: CellContext) -> object:

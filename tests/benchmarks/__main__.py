@@ -276,6 +276,33 @@ began_s = time.process_time()
 shell.run_cell_magic("svc", "--model stub", "Say hello.")
 print("\\n" + str(time.process_time() - began_s))
 """
+_LATER_CELLS = """
+import contextlib, io, json, socket
+shell.run_line_magic("load_ext", "svc_notebook")
+body = {{"model": "stub", "messages": [{{"role": "user", "content": "Say hello."}}]}}
+body = json.dumps(body | {{"stream": True}}).encode()
+head = b"POST /v1/chat/completions HTTP/1.1\\r\\nContent-Length: %d\\r\\n\\r\\n"
+server = socket.create_connection(("127.0.0.1", {port}))
+
+def cell():
+    with contextlib.redirect_stdout(io.StringIO()):
+        shell.run_cell_magic("svc", "--model stub", "Say hello.")
+
+def raw():
+    server.sendall(head % len(body) + body)
+    answer = b""
+    while b"[DONE]" not in answer:
+        answer += server.recv(65536)
+
+def ms_each(job, n_times=200):
+    began_s = time.process_time()
+    for _ in range(n_times):
+        job()
+    return 1000 * (time.process_time() - began_s) / n_times
+
+ms_each(cell, 20), ms_each(raw, 20)
+print(ms_each(cell) - ms_each(raw))
+"""
 _FIRST_REQUEST = """
 began_s = time.process_time()
 import httpx
@@ -291,6 +318,12 @@ def _say_first_cell(port: int, n_rounds: int) -> None:
     )
     ratio = _cpu_ratio(ours, plain, n_rounds)
     say(_line(FIRST_CELL, "x httpx and one request", "1.3", ratio, ""))
+
+
+def _say_later_cells(port: int, n_rounds: int) -> None:
+    code = (_SHELL + _LATER_CELLS).format(port=port)
+    ms = statistics.median(float(_printed("-c", code)) for _ in range(n_rounds))
+    say(_line(LATER_CELLS, "ms over a raw socket", "1", ms, ""))
 
 
 def _say_cell(port: int, n_rounds: int) -> None:
@@ -354,6 +387,7 @@ def _say_install(_: int, __: int) -> None:
 
 LOAD = "%load_ext in a warm shell, CPU"
 FIRST_CELL = "first %%svc, CPU"
+LATER_CELLS = "later %%svc, CPU"
 CELL = f"%%svc cell at {display_bench.CHUNKS_PER_S} chunks/s"
 READING = "100 000 replies and a finished run"
 MEMORY = "memory of a sweep of 100 000 requests, 64 in flight"
@@ -361,6 +395,7 @@ INSTALL = "install"
 OTHERS: Mapping[str, Callable[[int, int], None]] = {
     LOAD: _say_load,
     FIRST_CELL: _say_first_cell,
+    LATER_CELLS: _say_later_cells,
     CELL: _say_cell,
     READING: _say_reading,
     MEMORY: _say_memory,
