@@ -45,6 +45,24 @@ def nested_marks(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NESTED.findall(_MARK.sub("", template))))
 
 
+# JSON, LaTeX, shells and f-strings have single braces, too.
+_SINGLE = re.compile(r"(?<![\w\\$^}\]])\{([^{}\s]+)\}")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_FORMATS = re.compile(r"""\b[rR]?[fF][rR]?["']|\.format\(""")
+
+
+def names_in_single_braces(template: str) -> tuple[str, ...]:
+    """Return the names in braces such as `{name}`, each once, in order.
+
+    There are none in a text whose braces have another meaning, as in code or LaTeX.
+    """
+    prose = _CODE.sub("", _MARK.sub("", template))
+    names = _SINGLE.findall(prose)
+    is_template = all(map(str.isidentifier, names)) and not _FORMATS.search(prose)
+    has_others = not {"{", "}"}.isdisjoint(_SINGLE.sub("", prose))
+    return tuple(dict.fromkeys(names)) if is_template and not has_others else ()
+
+
 def fill(template: str, text_of: Callable[[str], str]) -> str:
     """Replace the marks that are names by their texts."""
     return fill_marks(

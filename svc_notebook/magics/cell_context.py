@@ -114,6 +114,7 @@ class KernelMemory:
     # what `%svc fix` showed, and in which execution of a cell
     shown_fix: tuple[CompletionRequest, object] | None = None
     has_sent_errors: bool = False  # later ones are sent without being shown first
+    said_names: set[str] = field(default_factory=set)  # that went in single braces
     has_advised: bool = False  # on temperature and top_p; once in a kernel is enough
 
 

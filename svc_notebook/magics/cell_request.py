@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 from svc_notebook import Completion, Conversation, Toolbox
@@ -16,6 +17,7 @@ from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.template import names_in_single_braces
 from svc_notebook.tokens import MaxTokens, with_max_tokens
 
 from .cell_context import CellContext
@@ -74,6 +76,8 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
         Output().write(_as_typed(marks))
+    if not options.is_raw and (single := _in_single_braces(context, cell, names)):
+        Output().write(single)
     context_names = dict.fromkeys(options.context)
     added = tuple(prepared(find_context(name, names), hide) for name in context_names)
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
@@ -136,6 +140,32 @@ def _as_typed(marks: Sequence[str]) -> str:
     is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
     hint = """; an index needs straight quotes: " or '""" * is_curly
     return f"Goes as typed: {named} (only {filled}, are filled in{hint})\n"
+
+
+def _in_single_braces(
+    context: CellContext, cell: str, names: Mapping[str, object]
+) -> str:
+    """Say which variables are in single braces, each once in a kernel; "" for none."""
+    if "{" not in cell:
+        return ""
+    said, shells = context.memory.said_names, context.shell.user_ns_hidden
+    found = [
+        name
+        for name in names_in_single_braces(cell)
+        if name in names
+        and name not in said
+        and name not in shells
+        and not isinstance(names[name], ModuleType)
+    ]
+    if not found:
+        return ""
+    said.update(found)
+    typed, marks = (
+        to_terminal(", ".join(form.format(name) for name in found))
+        for form in ("{{{}}}", "{{{{{}}}}}")
+    )
+    variables = "variable" if len(found) == 1 else "variables"
+    return f"Goes as typed: {typed}. Write {marks} to put in the {variables}.\n"
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:

@@ -128,6 +128,44 @@ def test_marks_that_nearly_are_some_go_as_typed(
     assert said in cell.shown.split("Dry run")[0]
 
 
+def test_a_variable_in_single_braces_is_said_once(shell: Shell) -> None:
+    """Each name once in a kernel, so that text that is meant so is left alone."""
+    shell.run("from textwrap import dedent; import math\ndf, city = 1, 'Bern'")
+
+    first = shell.run("%%svc\nSummarise {df}. {df}, {{city}} and {name}")
+    second = shell.run("%%svc\nSummarise {df} for {city}: '{df}'")
+    third = shell.run("%%svc\nSummarise {df} for {city}, {math}, {In}, {print}")
+
+    line = "Goes as typed: {%s}. Write {{%s}} to put in the variable.\n"
+    assert first.shown.startswith(line % ("df", "df"))
+    assert second.shown.startswith(line % ("city", "city"))
+    assert "as typed" not in third.shown
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        'Read {"a": {df}}',
+        "Count {1} to {df}",
+        "Simplify \\frac{df}{2} and x_{df}",
+        "Explain print(f'{df}')",
+        "Explain '{df}'.format(df=df)",
+        "Explain `{df}` and\n```\n{df}\n```",
+        "echo ${df} \\{df}",
+        "{{{df}}} {{ {df} }}",
+    ],
+)
+def test_braces_of_code_are_not_remarked_on(shell: Shell, prompt: str) -> None:
+    """In JSON, LaTeX, f-strings and shells, single braces have a meaning of their own.
+
+    Nor are they with `--raw`.
+    """
+    shell.run("df = 1")
+
+    assert "to put in" not in shell.run(f"%%svc --dry-run\n{prompt}").shown
+    assert "to put in" not in shell.run("%%svc --dry-run --raw\nOf {df}").shown
+
+
 def test_all_unknown_names_are_refused_at_once(shell: Shell) -> None:
     """The first with its remedy, the others by name."""
     cell = shell.run("%%svc\n{{one}} {{two.part}} {{three}} {{one}}")
