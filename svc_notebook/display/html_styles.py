@@ -13,10 +13,8 @@ _QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
 _BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
 # A host that does not trust a notebook drops var(); the plain value stays then.
 QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
-_GRID = (
-    "display:grid;gap:.75em;margin-bottom:.5em;"
-    "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
-)
+_GRID = "display:grid;gap:.75em;margin-bottom:.5em;grid-template-columns:"
+_GAP_EM, _COLUMN_EM = 0.75, 14
 _CARD = (
     "min-width:0;overflow-wrap:anywhere;padding:.5em .9em .3em;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
@@ -44,8 +42,22 @@ def card_html(heading: str, body: str, closing: str = "") -> str:
 
 
 def grid_html(cards: Iterable[str]) -> str:
-    """Put cards side by side, as many in a row as fit."""
-    return f'<div style="{_GRID}">{"".join(cards)}</div>'
+    """Put cards side by side, as many in a row as fit; or in two rows of one length."""
+    drawn = tuple(cards)
+    return f'<div style="{_GRID}{_columns(len(drawn))}">{"".join(drawn)}</div>'
+
+
+def _columns(n_cards: int) -> str:
+    """Return the columns of a grid.
+
+    Where all cards fit into a row, each may be narrow. Else each takes so much that
+    half of them fill it, unless that is too narrow.
+    """
+    all_em = n_cards * (_COLUMN_EM + _GAP_EM)
+    n_half = -(-n_cards // 2)
+    most = f"{100 // (n_half + 1) + 1}%"  # so one more than half does not fit
+    least = f"clamp({_COLUMN_EM}em,({all_em:g}em - 100%)*999,{most})"
+    return f"repeat(auto-fit,minmax(min(100%,{least}),1fr))"
 
 
 FOLDED_TEXT = f"{WRAPPED};margin:.2em 0 .5em 1.2em"

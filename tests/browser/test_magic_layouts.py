@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from svc_notebook.display.footer import UNFINISHED
+from svc_notebook.display.html_styles import card_html, grid_html
 from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
 
@@ -173,3 +174,36 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
     call = notebook.shown(2).locator("details").first
     call.locator("summary").click()
     expect(call.locator("pre").last).to_have_text("paid 0\n")
+
+
+@pytest.mark.parametrize(
+    ("n_cards", "width_px", "rows"),
+    [
+        (2, 700, [2]),
+        (3, 700, [3]),
+        (4, 700, [2, 2]),
+        (4, 900, [4]),
+        (4, 440, [2, 2]),
+        (4, 300, [1] * 4),
+        (5, 900, [3, 2]),
+        (6, 900, [3, 3]),
+        (8, 900, [4, 4]),
+        (12, 900, [4, 4, 4]),
+    ],
+)
+def test_rows_of_cards_are_of_one_length(
+    page: Page, n_cards: int, width_px: int, rows: list[int]
+) -> None:
+    """Cards that do not fit side by side make two rows, not one and a rest."""
+    cards = (card_html(f"{n} of {n_cards}", "A reply.") for n in range(n_cards))
+    grid = grid_html(cards)
+    page.set_content(
+        f'<div style="font:14px sans-serif;width:{width_px}px">{grid}</div>'
+    )
+
+    tops = page.evaluate(
+        "() => [...document.querySelector('div > div').children].map("
+        "card => card.getBoundingClientRect().y)"
+    )
+
+    assert [tops.count(top) for top in sorted(set(tops))] == rows
