@@ -16,13 +16,18 @@ from .options import SvcOptions
 
 
 def dry_run(
-    context: CellContext, options: SvcOptions, cell_request: CellRequest, *notes: str
+    context: CellContext, options: SvcOptions, cell_request: CellRequest, way: str = ""
 ) -> object:
-    """Show what would be sent, and how long it would wait; nothing is sent."""
+    """Show what would be sent, and how long it would wait; nothing is sent.
+
+    `way` says how it is sent after all.
+    """
     refuse_keys([cell_request.request], of="The request")
-    notes = (*cell_request.notes, *notes)
     dry = DryRun(
-        request=cell_request.request, notes=notes, wait=_wait(context, cell_request)
+        request=cell_request.request,
+        notes=cell_request.notes,
+        wait=_wait(context, cell_request),
+        way=way,
     )
     return context.show(dry, options.output)
 
@@ -43,6 +48,7 @@ class DryRun:
     request: CompletionRequest
     notes: tuple[str, ...] = ()  # what the footer would say
     wait: str = ""  # how long it would wait for a limit, in words
+    way: str = ""  # how it is sent after all, in words
 
     @property
     def prompt_tokens(self) -> Tokens:
@@ -94,4 +100,5 @@ class DryRun:
             for message in self.request.messages
         ]
         figures = MessageEntry(heading="would be sent with", text="\n".join(self.lines))
-        return transcript("Dry run: nothing was sent", [*entries, figures])
+        title = "Dry run: nothing was sent" + f". {self.way}" * bool(self.way)
+        return transcript(title, [*entries, figures])

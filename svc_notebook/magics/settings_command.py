@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from svc_notebook.errors import MissingKeyError
+from svc_notebook.service.params import shorten
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, read_env
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_VALUE_CHARS = 60  # of one that is shown
 SETTING_LIST = listed(
     "string",
     setting="its name",
@@ -26,12 +28,28 @@ SETTING_LIST = listed(
 def settings_df(
     session: Session, magic: Iterable[tuple[str, object, str]]
 ) -> "pd.DataFrame":
-    """List every setting in force, those of the magic too, and where it came from."""
+    """List every setting in force, those of the magic too, and where it came from.
+
+    Shown are those that have a value; the frame has all, and each value whole.
+    """
+    from .summary_table import listing  # noqa: PLC0415 - pandas
+
     rows = [
         (name, None if value is None else str(value), source)
         for name, value, source in (*_settings(session), _key(session), *magic)
     ]
-    return indexed_frame(SETTING_LIST, rows)
+    without = ", ".join(name for name, value, _ in rows if value is None)
+    return listing(
+        indexed_frame(SETTING_LIST, rows),
+        "The settings in force, and where each was set.",
+        ("setting", "value", "source"),
+        [
+            (name, shorten(" ".join(value.split()), _VALUE_CHARS), source)
+            for name, value, source in rows
+            if value is not None
+        ],
+        note=f"Without a value: {without}.",
+    )
 
 
 def _settings(session: Session) -> list[tuple[str, object, str]]:

@@ -47,9 +47,10 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
         include_emulated=bool(word),
         prices=prices,
     )
-    hint = "" if word else "; `%svc usage emulated` counts the emulator's"
-    notes = StringIO()
-    usage = say_left_out(usage, hint=hint, file=notes)
+    n_emulated = int(usage.loc[usage["is_emulated"], "n_left_out"].sum())
+    is_said = usage["n_left_out"].sum() == n_emulated  # by the sentence
+    notes, unsaid = StringIO(), StringIO()
+    usage = say_left_out(usage, hint="", file=unsaid if is_said else notes)
     if prices and usage["is_emulated"].any():
         notes.write("The emulator costs nothing; costs are as if it were paid.\n")
     shown = [*_USAGE_COLUMNS, *(_COSTS if prices else ())]
@@ -59,7 +60,8 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     n_requests = int(usage["n_requests"].sum())
     return listing(
         usage.set_index(["model", "is_emulated"])[shown],
-        f"This kernel sent {n_requests} request{'s'[: n_requests != 1]}."
+        f"This kernel sent {n_requests} request{'s'[: n_requests != 1]}"
+        + _uncounted(n_emulated)
         + " Prompt and reply are tokens; ~ is an estimate." * bool(rows),
         _USAGE_HEADS,
         rows,
@@ -68,6 +70,19 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
 
 
 _USAGE_HEADS = (*("model", "requests", "failed", "cut", "prompt", "reply", "cost"),)
+
+
+def _uncounted(n_emulated: int) -> str:
+    """End a sentence on requests: the emulator's answers may not be among them."""
+    if not n_emulated:
+        return "."
+    answers, them = "answer of the emulator is", "it"
+    if n_emulated > 1:
+        answers, them = "answers of the emulator are", "them"
+    return (
+        f" that count. {n_emulated} {answers} not counted; `%svc usage emulated`, or "
+        f"svc.usage_df(include_emulated=True), counts {them}."
+    )
 
 
 def _usage_row(row: Mapping[Hashable, Any]) -> list[str]:

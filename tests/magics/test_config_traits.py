@@ -114,7 +114,11 @@ def test_usage_counts_what_usage_df_counts(
     assert cell.value[names].to_numpy().tolist() == frame[names].to_numpy().tolist()
     assert cell.value.empty
     assert "as if it were paid" not in cell.shown
-    assert "`%svc usage emulated` counts" in cell.shown
+    assert cell.shown.endswith(
+        "This kernel sent 0 requests that count. 1 answer of the emulator is not "
+        "counted; `%svc usage emulated`, or svc.usage_df(include_emulated=True), "
+        "counts it.\n"
+    )
     assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
     assert asked[names].to_dict("list") == everything[names].to_dict("list")
     assert asked["n_requests"].tolist() == [1]

@@ -268,6 +268,22 @@ def test_settings_say_where_they_came_from(
     assert settings["value"].isna()["top_p"]
 
 
+def test_settings_fit_on_a_screen(shell: Shell) -> None:
+    """What has no value is named below the table; a long value is shortened there."""
+    shell.names["long"] = "Be brief.\n" * 99
+    shell.run("%config SvcMagics.system = long")
+
+    cell = shell.run("%svc settings")
+
+    table, without = cell.shown.rsplit("\n\n", 1)
+    assert "NA" not in cell.shown
+    assert len(table.splitlines()) <= 25
+    assert without.startswith("Without a value: answers, prices, extra,")
+    assert "temperature" not in table
+    assert max(map(len, table.splitlines())) <= 100
+    assert cell.value.loc["system", "value"] == shell.names["long"]
+
+
 def test_settings_tell_what_cannot_be_used(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,9 @@ def test_the_first_fix_shows_what_it_would_send(
     assert n_sent == 0
     assert isinstance(first.value, DryRun)
     assert "prompt about" in repr(first.value)
-    assert "`%svc fix --send`, or the same line again, sends it" in repr(first.value)
+    assert repr(first.value).startswith(
+        "Dry run: nothing was sent. `%svc fix --send`, or the same line again, sends it"
+    )
     assert isinstance(second.value, svc.Completion)
     assert second.value.request == first.value.request
     assert current().ledger.last() == second.value.exchange
