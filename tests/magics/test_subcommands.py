@@ -281,6 +281,7 @@ def test_settings_fit_on_a_screen(shell: Shell) -> None:
     assert without.startswith("Without a value: answers, prices, extra,")
     assert "temperature" not in table
     assert max(map(len, table.splitlines())) <= 100
+    assert isinstance(cell.value, pd.DataFrame)
     assert cell.value.loc["system", "value"] == shell.names["long"]
 
 
