@@ -1,7 +1,7 @@
 """Messages between a panel and the browser, by its comm, also while a cell runs.
 
 `BrowserMessage` is what the browser sends; the JavaScript types of all messages, in
-both directions, are in `static/messages.js`.
+both directions, are in `static/chat/messages.js`.
 
 JupyterLab sends widget messages to a subshell, so a panel reacts while a cell runs.
 ipykernel 7.4 sends them to the thread that last published instead, often the cell's.

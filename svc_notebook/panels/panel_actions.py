@@ -1,7 +1,7 @@
 """Runs one panel: what the browser can ask for, when it is allowed, and what it does.
 
 To add a button, add a row to `ACTIONS` here and, in `static/buttons.js`, a row with its
-label, icon and key; the type of its message goes to `static/messages.js`.
+label, icon and key; the type of its message goes to `static/chat/messages.js`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,7 @@
 """A panel's place in JupyterLab's side area, where it stays while cells scroll.
 
 The package `sidecar` opens it: a widget whose outputs JupyterLab shows there. The page
-says when it is closed, or has to come to the front (`static/side_area.js`).
+says when it is closed, or has to come to the front (`static/chat/side_area.js`).
 """
 
 from typing import Any, Literal

@@ -18,7 +18,7 @@ _DROPPED_PARTS = 10  # at once, so that the outputs need not move at every turn
 # Without a kernel JupyterLab writes an error in the widget's place; until then it waits
 # and has not named the kind of output.
 _NO_WIDGET = (
-    "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel)) "
+    "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel, .svc-rating)) "
     '.jp-OutputArea-child:has(> :is([data-mime-type$="widget-view+json"],'
     ".lm-Panel:not([data-mime-type]))){display:none}</style>"
 )

@@ -21,26 +21,33 @@ from .side_area import Place
 from .view import PanelContext
 
 _STATIC = Path(__file__).parent / "static"
+_ROOTS = {"chat": ".svc-panel", "rating": ".svc-rating"}
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def _joined(ending: str) -> str:
-    paths = sorted(_STATIC.glob(f"*.{ending}"))
+def _joined(kind: str, ending: str) -> str:
+    paths = [*sorted(_STATIC.glob(f"*.{ending}"))]
+    paths += sorted((_STATIC / kind).glob(f"*.{ending}"))
     return "\n".join(path.read_text("utf-8") for path in paths)
 
 
-def script() -> str:
-    """Join the scripts of `static/` to one module, without comment lines.
+def script(kind: str = "chat") -> str:
+    """Join the scripts of a panel to one module, without comment lines.
 
-    It is in every message that opens a panel, and in saved widget state.
+    It is in every message that opens a panel, and in saved widget state, so a panel has
+    those of `static/`, which every panel needs, and those of its own folder there.
     """
     needless = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)?\n", re.DOTALL | re.MULTILINE)
-    return needless.sub("", _joined("js"))
+    return needless.sub("", _joined(kind, "js"))
 
 
-def style() -> str:
-    """Join the style sheets of `static/`."""
-    return _joined("css")
+def style(kind: str = "chat") -> str:
+    """Join the style sheets of a panel, as `script` does.
+
+    They name its root as the chat's, `svc-panel`. Another panel's root has a name of its
+    own, so that its rules do not come after the chat's on a page that has both.
+    """
+    return _joined(kind, "css").replace(".svc-panel", _ROOTS[kind])
 
 
 class Panel(AnyWidget):

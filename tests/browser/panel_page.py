@@ -79,7 +79,7 @@ async ([view, js, isHeard]) => {
 
 # What overlaps, is cut off without a title that says it, or stands out of the panel.
 UNTIDY = """() => {
-  const [panel] = document.getElementsByClassName("svc-panel");
+  const panel = document.querySelector(".svc-panel, .svc-rating");
   const all = [...panel.querySelectorAll("*")].filter((each) =>
     each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })
     && !each.closest("svg, option, .svc-unseen"));
@@ -115,7 +115,7 @@ UNTIDY = """() => {
     .filter((other) => isOver(one, other))
     .map((other) => `${name(one)} overlaps ${name(other)}`));
   const [log] = panel.getElementsByClassName("svc-log");
-  const isFlat = log.checkVisibility() && box(log).height < 100;
+  const isFlat = log?.checkVisibility() && box(log).height < 100;
   return [
     ...over,
     ...all.filter(isOut).map((each) => `${name(each)} stands out`),
@@ -207,6 +207,25 @@ def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     return {**begun, "status": "", **more}
 
 
+def open_widget(
+    page: Page,
+    shown: dict[str, Any],
+    kind: str = "chat",
+    *,
+    theme: str = "light",
+    is_heard: bool = True,
+) -> None:
+    """Show a panel of a kind on a page; see `PanelPage`."""
+    colours = ":root{color-scheme:light dark}"
+    if theme != "none":
+        colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
+    page.goto("about:blank")
+    is_light = "false" if theme == "dark" else "true"
+    html = PAGE.format(theme=colours, css=style(kind), is_light=is_light)
+    page.set_content(html)
+    page.evaluate(MODEL, [shown, script(kind), is_heard])
+
+
 class PanelPage:
     """A page with one panel.
 
@@ -227,14 +246,7 @@ class PanelPage:
         is_heard: bool = True,
     ) -> None:
         self.page = page
-        colours = ":root{color-scheme:light dark}"
-        if theme != "none":
-            colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
-        css = style()
-        page.goto("about:blank")
-        is_light = "false" if theme == "dark" else "true"
-        page.set_content(PAGE.format(theme=colours, css=css, is_light=is_light))
-        page.evaluate(MODEL, [shown, script(), is_heard])
+        open_widget(page, shown, theme=theme, is_heard=is_heard)
         self.root = page.locator(".svc-panel").first
         self.log = self.root.get_by_role("log")
         self.turns = self.root.locator(".svc-turn")

@@ -239,6 +239,19 @@ def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> N
     page.emulate_media(forced_colors="none", color_scheme="light")
 
 
+def test_more_contrast_is_granted(page: Page) -> None:
+    """Where a reader asks for more contrast, no text or line is paler than the text."""
+    page.emulate_media(contrast="more")
+    panel = PanelPage(page, view([turn(1)]))
+    colours = panel.root.evaluate(
+        "(root) => ['.svc-who', '.svc-prompt'].map((part) =>"
+        " getComputedStyle(root.querySelector(part)).color)"
+    )
+    page.emulate_media(contrast="no-preference")
+
+    assert colours[0] == colours[1]
+
+
 POINTS = "".join(
     f"{n}. Point {n}: {'some long words, ' * 12}and more.\n"
     f"   - below it {'a few words ' * 9}\n     - and `below` that\n"

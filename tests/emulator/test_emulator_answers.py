@@ -96,7 +96,7 @@ def _in_help() -> Iterator[str]:
 
 
 def _on_buttons() -> list[str]:
-    text = (ROOT / "svc_notebook/panels/static/suggestions.js").read_text("utf-8")
+    text = (ROOT / "svc_notebook/panels/static/chat/suggestions.js").read_text("utf-8")
     listed = text.partition("EXAMPLES = [")[2].partition("]")[0]
     return re.findall(r'"([^"]+)"', listed)
 

@@ -1,13 +1,13 @@
-"""The types of the panel's messages, as the scripts of `static/` document them."""
+"""The types of a panel's messages, as the scripts of `static/` document them."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 from svc_notebook import panels
 
 Fields = dict[str, str]
-_SCRIPTS = sorted(Path(panels.__path__[0], "static").glob("*.js"))
-_SOURCE = "".join(each.read_text("utf-8") for each in _SCRIPTS)
+_STATIC = Path(panels.__path__[0], "static")
 _TYPE = re.compile(r"@typedef \{\{(.*?)\}\} (\w+)", re.DOTALL)
 
 
@@ -16,16 +16,18 @@ def _fields(body: str) -> Fields:
     return dict(re.findall(r"(\w+): ([^,]+)", words))
 
 
-TYPES: dict[str, Fields] = {
-    name: _fields(body) for body, name in _TYPE.findall(_SOURCE)
-}
-"""The fields of each type, with the type of each."""
+@cache
+def types_of(panel: str) -> dict[str, Fields]:
+    """Return the fields of each type of a kind of panel, with the type of each."""
+    paths = [*_STATIC.glob("*.js"), *(_STATIC / panel).glob("*.js")]
+    source = "".join(path.read_text("utf-8") for path in sorted(paths))
+    return {name: _fields(body) for body, name in _TYPE.findall(source)}
 
 
-def of_kind(ending: str) -> dict[str, Fields]:
+def of_kind(ending: str, panel: str = "chat") -> dict[str, Fields]:
     """Return the messages whose type's name ends so, by what `t` is."""
     return {
         fields["t"].strip('"'): fields
-        for name, fields in TYPES.items()
+        for name, fields in types_of(panel).items()
         if name.endswith(ending)
     }

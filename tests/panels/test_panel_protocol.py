@@ -11,7 +11,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.panel_actions import ACTIONS
 from svc_notebook.panels.widget import script
 from tests.panels.conftest import OpenPage
-from tests.panels.protocol import TYPES, Fields, of_kind
+from tests.panels.protocol import Fields, of_kind, types_of
 
 NAMES = ("attached", "kept")  # none is a list, too
 KIND = re.compile(r'\b(?:send\(|this\.send\(|\{ t: )"(\w+)"')
@@ -78,7 +78,7 @@ def test_the_page_takes_what_python_says() -> None:
 def test_the_page_reads_every_field() -> None:
     """A field that no line of the scripts names would be sent for nothing."""
     code = script()
-    names = {name for fields in TYPES.values() for name in fields}
+    names = {name for fields in types_of("chat").values() for name in fields}
 
     assert {name for name in names if not re.search(rf"\b{name}\b", code)} == set()
 
@@ -108,9 +108,9 @@ def check(name: str, value: Any) -> None:  # noqa: ANN401 - JSON
             check(name, each)
     elif value is not None:
         assert isinstance(value, Mapping), (name, value)
-        fields: Fields = TYPES[name]
+        fields: Fields = types_of("chat")[name]
         assert set(value) == set(fields), (name, set(value) ^ set(fields))
         for field, kind in fields.items():
             inner = kind.strip("?").removesuffix("[]")
-            if inner in TYPES:
+            if inner in types_of("chat"):
                 check(inner, value[field])

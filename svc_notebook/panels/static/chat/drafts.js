@@ -64,21 +64,3 @@ class Drafts {
     this.chips = [...back.map(({ html, isKept, ...chip }) => chip), ...this.chips];
   }
 }
-
-/** Drafts outlive a reload of the page, in this tab only. */
-function stored(name, panelId) {
-  try {
-    return sessionStorage.getItem(`svc-${name} ${panelId}`) ?? "";
-  } catch {
-    return ""; // the page may not store anything
-  }
-}
-
-function store(name, panelId, text) {
-  try {
-    if (text) sessionStorage.setItem(`svc-${name} ${panelId}`, text);
-    else sessionStorage.removeItem(`svc-${name} ${panelId}`);
-  } catch {
-    // as above
-  }
-}

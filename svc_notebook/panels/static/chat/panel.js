@@ -7,8 +7,6 @@
 
 const NEAR_END_PX = 16;
 const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
-/** JupyterLab and Notebook leave the keys to an element with this attribute. */
-const QUIET_KEYS = "data-lm-suppress-shortcuts";
 const STOP_KEY = "Escape";
 
 /** Return undo or redo for its key, since JupyterLab handles that key for cells. */
@@ -31,7 +29,7 @@ class Panel {
     this.gone = new AbortController();
     this.movedAt_ms = -Infinity;
     this.top_px = 0;
-    this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
+    this.root = panelRoot();
     this.conversations = new ConversationsDialog(this);
     this.makeTop();
     this.makeLog();
@@ -41,9 +39,7 @@ class Panel {
     this.model.after(this.compare.button);
     this.card = new ConsentCard(this);
     this.notices = make("div", { class: "svc-notices" });
-    this.spoken = make("div", { class: "svc-unseen", role: "status", "aria-live": "polite" });
-    // the notebook's shortcuts look at a button before its parents
-    this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
+    this.spoken = spokenLine();
     this.root.addEventListener("svc-say", ({ detail }) => this.say(detail));
     this.menu = new Menu(this);
     this.side = new SideArea(this);
@@ -355,18 +351,10 @@ class Panel {
     if (isUsed && (live || drafts.pending)) this.composer.element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Let the host typeset math in finished blocks, if it can. */
+  /** Typeset finished blocks, once they are on the page. */
   typeset(blocks) {
-    this.untypeset.push(...blocks.filter((block) => /\$|\\[([]/.test(block.textContent)));
-    if (!this.log.isConnected) return;
-    const typesetter = this.connection.model.widget_manager?.rendermime?.latexTypesetter;
-    for (const block of this.untypeset.splice(0)) {
-      try {
-        typesetter?.typeset(block);
-      } catch {
-        // the source is readable too
-      }
-    }
+    this.untypeset.push(...blocks);
+    if (this.log.isConnected) typeset(this.untypeset.splice(0), this.connection.model);
   }
 }
 
@@ -374,10 +362,10 @@ export default () => {
   let connection = null;
   return {
     initialize({ model }) {
-      connection = new KernelConnection(model);
+      connection = new ChatConnection(model);
     },
     render({ model, el }) {
-      connection ??= new KernelConnection(model);
+      connection ??= new ChatConnection(model);
       const panel = new Panel(connection, el);
       return () => panel.remove();
     },

@@ -22,21 +22,6 @@ function isSendKey(event, { send_on_enter: isOn = true }) {
   return event.shiftKey !== isOn;
 }
 
-function hasNoModifier({ shiftKey, ctrlKey, altKey, metaKey }) {
-  return !shiftKey && !ctrlKey && !altKey && !metaKey;
-}
-
-/** Return whether a key belongs to an input method that composes characters. */
-function isInput(event) {
-  return event.isComposing || event.keyCode === 229;
-}
-
-/** Insert a line break, since JupyterLab handles Enter in a cell. */
-function breakLine(event) {
-  event.preventDefault();
-  insertText(event.target, "\n");
-}
-
 class Composer {
   constructor(panel) {
     const { connection } = panel;

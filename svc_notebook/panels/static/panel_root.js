@@ -1,0 +1,64 @@
+/* What every panel has around its parts: the element that keeps keys from the notebook, the
+ * line that is read out, math, and drafts that outlive a reload.
+ */
+
+/** JupyterLab and Notebook leave the keys to an element with this attribute. */
+const QUIET_KEYS = "data-lm-suppress-shortcuts";
+
+/** Make the element of a panel; no key that is pressed in it is the notebook's. */
+function panelRoot(name = "svc-panel") {
+  const root = make("section", { class: name, [QUIET_KEYS]: "true" });
+  // the notebook's shortcuts look at a button before its parents
+  root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
+  return root;
+}
+
+/** Make the line that a screen reader reads out whenever it changes. */
+function spokenLine() {
+  return make("div", { class: "svc-unseen", role: "status", "aria-live": "polite" });
+}
+
+/** Let the host typeset math in finished blocks, if it can. */
+function typeset(blocks, model) {
+  const typesetter = model.widget_manager?.rendermime?.latexTypesetter;
+  for (const block of blocks.filter(({ textContent }) => /\$|\\[([]/.test(textContent))) {
+    try {
+      typesetter?.typeset(block);
+    } catch {
+      // the source is readable too
+    }
+  }
+}
+
+function hasNoModifier({ shiftKey, ctrlKey, altKey, metaKey }) {
+  return !shiftKey && !ctrlKey && !altKey && !metaKey;
+}
+
+/** Return whether a key belongs to an input method that composes characters. */
+function isInput(event) {
+  return event.isComposing || event.keyCode === 229;
+}
+
+/** Insert a line break, since JupyterLab handles Enter in a cell. */
+function breakLine(event) {
+  event.preventDefault();
+  insertText(event.target, "\n");
+}
+
+/** Drafts outlive a reload of the page, in this tab only. */
+function stored(name, panelId) {
+  try {
+    return sessionStorage.getItem(`svc-${name} ${panelId}`) ?? "";
+  } catch {
+    return ""; // the page may not store anything
+  }
+}
+
+function store(name, panelId, text) {
+  try {
+    if (text) sessionStorage.setItem(`svc-${name} ${panelId}`, text);
+    else sessionStorage.removeItem(`svc-${name} ${panelId}`);
+  } catch {
+    // as above
+  }
+}
