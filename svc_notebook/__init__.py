@@ -77,23 +77,36 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def _show_errors_short() -> None:
-    """In IPython, which is then loaded, let it show our errors short."""
+def _show_rating(rating: Any) -> None:  # noqa: ANN401 - loads with the sweeps
+    from svc_notebook.panels.open_panel import show_rating  # noqa: PLC0415 - rarely
+
+    show_rating(rating)
+
+
+def _join_shell() -> None:
+    """In IPython, which is then loaded, let it show errors short and ratings as panels.
+
+    What is rated belongs to the sweeps, which are below the panels: IPython is where
+    they meet, by the name of the class, so that neither loads here.
+    """
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if get_shell is not None and (shell := get_shell()) is not None:
         from svc_notebook.magics.short_errors import register  # noqa: PLC0415 - IPython only here
 
         register(shell)
+        shell.display_formatter.ipython_display_formatter.for_type_by_name(
+            "svc_notebook.sweeps.rating", "Rating", _show_rating
+        )
 
 
-_show_errors_short()
+_join_shell()
 
 
 def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Register `%svc` and `%%svc` (`%load_ext svc_notebook`)."""
     from svc_notebook.magics.ipython_extension import load  # noqa: PLC0415 - IPython only here
 
-    _show_errors_short()  # the package may be older than the shell
+    _join_shell()  # the package may be older than the shell
     load(ipython)
 
 

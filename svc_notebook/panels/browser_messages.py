@@ -93,6 +93,7 @@ def _parent_header() -> Any:  # noqa: ANN401 - JSON
 
 
 VERDICTS = ("approve", "deny", "always")
+_MAX_SECONDS_S = 1e7  # what takes longer is no time
 _NUMBERS = ("seq", "version", "choice")  # a message has one of them at most
 
 
@@ -112,6 +113,8 @@ class BrowserMessage:
     )
     value: Any = None
     is_on: bool = False  # a switch; of hello, whether the page hides the transcript
+    card: str = ""  # the id of what is rated
+    seconds_s: float | None = None  # that a rating took
     question_id: str = ""  # of a tool call to decide on, or of an export
     verdict: str = ""
     arguments: str | None = None
@@ -143,6 +146,8 @@ def read_message(
         name=_text(content, "name"),
         value=content.get("value"),
         is_on=content.get("on") is True,
+        card=_text(content, "card"),
+        seconds_s=_seconds_s(content.get("seconds_s")),
         question_id=_text(content, "id"),
         verdict=_text(content, "verdict"),
         arguments=_text(content, "arguments") or None,
@@ -166,6 +171,12 @@ def _lacks(message: BrowserMessage, name: str, content: Mapping[str, Any]) -> bo
 def _text(content: Mapping[str, Any], name: str) -> str:
     value = content.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _seconds_s(value: object) -> float | None:
+    if isinstance(value, int | float) and 0 <= value < _MAX_SECONDS_S:
+        return float(value)
+    return None
 
 
 def _texts(content: Mapping[str, Any], name: str) -> tuple[str, ...]:

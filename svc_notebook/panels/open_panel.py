@@ -1,13 +1,18 @@
-"""`svc.panel` opens a chat panel; a cell that runs again gets the same panel again.
+"""`svc.panel` opens a chat panel, and a rating opens its own.
 
-ipywidgets loads at the first panel.
+A cell that runs again has the same panel again, or closes the one before. ipywidgets
+loads at the first panel.
 """
 
 import sys
 from typing import TYPE_CHECKING, Any, Unpack
 
-from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.display.front_end import parent_message
+from svc_notebook.display.front_end import (
+    Output,
+    Screen,
+    find_screen,
+    parent_message,
+)
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
 from svc_notebook.tokens import MaxTokens
@@ -18,6 +23,8 @@ from .settings_form import PanelSettings
 from .side_area import Place, check_place
 
 if TYPE_CHECKING:  # widgets load when a panel is opened; no schema is made of this
+    from svc_notebook.sweeps.rating import Rating
+
     from .widget import Panel
 
 
@@ -80,7 +87,7 @@ def panel(
     conversation = session.conversations.named(NEW_NAME if name is None else name)
     if name is None and not (conversation.turns or conversation.can_undo):
         conversation.is_untitled = True
-    opened = _PANELS.take(conversation)
+    opened: Panel | None = _PANELS.take(conversation)
     change: dict[str, Any] = {}
     if restore and name is not None:
         change = go_on(conversation)
@@ -100,16 +107,31 @@ def panel(
     return opened
 
 
+def show_rating(rating: "Rating") -> None:
+    """Show a rating as a panel, or as text where there is nobody to rate.
+
+    A cell that runs again has a new rating, so that its panel before is closed.
+    """
+    if find_screen(current().settings.display) is not Screen.NOTEBOOK:
+        Output().publish({"text/plain": str(rating)}, None)
+        return
+    from .rating_panel import RatingPanel  # noqa: PLC0415 - loads ipywidgets
+
+    opened = _PANELS.take(rating) or RatingPanel(rating)
+    _PANELS.keep(opened)
+    opened.display()
+
+
 class _PanelsOfCells:
     """The panels of each cell, so that a cell that runs again has the same panel."""
 
     def __init__(self) -> None:
-        self._panels: dict[str, list[Panel]] = {}
+        self._panels: dict[str, list[Any]] = {}
         self._runs: dict[str, str] = {}
-        self._earlier: list[Panel] = []  # of the running cell, from its last run
+        self._earlier: list[Any] = []  # of the running cell, from its last run
         self._cell = ""
 
-    def take(self, conversation: Conversation) -> "Panel | None":
+    def take(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
         """Return the panel that the running cell had before; close its others."""
         message = parent_message(_shell())
         self._cell = str(message.get("metadata", {}).get("cellId", ""))
@@ -119,14 +141,14 @@ class _PanelsOfCells:
             self._earlier = self._panels.pop(self._cell, [])
         alive = [panel for panel in self._earlier if panel.comm is not None]
         for panel in alive:
-            if panel.conversation is conversation:
+            if panel.subject is subject:
                 self._earlier.remove(panel)
                 return panel
         for panel in alive:
             panel.close()
         return None
 
-    def keep(self, panel: "Panel") -> None:
+    def keep(self, panel: Any) -> None:  # noqa: ANN401 - of either kind
         """Note a panel of the running cell; a program has no cells."""
         if self._cell:
             self._panels.setdefault(self._cell, []).append(panel)

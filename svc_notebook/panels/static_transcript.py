@@ -17,7 +17,7 @@ _DROPPED_PARTS = 10  # at once, so that the outputs need not move at every turn
 
 # Without a kernel JupyterLab writes an error in the widget's place; until then it waits
 # and has not named the kind of output.
-_NO_WIDGET = (
+NO_WIDGET = (
     "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel, .svc-rating)) "
     '.jp-OutputArea-child:has(> :is([data-mime-type$="widget-view+json"],'
     ".lm-Panel:not([data-mime-type]))){display:none}</style>"
@@ -25,7 +25,7 @@ _NO_WIDGET = (
 
 # VS Code draws no widget that is out of sight when its cell runs. Where the panel is
 # drawn, this line is hidden with the transcript, or goes when the transcript is folded.
-_NOT_DRAWN = quiet_html(
+NOT_DRAWN = quiet_html(
     "No panel here? Scroll to this cell and run it again. Colab shows it only after "
     "<code>from google.colab import output; output.enable_custom_widget_manager()"
     "</code>."
@@ -195,6 +195,6 @@ class StaticTranscript:
             title = f"<summary>Transcript: {escape(history.name)}</summary>"
             html = f'<details class="svc-static">{title}{html}</details>'
         else:
-            note = _NOT_DRAWN if self._is_alone and part.start == 0 else ""
+            note = NOT_DRAWN if self._is_alone and part.start == 0 else ""
             html = f'<div class="svc-static">{note}{html}</div>'
-        return {**bundle, "text/html": html + _NO_WIDGET * self._is_alone}
+        return {**bundle, "text/html": html + NO_WIDGET * self._is_alone}

@@ -44,8 +44,8 @@ def script(kind: str = "chat") -> str:
 def style(kind: str = "chat") -> str:
     """Join the style sheets of a panel, as `script` does.
 
-    They name its root as the chat's, `svc-panel`. Another panel's root has a name of its
-    own, so that its rules do not come after the chat's on a page that has both.
+    They name its root as the chat's, `svc-panel`. Another panel's root has another
+    name, so that its rules do not come after the chat's on a page that has both.
     """
     return _joined(kind, "css").replace(".svc-panel", _ROOTS[kind])
 
@@ -75,6 +75,11 @@ class Panel(AnyWidget):
     def conversation(self) -> Conversation:
         """The conversation that is shown."""
         return self._controller.context.conversation
+
+    @property
+    def subject(self) -> Conversation:
+        """What the panel is about."""
+        return self.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
         """Return the state; asked for all of it, with the whole view."""
@@ -109,7 +114,7 @@ class Panel(AnyWidget):
 
     def _repr_mimebundle_(self, **_: Any) -> Any:  # noqa: ANN401 - ipywidgets'
         text = f"{self!r}: run the cell to chat"
-        return {**_widget_view(self.model_id), "text/plain": text}
+        return {**widget_view(self.model_id), "text/plain": text}
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None
@@ -117,7 +122,7 @@ class Panel(AnyWidget):
         self._controller.display(widget, is_docked=self.place == "right")
 
 
-def _widget_view(model_id: str | None) -> dict[str, Any]:
+def widget_view(model_id: str | None) -> dict[str, Any]:
     """Return the bundle that shows a widget."""
     return {_VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
 

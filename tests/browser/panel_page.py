@@ -312,8 +312,13 @@ class PanelPage:
         self.root.get_by_role("menu").get_by_text(name).click()
 
 
-def axe_findings(page: Page, axe: str, root: str = ".svc-panel") -> list[str]:
-    """Return what is seriously wrong with a part of a page, one line each."""
+def axe_findings(
+    page: Page, axe: str, root: str = ".svc-panel", *, is_strict: bool = False
+) -> list[str]:
+    """Return what is seriously wrong with a part of a page, one line each.
+
+    With `is_strict`, also what is not serious.
+    """
     page.evaluate(axe)
     result = page.evaluate(
         "(root) => axe.run(root, { resultTypes: ['violations'] })", root
@@ -321,5 +326,5 @@ def axe_findings(page: Page, axe: str, root: str = ".svc-panel") -> list[str]:
     return [
         json.dumps([found["id"], [node["html"][:160] for node in found["nodes"]]])
         for found in result["violations"]
-        if found["impact"] in {"serious", "critical"}
+        if is_strict or found["impact"] in {"serious", "critical"}
     ]

@@ -41,6 +41,38 @@ And what can wait until June? Answer in 20 words.""",
     "%svc history plan",
 )
 
+RATED = (
+    """\
+import svc_notebook as svc
+
+rows = [{"months": "May and June"}, {"months": "June and July"}]
+run = svc.sweep(
+    "How do I add up the cups for {{months}}?",
+    rows=rows,
+    model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
+    seed=1,
+).run()""",
+    "run.rate(pairs='model', rater='anna')",
+)
+PAIR = {
+    "svc-v2-8b-instruct": """\
+Filter the months, then add:
+
+```python
+months = ["May", "June"]
+df[df["month"].isin(months)]["cups"].sum()
+```""",
+    "svc-v2-70b-instruct": """\
+Add them by month first:
+
+| month | cups |
+|:--|--:|
+| May | 378 |
+| June | 387 |
+
+Then `cups["May"] + cups["June"]` is **765**.""",
+}
+
 THEMES = pytest.mark.parametrize("theme", ["Light", "Dark"])
 """Both themes of JupyterLab."""
 UNSELECTED = """
@@ -54,6 +86,10 @@ def emulator() -> Iterator[Emulator]:
     """An emulator with the answers of the lessons, one of them slow."""
     script = json.loads(SCRIPT.read_text("utf-8"))
     script["entries"].insert(0, SLOW)
+    for model, text in PAIR.items():
+        when = {"contains": "the cups for", "model": model}
+        pair = {"when": when, "text": text, "times": None, "note": "written by hand"}
+        script["entries"].insert(0, pair)
     with Emulator(script=script, limits=False) as running:
         yield running
 
@@ -211,4 +247,25 @@ def draw_narrow(bench: Bench, theme: str) -> None:
     _say(panel, "What stands out?", "387 cups")
     _keep("panel-narrow", theme, panel.screenshot())
     panel.get_by_role("button", name="Stop (Esc)").click()
+    _theme(page, "JupyterLab Light")
+
+
+@THEMES
+def draw_rating(bench: Bench, theme: str) -> None:
+    """A panel that shows two replies side by side, to be rated."""
+    page = bench.page()
+    page.set_viewport_size({"width": 900, "height": 800})
+    notebook = _open(bench, page, f"rating-{theme}", *RATED)
+    _theme(page, f"JupyterLab {theme}")
+    notebook.command("application:toggle-left-area")
+    for cell in (0, 1):
+        notebook.run(cell)
+        notebook.wait_idle()
+    panel = notebook.shown(1).locator(".svc-rating")
+    expect(panel.get_by_text("Right", exact=True).first).to_be_visible()
+    panel.get_by_text("Prompt", exact=True).first.click()
+    panel.locator(".svc-stage").focus()
+    page.wait_for_timeout(1000)  # math and fonts settle without saying so
+    page.mouse.move(5, 5)
+    _keep("rating", theme, panel.screenshot())
     _theme(page, "JupyterLab Light")

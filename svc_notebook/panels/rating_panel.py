@@ -1,0 +1,274 @@
+"""`RatingPanel`: what `run.rate()` opens, as one widget, which `static/rating/` draws.
+
+The rating decides what comes next, and keeps ratings in the ledger. To add a key, add a
+row to `ACTIONS` here, and the type of its message to `static/rating/rating_panel.js`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import traitlets
+from anywidget import AnyWidget
+
+from svc_notebook.display.escape import to_text
+from svc_notebook.display.front_end import Output
+from svc_notebook.display.html_styles import details_html
+from svc_notebook.display.markdown import reply_html
+from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.service.params import shorten
+from svc_notebook.session import current
+from svc_notebook.sweeps.rating import Card, Rating
+
+from .browser_messages import BrowserMessage, Comm, read_message
+from .static_transcript import NO_WIDGET, NOT_DRAWN
+from .widget import script, style, widget_view
+
+MAX_PART_CHARS = 20_000  # of each text that filled the prompt
+SPOKEN_CHARS = 600  # of a reply that a screen reader reads out when it comes
+_GONE = "Another tab or kernel went on meanwhile, so this key was not taken."
+_HAS_KEY = "The API key is in this note. It was not kept; remove the key and try again."
+_log = logging.getLogger(__name__)
+
+
+def card_id(card: Card) -> str:
+    """Name a card without its exchanges, so that a blind rater learns nothing."""
+    replies = [(reply.exchange_id, reply.choice_index) for reply in card.replies]
+    return sha256(repr(replies).encode()).hexdigest()[:16]
+
+
+def draw_card(card: Card, values: list[object]) -> dict[str, Any]:
+    """Return a card for the browser; `values` are those of the scale."""
+    parts = [*card.values.items(), ("Prompt", card.prompt)]
+    is_rated = card.value is not None
+    return {
+        "id": card_id(card),
+        "number": card.number,
+        "parts": [
+            {
+                "name": name,
+                "html": f"<pre>{to_text(shorten(text, MAX_PART_CHARS))}</pre>",
+            }
+            for name, text in parts
+        ],
+        "replies": [
+            {
+                "html": reply_html(reply.text),
+                "spoken": shorten(reply.text, SPOKEN_CHARS),
+                "label": reply.candidate,
+            }
+            for reply in card.replies
+        ],
+        "chosen": values.index(card.value) if is_rated else -1,
+        "note": card.note,
+    }
+
+
+def draw_summary(rating: Rating) -> str:
+    """Return as HTML how far it is, the counts so far, and the next step."""
+    head, *next_steps = (f"<p>{to_text(line)}</p>" for line in rating.lines())
+    counts = {} if rating.notes else rating.counts()
+    rows = "".join(
+        f"<tr><td>{to_text(label)}</td><td>{n}</td></tr>" for label, n in counts.items()
+    )
+    titles = "<thead><tr><th>Rating</th><th>How many</th></tr></thead>"
+    table = f"<table>{titles}<tbody>{rows}</tbody></table>" if rows else ""
+    return head + table + "".join(next_steps)
+
+
+class StaticSummary:
+    """The ratings so far, next to the panel, for a notebook without a kernel."""
+
+    def __init__(self) -> None:
+        self.name = f"svc-rating-{uuid4().hex[:12]}"
+        self._output = Output()
+        self._shown: dict[str, str] = {}
+        self._is_folded = False
+
+    def show(self, widget: dict[str, Any], html: str, text: str) -> None:
+        """Show the widget in this cell, and the ratings so far."""
+        self._output.publish(widget, self.name)
+        self._shown = self._bundle(html, text)
+        self._output.publish(self._shown, f"{self.name}-0")
+
+    def update(self, html: str, text: str) -> None:
+        """Replace the ratings so far, wherever the panel is shown."""
+        bundle = self._bundle(html, text)
+        if self._shown and bundle != self._shown:
+            self._shown = bundle
+            self._output.update(bundle, f"{self.name}-0")
+
+    def fold(self, *, is_folded: bool) -> None:
+        """Fold the ratings from now on, for a host that cannot hide them."""
+        self._is_folded = is_folded
+
+    def _bundle(self, html: str, text: str) -> dict[str, str]:
+        if self._is_folded:
+            html = (
+                f'<div class="svc-static">{details_html("Ratings so far", html)}</div>'
+            )
+        else:
+            html = f'<div class="svc-static">{NOT_DRAWN}{html}</div>'
+        return {"text/html": html + NO_WIDGET, "text/plain": text}
+
+
+class RatingPanel(AnyWidget):
+    """A rating, as one widget in one or several tabs."""
+
+    _esm = script("rating")
+    _css = style("rating")
+    view = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, rating: Rating) -> None:
+        self.rating = rating
+        self.notice, self.is_problem = "", False
+        self.is_fresh = True  # until a page has it, which may take the focus then
+        self._main_writes = 0  # how often it was shown while `Comm.is_lost`
+        self.to_page = Comm()
+        self._static = StaticSummary()
+        super().__init__()
+        self.to_page = Comm(self)
+        self._unwatch = rating.watch(self.show)
+        self.on_msg(lambda _, content, __: self.hear(content))
+
+    @property
+    def subject(self) -> Rating:
+        """What is rated."""
+        return self.rating
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
+        """Return the state; asked for all of it, with the whole view."""
+        state = super().get_state(key, drop_defaults=drop_defaults)
+        return state if key else {**state, "view": self._draw() | self.to_page.numbers}
+
+    def show(self) -> None:
+        """Send the view to the pages, and replace the static summary."""
+        with self.to_page.lock:
+            self._main_writes += self.to_page.is_lost
+            self.to_page.put(self._draw())
+            self._static.update(*self._summary())
+
+    def say(self, notice: str = "", *, is_problem: bool = False) -> None:
+        """Show a notice, or none."""
+        self.notice, self.is_problem = notice, is_problem
+
+    def hear(self, content: object) -> None:
+        """Do what a message from the browser asks for; raises nothing."""
+        try:
+            needs = {kind: action.needs for kind, action in ACTIONS.items()}
+            message = read_message(content, needs, is_subshelled=self.to_page.hear())
+            self._perform(message)
+        except SvcError as error:
+            self._show_problem(str(error))
+        except Exception as problem:  # noqa: BLE001 - shown in the panel
+            _log.exception("The rating panel failed.")
+            self._show_problem(f"{type(problem).__name__}: {problem}")
+        kind = content.get("t") if isinstance(content, Mapping) else None
+        self.to_page.send({"t": "heard", "kind": kind})
+
+    def _show_problem(self, text: str) -> None:
+        """Show an error; as a message, if the ledger cannot even be read."""
+        self.say(text, is_problem=True)
+        try:
+            self.show()
+        except Exception:  # noqa: BLE001 - the first error says more
+            self.to_page.send({"t": "problem", "text": text})
+
+    def _perform(self, message: BrowserMessage) -> None:
+        action = ACTIONS[message.kind]
+        if message.kind == "hello":
+            action.act(self, message)
+            return
+        card = self.rating.card()
+        if "card" in action.needs and (card is None or card_id(card) != message.card):
+            self.say(_GONE)
+            self.show()
+            return
+        if current().key_hider()(message.text) != message.text:
+            raise ParameterError(_HAS_KEY, param="note")
+        self.say()
+        action.act(self, message)
+
+    def greet(self, message: BrowserMessage) -> None:
+        """Answer a page that has opened the panel, or may have missed something."""
+        with self.to_page.lock:
+            is_current = message.number == self.to_page.n_sent
+            self.to_page.send({"t": "ack", "subshell": message.is_subshelled})
+            self.is_fresh = False
+            if not is_current:
+                self.show()
+            self._static.fold(is_folded=not message.is_on)
+
+    def rate(self, message: BrowserMessage) -> None:
+        """Keep a rating; the rating tells all panels what is next."""
+        values = [step.value for step in self.rating.scale]
+        if message.number >= len(values):
+            raise ParameterError(
+                f"The scale has {len(values)} values; reload the page.", param="rating"
+            )
+        self.rating.rate(
+            values[message.number], seconds_s=message.seconds_s, note=message.text
+        )
+
+    def _draw(self) -> dict[str, Any]:
+        rating = self.rating
+        card = rating.card()
+        return {
+            "title": f"Rate {rating.name}",
+            "about": f"{rating.rater}{' · blind' * rating.is_blind}",
+            "scale": [{"key": s.key, "label": s.label} for s in rating.scale],
+            "has_notes": rating.notes,
+            "n_done": rating.n_done,
+            "n_total": rating.n_total,
+            "n_skipped": rating.n_skipped,
+            "card": card and draw_card(card, [s.value for s in rating.scale]),
+            "summary": "" if card else draw_summary(rating),
+            "can": ["undo"] * rating.can_undo,
+            "notice": self.notice,
+            "is_problem": self.is_problem,
+            "is_fresh": self.is_fresh,
+            "main_writes": self._main_writes,
+            "is_whole": True,
+        }
+
+    def close(self) -> None:
+        """Close the panel; the ratings stay."""
+        if self.comm is not None and hasattr(self, "_unwatch"):  # else __init__ failed
+            self._unwatch()
+        super().close()
+
+    def display(self) -> None:
+        """Show the panel in this cell, and the ratings so far for later."""
+        html, text = self._summary()
+        widget = {**widget_view(self.model_id), "text/plain": text}
+        self._static.show(widget, html, text)
+
+    def _summary(self) -> tuple[str, str]:
+        return draw_summary(self.rating), str(self.rating)
+
+
+Act = Callable[[RatingPanel, BrowserMessage], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What the browser can ask for."""
+
+    act: Act
+    needs: tuple[str, ...] = ()  # fields that the message must have
+
+
+ACTIONS: Mapping[str, Action] = {
+    "hello": Action(act=RatingPanel.greet),
+    "rate": Action(act=RatingPanel.rate, needs=("card", "choice")),
+    "skip": Action(act=lambda panel, _: panel.rating.skip(), needs=("card",)),
+    "undo": Action(act=lambda panel, _: panel.rating.undo()),
+    "note": Action(
+        act=lambda panel, message: panel.rating.set_note(message.text),
+        needs=("card", "text"),
+    ),
+    "dismiss": Action(act=lambda panel, _: panel.show()),
+}

@@ -1,0 +1,75 @@
+/* What is rated now: one reply, or two side by side, below what filled the prompt. */
+
+const SIDES = ["Left", "Right"];
+
+class RatingCard {
+  constructor(model) {
+    this.model = model;
+    this.seen = {};
+    this.untypeset = [];
+    this.title = make("summary", {}, "Prompt");
+    this.parts = make("div", { class: "svc-blocks" });
+    this.filled = make("details", { class: "svc-filled" }, this.title, this.parts);
+    this.replies = make("div");
+    this.stage = make("div", { class: "svc-stage", tabindex: 0, role: "group" }, this.replies);
+    this.element = make("div", { class: "svc-middle" }, this.filled, this.stage);
+  }
+
+  /** Draw a card; return whether it is another one. */
+  draw(card, nTotal) {
+    this.element.hidden = !card;
+    const isOther = isNew(this.seen, "id", card?.id ?? null);
+    if (!card || !isNew(this.seen, "card", [card, nTotal])) return isOther;
+    this.stage.setAttribute("aria-label", cardTitle(card, nTotal));
+    this.drawParts(card.parts);
+    this.drawReplies(card.replies);
+    if (isOther) this.stage.scrollTop = 0;
+    return isOther;
+  }
+
+  drawParts(parts) {
+    this.filled.hidden = !parts.length;
+    const rows = parts.map(({ name, html }) => {
+      const value = make("div", { class: "svc-given" });
+      setBlocks(value, html);
+      return make("div", {}, make("div", { class: "svc-who" }, name), value);
+    });
+    this.parts.replaceChildren(...rows);
+  }
+
+  drawReplies(replies) {
+    const isPair = replies.length > 1;
+    this.replies.className = isPair ? "svc-several" : "";
+    const boxes = replies.map(({ html, label }, at) => {
+      const words = [isPair && SIDES[at], label].filter(Boolean).join(" · ");
+      const blocks = make("div", { class: "svc-blocks" });
+      this.untypeset.push(...setBlocks(blocks, html));
+      const bar = words ? make("div", { class: "svc-bar" }, make("span", { class: "svc-words" }, words)) : null;
+      const is = isPair ? { role: "group", "aria-label": words } : {};
+      return make("div", { class: "svc-choice", ...is }, bar, make("div", { class: "svc-text" }, blocks));
+    });
+    this.replies.replaceChildren(...boxes);
+    this.typeset();
+  }
+
+  /** Typeset math once the card is on the page. */
+  typeset() {
+    if (this.stage.isConnected) typeset(this.untypeset.splice(0), this.model);
+  }
+
+  /** Fold or unfold what filled the prompt. */
+  toggle() {
+    this.filled.open = !this.filled.open;
+  }
+}
+
+function cardTitle({ number, replies }, nTotal) {
+  return `${replies.length > 1 ? "Pair" : "Reply"} ${number} of ${nTotal}`;
+}
+
+/** Say a card in words, for a screen reader: its number, and how each reply begins. */
+function cardWords(card, nTotal) {
+  const isPair = card.replies.length > 1;
+  const texts = card.replies.map(({ spoken }, at) => (isPair ? `${SIDES[at]}: ${spoken}` : spoken));
+  return [cardTitle(card, nTotal), ...texts].join(". ");
+}
