@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -91,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_lab(add("lab", help="open the lessons in JupyterLab"))
     _add_ledger(add("ledger", help="show where replies are kept, or delete some"))
     _add_recheck(add("recheck", help="say whether a model still answers as in a run"))
+    _add_report(add("report", help="write a report of a run, to attach to a decision"))
     return parser
 
 
@@ -206,6 +208,32 @@ def _recheck(arguments: argparse.Namespace) -> int:
     told = checked.to_json() if arguments.json else repr(checked)
     sys.stdout.write(f"{told}\n")
     return _STATUS[checked.verdict]
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a report of a run into one file: the answer, what the data cannot tell, "
+        "replies, plan, prompts and costs. Nothing is sent, and no key is needed."
+    )
+    parser.add_argument("name", metavar="NAME", help="name of the run, or its id")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="ends with .html or .md; an old file is replaced (default: NAME.html)",
+    )
+    parser.set_defaults(run=_report)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    written = run(arguments.name)
+    out = arguments.out or Path(f"{_NOT_IN_A_NAME.sub('-', arguments.name)}.html")
+    for path in written.report(out):
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+_NOT_IN_A_NAME = re.compile(r"[^\w.-]+")  # of a file
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

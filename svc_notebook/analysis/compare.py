@@ -84,7 +84,7 @@ def compare(
         if diff:
             of_row = differences.mark(of_row)
         elif markdown:
-            of_row = [list(map(_as_markdown, entries)) for entries in of_row]
+            of_row = [list(map(as_markdown, entries)) for entries in of_row]
         table_rows.append((key, tuple(map(tuple, of_row))))
     say(missing_lines(df))
     return ComparisonTable(
@@ -331,6 +331,7 @@ def _calls(tool_calls: Any) -> list[str]:  # noqa: ANN401 - of a frame that peop
     return []
 
 
-def _as_markdown(entry: ComparedText) -> ComparedText:
+def as_markdown(entry: ComparedText) -> ComparedText:
+    """Let a reply be rendered; errors and calls of tools stay as written."""
     is_reply = not {"failed", "refused", "tool calls"} & {*entry.marks}
     return replace(entry, is_markdown=is_reply)

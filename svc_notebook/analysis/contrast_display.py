@@ -93,7 +93,7 @@ class _Axis:
 
 def html(contrast: Contrasted) -> str:
     """Draw what is known of a comparison, to be read without a kernel."""
-    flipped = _most_different(contrast)
+    flipped = most_different(contrast)
     first, rest = _sentences(contrast)
     parts = [_block(first)]
     if rest:
@@ -109,7 +109,7 @@ def html(contrast: Contrasted) -> str:
 
 def text(contrast: Contrasted) -> str:
     """Write and draw the same for a terminal of 80 columns, without the replies."""
-    flipped = _most_different(contrast)
+    flipped = most_different(contrast)
     first, rest = _sentences(contrast)
     if rest:
         first.append(f"({len(rest):,} more sentences are in .says)")
@@ -123,8 +123,7 @@ def text(contrast: Contrasted) -> str:
 
 def short_lines(contrast: Contrasted) -> list[str]:
     """Return the clearest comparison as a sentence, and what flips between the two."""
-    at = int(contrast.df["p"].fillna(1.0).argmin())
-    sentence = contrast.says[at]
+    sentence = clearest(contrast)
     if n_more := len(contrast.df) - 1:
         factor, on = (
             repr(names[0] if len(names) == 1 else names)
@@ -134,8 +133,18 @@ def short_lines(contrast: Contrasted) -> list[str]:
             )
         )
         sentence += f" ({n_more:,} more: run.contrast({factor}, on={on}))"
-    flipped = _most_different(contrast)
+    flipped = most_different(contrast)
     return [sentence, *([] if flipped is None else [flipped.says])]
+
+
+def clearest(contrast: Contrasted) -> str:
+    """Return the sentence of the comparison that is least likely to be chance."""
+    return contrast.says[int(contrast.df["p"].fillna(1.0).argmin())]
+
+
+def is_clear(contrast: Contrasted) -> list[bool]:
+    """Say of each comparison whether it found something."""
+    return [_is_clear(contrast, row) for row in records(contrast.df)]
 
 
 def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
@@ -163,7 +172,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
     )
 
 
-def _most_different(contrast: Contrasted) -> Flips | None:
+def most_different(contrast: Contrasted, n: int = _FLIPS) -> Flips | None:
     """Return the rows of the clearest comparison of a score."""
     is_score = [
         _score(contrast, row).startswith(PREFIX) for row in records(contrast.df)
@@ -171,7 +180,7 @@ def _most_different(contrast: Contrasted) -> Flips | None:
     if not any(is_score):  # such as seconds, which differ in every row
         return None
     row = chosen_comparison(contrast.df[is_score], (..., ...), {})
-    flipped = flips_of(contrast, row, _FLIPS)
+    flipped = flips_of(contrast, row, n)
     return flipped if flipped.n_pairs else None
 
 
@@ -299,8 +308,7 @@ def _is_clear(contrast: Contrasted, row: Mapping[str, Any]) -> bool:
 
 def _clear_first(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
     """Return the positions of all comparisons, those that found something first."""
-    is_clear = [_is_clear(contrast, row) for row in records(contrast.df)]
-    return np.argsort(~np.array(is_clear, dtype=bool), kind="stable")
+    return np.argsort(~np.array(is_clear(contrast), dtype=bool), kind="stable")
 
 
 def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:

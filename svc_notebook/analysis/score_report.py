@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -64,6 +65,8 @@ def score_report(
     names: Iterable[str],
     *,
     unit: str | Sequence[str] | None = None,
+    factor: str | Sequence[str] | None = None,
+    **how: Any,  # noqa: ANN401 - those of `contrast`
 ) -> ScoreReport | None:
     """Sum up the scores of a run; None if no reply has one that is a number.
 
@@ -71,18 +74,27 @@ def score_report(
         df: The replies of the run.
         names: The scores of its plan.
         unit: The columns that say which rows belong together.
+        factor: What is compared; all that varies if None.
+        **how: Other arguments of `contrast`, such as `margin`.
     """
     df = check_replies(df)
-    columns = [column for name in names for column in _columns(df, name)][:_SCORES]
+    columns = score_columns(df, names)
     if not columns:
         return None
     conditions = _conditions(df)
     charts = [_chart(df, column, conditions, unit) for column in columns]
     try:
-        compared = contrast(df, factors(df), on=columns, unit=unit)
+        compared = contrast(df, factor or factors(df), on=columns, unit=unit, **how)
     except ParameterError:  # nothing varies, or each prompt has one value
+        if factor is not None or how.get("margin") is not None:
+            raise
         compared = None
     return ScoreReport(charts, compared)
+
+
+def score_columns(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Return the first columns with numbers that scores have, by their names."""
+    return [column for name in names for column in _columns(df, name)][:_SCORES]
 
 
 def _columns(df: pd.DataFrame, name: str) -> list[str]:

@@ -136,6 +136,32 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
     include_emulated: bool = False,
 ) -> pd.DataFrame:
     """Sum up replies by group: see `svc.summary_df`."""
+    frame, lines = summed_up(
+        df,
+        by,
+        on,
+        unit=unit,
+        weight=weight,
+        missing=missing,
+        prices=prices,
+        include_emulated=include_emulated,
+    )
+    say(lines)
+    return frame
+
+
+def summed_up(  # noqa: PLR0913 - those of `summary_df`
+    df: pd.DataFrame,
+    by: str | Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
+    *,
+    unit: str | Sequence[str] | None = None,
+    weight: Weight = "prompts",
+    missing: Missing = "drop",
+    prices: Prices | Mapping[str, Any] | str | Path | None = None,
+    include_emulated: bool = False,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the frame of `summary_df`, and what should be said about it."""
     df = with_costs(check_replies(df), prices, include_emulated=include_emulated)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
@@ -160,8 +186,7 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
     lines = missing_lines(
         df, on=wanted or None, by=groups.keys.columns, missing=missing
     )
-    say([*lines, *_interval_lines(estimates, counted(df, unit))])
-    return frame
+    return frame, [*lines, *_interval_lines(estimates, counted(df, unit))]
 
 
 def grouped(df: pd.DataFrame, names: Sequence[str]) -> Groups:

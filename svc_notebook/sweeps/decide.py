@@ -7,10 +7,18 @@ nothing. What was fixed before the first request is kept with the plan.
 
 import inspect
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import takewhile
 from math import ceil, isnan
 from random import Random
 from typing import Any
@@ -26,6 +34,7 @@ from svc_notebook.analysis.decision import (
     decided,
     n_fixed,
 )
+from svc_notebook.analysis.missing import check_missing
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
 from svc_notebook.analysis.scorers import ReadyScore
 from svc_notebook.analysis.scoring import LostFunction
@@ -42,6 +51,7 @@ from svc_notebook.service.params import check_int, check_number
 from .execution import Execution, Executor, SendOptions
 from .plan import DecisionPlan, Plan, manifest_of, stored_decision
 from .progress import Bars, ModelProgress
+from .resume import settled_of
 from .run_outcome import RunResult
 from .run_scores import RunScores
 
@@ -148,44 +158,103 @@ class Decider:
         fixed, notes = self._fixed(question, budget, places)
         self._confirm(budget, places)
         view = _View(self._screen, self._executor.bars(), question, places, budget)
+        blocks = self._blocks(fixed, places, budget)
+        looks = blocks.looks
+        seen: set[int] = set()
+        try:
+            for number, (rows, asked) in enumerate(blocks):
+                self._send(rows, asked, number, places, view)
+                seen.update(rows)
+                looks.append(self._look(seen, question, asked))
+                view.look(looks)
+        finally:
+            view.end(is_clear=bool(looks) and looks[-1].value is not None)
+        if not looks:
+            raise ParameterError(
+                f"The budget of {blocks.most} does not pay for one row with all values "
+                f"of {in_words(question.factor)}. Nothing was sent.",
+                param="max_requests" if budget.max_requests else "max_cost",
+            )
+        return self._decided(blocks, question, places, notes)
+
+    def replay(self) -> Decision | None:
+        """Decide again by the replies that are there, and send nothing.
+
+        Returns:
+            What was decided; None if nothing was, or no row has all its replies.
+        """
+        result = self._result
+        fixed = result.plan.decision
+        if fixed is None and result.ledger is not None:
+            fixed = stored_decision(result.ledger, result.plan.run_id)
+        if fixed is None or result.ledger is None:
+            return None
+        frame = result.plan_df()
+        question = _question_of(fixed, frame.columns)
+        places = _TrialPlaces.of(frame, question, result.plan)
+        blocks = self._blocks(fixed, places, Budget())
+        seen: set[int] = set()
+        for rows, asked in blocks:
+            complete = list(takewhile(self._has_all(places, asked), rows))
+            if complete:
+                seen.update(complete)
+                blocks.looks.append(self._look(seen, question, asked))
+            if len(complete) < len(rows):
+                blocks.most = "the replies so far"
+                break
+        if not blocks.looks:
+            return None
+        now = decision_plan(
+            result.plan,
+            question,
+            Budget(),
+            block_rows=fixed.block_rows,
+            n_before=fixed.n_before,
+        )
+        if not all(now.scores.values()):  # a kernel that lacks the functions
+            now = structs.replace(now, scores=fixed.scores)
+        notes = [*_unplanned(fixed), *_changed(fixed, now)]
+        return self._decided(blocks, question, places, notes)
+
+    def _has_all(
+        self, places: "_TrialPlaces", asked: Collection[int]
+    ) -> Callable[[int], bool]:
+        """Return what says whether a row has ended for all values that are asked."""
+        grid = self._result.plan.grid
+        keys, settled = [*grid.trial_keys()], settled_of(self._result.status())
+        return lambda row: all(
+            keys[number * grid.repeats + repeat] in settled
+            for number, repeat in places.of_rows([row], asked)
+        )
+
+    def _blocks(
+        self, fixed: DecisionPlan, places: "_TrialPlaces", budget: Budget
+    ) -> "_Blocks":
         blocks = blocks_of(
             places.rows,
             places.units,
             seed=self._result.plan.seed,
             n_rows=fixed.block_rows,
         )
-        looks: list[Look] = []
-        seen: set[int] = set()
-        most = ""
-        try:
-            for number, block in enumerate(blocks):
-                asked = looks[-1].asked if looks else range(places.n_values)
-                rows, most = _affordable(block, asked, looks, places, budget)
-                if not rows:
-                    break
-                self._send(rows, asked, number, places, view)
-                seen.update(rows)
-                looks.append(self._look(seen, question, asked))
-                view.look(looks)
-                if looks[-1].value is not None or most:
-                    break
-        finally:
-            view.end(is_clear=bool(looks) and looks[-1].value is not None)
-        if not looks:
-            raise ParameterError(
-                f"The budget of {most} does not pay for one row with all values of "
-                f"{in_words(question.factor)}. Nothing was sent.",
-                param="max_requests" if budget.max_requests else "max_cost",
-            )
+        return _Blocks(blocks, places, budget)
+
+    def _decided(
+        self,
+        blocks: "_Blocks",
+        question: Question,
+        places: "_TrialPlaces",
+        notes: Sequence[str],
+    ) -> Decision:
+        prices = self._result.plan.prices
         spent = Spent(
             n_possible=len(self._result.plan.grid),
-            most=most,
+            most=blocks.most,
             per_row=places.per_row,
             currency=prices.currency if prices else "",
             is_planned=not notes,
             notes=[*notes, *self._rehearsed()],
         )
-        return decided(looks, question, spent)
+        return decided(blocks.looks, question, spent)
 
     def _fixed(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
@@ -328,6 +397,37 @@ class _TrialPlaces:
         return [(n, repeat) for n in combinations for repeat in range(self.repeats)]
 
 
+@dataclass(slots=True)
+class _Blocks:
+    """The blocks to ask for, one after another, until the last look is clear.
+
+    Attributes:
+        blocks: All of them.
+        places: The trials of the run.
+        budget: The most that may be sent.
+        looks: What is known after each block; who asks for the blocks adds it.
+        most: What was used up, if that ended it.
+    """
+
+    blocks: Sequence[Sequence[Sequence[int]]]
+    places: _TrialPlaces
+    budget: Budget
+    looks: list[Look] = field(default_factory=list)
+    most: str = ""
+
+    def __iter__(self) -> Iterator[tuple[list[int], Collection[int]]]:
+        """Return the rows of each block, and the values that are asked."""
+        for block in self.blocks:
+            looks, places = self.looks, self.places
+            asked = looks[-1].asked if looks else range(places.n_values)
+            rows, self.most = _affordable(block, asked, looks, places, self.budget)
+            if not rows:
+                return
+            yield rows, asked
+            if looks[-1].value is not None or self.most:
+                return
+
+
 class _Replies:
     """The replies of a run, of which those of a block are read once it was sent.
 
@@ -453,6 +553,19 @@ def decision_plan(
         n_before=n_before,
     )
     return structs.replace(fixed, digest=_digest(to_json(fixed)))
+
+
+def _question_of(fixed: DecisionPlan, columns: Iterable[str]) -> Question:
+    """Return the question that was fixed; of several factors it has the names."""
+    is_one = fixed.factor in set(columns)
+    return Question(
+        factor=fixed.factor if is_one else fixed.factor.split(" and "),
+        on=fixed.on,
+        margin=fixed.margin,
+        unit=fixed.unit,
+        missing=check_missing(fixed.missing),
+        level=fixed.level,
+    )
 
 
 def in_words(factor: str | Sequence[str]) -> str:

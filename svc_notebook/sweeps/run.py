@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.statistics import Weight
     from svc_notebook.analysis.trend import Trend
 
+    from .decide import Decider
     from .judge import Judge
 
 
@@ -819,7 +820,7 @@ class Run:
             Question,
         )
 
-        from .decide import Budget, Decider  # noqa: PLC0415 - pandas
+        from .decide import Budget  # noqa: PLC0415 - pandas
 
         unit = self._unit(unit)
         question = Question(
@@ -831,20 +832,57 @@ class Run:
             level=level,
         )
         budget = Budget(max_requests=max_requests, max_cost=max_cost)
-        endpoint = self._session.settings.endpoint
-        limits = {x: self.plan.limit(x, endpoint) for x in self.grid.n_by_model}
-        decider = Decider(
-            self._result,
-            self._executor,
-            self._scores,
-            screen=find_screen(self._session.settings.display),
-            per_minute={
-                model: limit.per_minute
-                for model, limit in limits.items()
-                if limit is not None and limit.per_minute is not None
-            },
+        return self._decider().decide(question, budget)
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        factor: str | Sequence[str] | None = None,
+        on: str | Sequence[str] | None = None,
+        margin: float | None = None,
+        title: str | None = None,
+    ) -> list[Path]:
+        """Write a report to attach to a decision: one file, readable without a script.
+
+        It has the answer in a sentence, the differences as a drawing and in words, what
+        the data cannot tell, rows that flip, ten replies at random and the ten worst,
+        judges against people, the plan with its digest, models, prompts, costs and
+        versions. Of a run that decided it has the decision. Nothing is sent. Replies of
+        a few hundred rows are inside the page, as CSV and Parquet; more of them, and
+        those of a Markdown report, are files next to it.
+
+        Args:
+            path: Ends with .html or .md; an old file is replaced.
+            factor: What is compared; by default what was decided, or all that varies.
+            on: The score, or several; by default those of the plan, or all.
+            margin: The difference that would not matter.
+            title: Of the report.
+
+        Returns:
+            The files: the report, and those next to it if there are some.
+
+        Raises:
+            ParameterError: A factor or score does not exist, or the file cannot be
+                written.
+            LedgerError: The ledger cannot be read.
+
+        Example:
+            >>> files = run.report("decision.html")
+        """
+        from .decision_report import (  # noqa: PLC0415 - pandas
+            ReportQuestion,
+            write_report,
         )
-        return decider.decide(question, budget)
+
+        question = ReportQuestion(factor=factor, on=on, margin=margin, title=title)
+        return write_report(
+            self._result,
+            path,
+            question,
+            replay=lambda: self._decider().replay(),
+            with_looks=self._with_looks,
+        )
 
     def recheck(
         self,
@@ -1266,6 +1304,23 @@ class Run:
         html = bundle["text/html"] + report.html()
         plain = f"{bundle['text/plain']}\n\n{report.text()}"
         return {"text/html": html, "text/plain": plain}
+
+    def _decider(self) -> "Decider":
+        from .decide import Decider  # noqa: PLC0415 - pandas
+
+        endpoint = self._session.settings.endpoint
+        limits = {x: self.plan.limit(x, endpoint) for x in self.grid.n_by_model}
+        return Decider(
+            self._result,
+            self._executor,
+            self._scores,
+            screen=find_screen(self._session.settings.display),
+            per_minute={
+                model: limit.per_minute
+                for model, limit in limits.items()
+                if limit is not None and limit.per_minute is not None
+            },
+        )
 
     def _run(self, options: SendOptions) -> Self:
         execution = self._executor.run(options)

@@ -85,7 +85,7 @@ def _inspected(html: str) -> _Inspector:
     return inspector
 
 
-_ATTACKS = [
+ATTACKS = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
     '<a href="javascript:alert(1)" onclick=alert(1)>x</a>',
@@ -136,7 +136,7 @@ _ATTACKS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", _ATTACKS)
+@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("frame", ["{}", "> {}", "- a\n\n  {}", "**{}**", "# {}"])
 def test_attacks_are_inert(attack: str, frame: str) -> None:
     """No attack brings a tag, an attribute or a scheme that is not allowed."""
@@ -147,7 +147,7 @@ def test_attacks_are_inert(attack: str, frame: str) -> None:
 
 _BITS = st.sampled_from(
     (
-        *_ATTACKS,
+        *ATTACKS,
         *("`", "```", "~~~", "\n", "\n\n", "- ", "1. ", "> ", "    ", "|", "|-|\n"),
         *("[", "](", ")", "![", "<", ">", '"', "'", "&", "&#", ";", "\\", "$", "$$"),
         *("\\(", "\\]", "*", "**", "~~", "[a]: ", "http://", "javascript:", "\r"),

@@ -127,11 +127,13 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     decision: svc.Decision = run.decide("model", "right", margin=0.03, max_requests=9)
     pairs = pd.concat([pairs, decision.df, run.contrast("model", looks="any").df])
     judge: svc.Judge = run.judge("Is it polite?", model="m", answer=range(1, 6))
+    files: list[Path] = run.report("decision.html", on="right", title="Which?")
     checked: svc.Recheck = run.recheck(40, "right", margin=0.05)
     pairs = pd.concat([pairs, checked.df, judge.run().judgements_df()])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
     said = f"{decision.says} {decision.value} {checked.says} {checked.is_worse}"
+    said += files[0].name
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes} {said}"
 
 

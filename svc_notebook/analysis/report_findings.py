@@ -1,0 +1,462 @@
+"""What the replies of a run say, as sections of its report: answer, figures, replies.
+
+Pure functions of a frame of replies and of what was concluded from it. Sizes do not
+grow with the run: replies are counted, and a few of them shown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.display.interval_chart import IntervalChart
+from svc_notebook.display.report_page import (
+    Drawings,
+    ReportPart,
+    ReportSection,
+    ReportTable,
+    Sentences,
+    Texts,
+)
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import shorten
+
+from . import rounding
+from .compare import as_markdown, compared, plain
+from .contrast import Contrast
+from .contrast_display import charts as charts_of
+from .contrast_display import clearest, is_clear, most_different
+from .decision import Decision
+from .judge_agreement import judge_agreement
+from .reply_factors import (
+    attributes,
+    coded,
+    counted,
+    factors,
+    has,
+    in_number,
+    in_words,
+    is_rate,
+    measure,
+    named,
+    scores,
+)
+from .reply_factors import unit as prompt_columns
+from .score_report import ScoreReport
+from .summary import summed_up
+
+JUDGE, RATED = f"{PREFIX}judge_", f"{PREFIX}rated_"
+_REPLIES = 10  # at random, and as many of the worst
+_FLIPS = 3  # rows each way
+_DISAGREEMENTS = 5
+_SENTENCES = 12
+_CONDITIONS = 40  # rows of the table
+_OWN = 4  # columns of a row that are shown with a reply
+_HEAD_CHARS = 40
+_VALUE_CHARS = 80
+_LINE = 40  # characters; longer values have a line of their own
+_FIGURES = (
+    "n_prompts",
+    "n_units",
+    "n_ok",
+    "n_failed",
+    "n_cut",
+    "repeats_equal",
+    "latency_p50_s",
+    "cost_per_reply",
+)
+_SHARES = ("repeats_equal",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is known of a run.
+
+    Attributes:
+        df: Its replies, as `check_replies` returns them.
+        on: The scores that the report is about.
+        scored: What they say; None if there are none.
+        decision: What `decide` concluded; None if it was not asked.
+        seed: Draws the replies that are shown.
+        unit: The columns that say which rows belong together.
+    """
+
+    df: pd.DataFrame
+    on: Sequence[str]
+    scored: ScoreReport | None
+    decision: Decision | None
+    seed: int
+    unit: Sequence[str] | None
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """What differs; None where nothing can be compared."""
+        return None if self.scored is None else self.scored.contrast
+
+
+def against_best(
+    df: pd.DataFrame, factor: str | Sequence[str] | None, on: str
+) -> dict[str, Any]:
+    """Return the one factor that a margin is about, and its value with the best mean.
+
+    To be at most so much worse than the best of all is the hardest to show, so that
+    choosing it by the replies makes no value look better than it is.
+    """
+    names = factors(df) if factor is None else named(df, factor, param="factor")
+    if len(names) != 1:
+        known = f"what varies is {', '.join(names)}" if names else "nothing varies"
+        raise ParameterError(
+            f"margin is about the values of one factor, and {known}. Name one with "
+            "factor=.",
+            param="margin",
+        )
+    codes, values = coded(df[names[0]])
+    means = measure(df, on).groupby(codes).mean().to_numpy()
+    return {"factor": names[0], "against": values[int(np.nanargmax(means))]}
+
+
+def answer_lines(findings: Findings) -> list[str]:
+    """Return the answer, and what it needs to be read with."""
+    if findings.decision is not None:
+        answer, mark, rest = findings.decision.says.partition(
+            ". " if findings.decision.value else ": "
+        )
+        return [f"{answer}{mark.strip()}", rest] if rest else [answer]
+    if findings.contrast is not None:
+        return _compared(findings.contrast)
+    if findings.scored is not None:
+        rows = [
+            (chart, row) for chart in findings.scored.charts for row in chart.intervals
+        ]
+        said = [f"{row.title}: {row.numbers} for {row.name}." for _, row in rows[:3]]
+        return [
+            *said,
+            "There is one condition, so there is nothing to compare it with.",
+        ]
+    if not has(findings.df, "status", "ok").any():
+        return ["There is no answer: no request has a reply."]
+    return [
+        "There is no answer: no reply has a score, so nothing says which is better."
+    ]
+
+
+def _compared(contrast: Contrast) -> list[str]:
+    """Return the clearest comparison, and of how many it is that."""
+    sentence, n = clearest(contrast), len(contrast.df)
+    if n > 1 and not any(is_clear(contrast)):
+        return [f"None of {n:,} comparisons found a difference.", sentence]
+    return [sentence, *[f"It is the clearest of {n:,} comparisons."][: n - 1]]
+
+
+def difference_section(findings: Findings) -> ReportSection | None:
+    """Draw the differences, and say each with its caveats."""
+    decision, contrast = findings.decision, findings.contrast
+    parts: list[ReportPart] = []
+    if decision is not None:
+        parts += [Drawings([decision.chart]), Sentences(decision.notes, style="quiet")]
+    if contrast is not None:
+        order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
+        shown = np.sort(order[:_SENTENCES]).tolist()
+        says = [contrast.says[at] for at in shown]
+        if n_more := len(contrast.says) - len(says):
+            says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
+        parts += [
+            Drawings(charts_of(contrast)),
+            Sentences(says, is_list=True),
+            Sentences(contrast.notes, style="quiet"),
+        ]
+        if decision is None:
+            parts.append(Sentences([_FILLED], style="quiet"))
+    return ReportSection("Differences", parts) if parts else None
+
+
+_FILLED = "A filled point is a clear difference, a hollow one is not."
+
+
+def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
+    """Draw each score by condition, above the table of all figures."""
+    charts: Sequence[IntervalChart] = ()
+    if findings.scored is not None:
+        charts = findings.scored.charts
+    names = [str(name) for name in table.columns]
+    keys = names[: names.index("n_cells")] if "n_cells" in names else names[:1]
+    columns: list[tuple[str, list[str]]] = [
+        (name, [in_words(name, value) for value in plain(table[name])]) for name in keys
+    ]
+    for on in findings.on:
+        short = on.removeprefix(PREFIX)
+        name = short if short in names else on
+        if name in names:
+            columns.append((short, _with_intervals(findings.df, on, table, name)))
+    columns += [
+        (_HEADS.get(name, name), _figures(table[name], name))
+        for name in _FIGURES
+        if name in names and _is_said(table, name)
+    ]
+    n_more = len(table) - _CONDITIONS
+    rows = list(zip(*(texts[:_CONDITIONS] for _, texts in columns), strict=True))
+    parts: list[ReportPart] = [Drawings(charts)]
+    parts.append(ReportTable([head for head, _ in columns], rows))
+    if n_more > 0:
+        parts.append(Sentences([f"{n_more:,} more conditions are left out."]))
+    return ReportSection("By condition", parts)
+
+
+_HEADS = {
+    "n_prompts": "prompts",
+    "n_units": "units",
+    "n_ok": "replies",
+    "n_failed": "failed",
+    "n_cut": "cut",
+    "repeats_equal": "repeats equal",
+    "latency_p50_s": "median seconds",
+    "cost_per_reply": "cost of a reply",
+}
+
+
+def _is_said(table: pd.DataFrame, name: str) -> bool:
+    """Say whether a figure is known, and not 0 everywhere if it counts faults."""
+    values = table[name].dropna()
+    if name in {"n_failed", "n_cut"}:
+        return bool((values > 0).any())
+    if name == "n_units":
+        return bool((table["n_units"] != table["n_prompts"]).fillna(value=False).any())
+    return len(values) > 0
+
+
+def _with_intervals(
+    df: pd.DataFrame, on: str, table: pd.DataFrame, name: str
+) -> list[str]:
+    is_share = is_rate(df, on)
+    write = (
+        rounding.percent_with_interval if is_share else rounding.number_with_interval
+    )
+    ends = (table[name + end].to_numpy(dtype=float, na_value=np.nan) for end in _ENDS)
+    return [
+        "no value" if np.isnan(value) else write(value, low, high)
+        for value, low, high in zip(*ends, strict=True)
+    ]
+
+
+_ENDS = ("", "_low", "_high")
+
+
+def _figures(values: pd.Series, name: str) -> list[str]:
+    write = rounding.percent if name in _SHARES else rounding.number
+    return ["" if pd.isna(value) else write(float(value)) for value in values]
+
+
+def table_of(findings: Findings) -> tuple[pd.DataFrame, list[str]]:
+    """Return the summary by condition, and what is missing in it."""
+    return summed_up(
+        findings.df, on=list(findings.on) or None, unit=findings.unit or None
+    )
+
+
+def limit_lines(findings: Findings) -> Iterator[str]:
+    """Say what the data cannot tell: small differences, one look, other rows."""
+    contrast = findings.contrast
+    if contrast is not None:
+        yield from _too_small(contrast, counted(findings.df, findings.unit or None))
+        if contrast.looks == "one":
+            yield (
+                "The intervals are for one look, at the end. To look again and again, "
+                "and to stop when it is clear, is wrong more often than they say."
+            )
+    if findings.scored is not None:
+        yield (
+            "The figures hold for rows like these. Nothing here says how the rows were "
+            "chosen."
+        )
+    for name in _judges(findings.df):
+        if name.replace(JUDGE, RATED) not in findings.df.columns:
+            yield (
+                f"{_short(name)} is what a model says about replies. No person has "
+                f"rated them, so nothing here says how often it is wrong."
+            )
+    if len(findings.df) and _n_returned(findings.df) > len(
+        findings.df["model"].unique()
+    ):
+        yield ("Replies to one model came from several versions; the figures mix them.")
+
+
+def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
+    """Name the smallest difference that would probably have been found."""
+    least = contrast.df["smallest_difference"].to_numpy(dtype=float, na_value=np.nan)
+    if np.isnan(least).all():
+        return
+    at = int(np.nanargmin(least))
+    row = contrast.df.iloc[at]
+    size = rounding.difference(
+        float(least[at]), is_rate=is_rate(contrast.replies, str(row["on"]))
+    )
+    over = in_number(int(row["n_units"]), units)
+    yield f"A difference in {row['on']} below {size} would often be missed in {over}."
+
+
+def _n_returned(df: pd.DataFrame) -> int:
+    return len(df.dropna(subset="model_returned").groupby(["model", "model_returned"]))
+
+
+def flip_section(findings: Findings) -> ReportSection | None:
+    """Show the rows that only one of the two clearest values gets right."""
+    if findings.contrast is None:
+        return None
+    flipped = most_different(findings.contrast, _FLIPS)
+    if flipped is None:
+        return None
+    parts: list[ReportPart] = [Sentences([flipped.says])]
+    parts += [Texts(head, table) for head, table in flipped.tables]
+    return ReportSection("Rows that flip", parts)
+
+
+def random_section(findings: Findings) -> ReportSection | None:
+    """Show some replies that the run's seed draws."""
+    (places,) = np.nonzero(has(findings.df, "status", "ok"))
+    if not len(places):
+        return None
+    chosen = sorted(_draw(places.tolist(), findings.seed, "random"))
+    said = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn by the seed "
+    said += f"{findings.seed}."
+    if len(chosen) == len(places):
+        said = f"All replies: {len(places):,}."
+    return ReportSection(
+        "Replies at random",
+        [Sentences([said]), Texts("", _table(findings, chosen))],
+    )
+
+
+def worst_section(findings: Findings) -> ReportSection | None:
+    """Show the replies with the lowest score; equal ones are drawn by the seed."""
+    if not findings.on:
+        return None
+    on = findings.on[0]
+    values = measure(findings.df, on).to_numpy()
+    (places,) = np.nonzero(~np.isnan(values) & has(findings.df, "status", "ok"))
+    if not len(places):
+        return None
+    if is_rate(findings.df, on):  # those that are right are not the worst
+        places = places[values[places] == 0]
+    if not len(places):
+        said = f"Every reply has the highest {_short(on)}, so there is no worst one."
+        return ReportSection("The worst replies", [Sentences([said])])
+    drawn = _draw(places.tolist(), findings.seed, "worst", n=len(places))
+    chosen = sorted(drawn, key=lambda place: float(values[place]))[:_REPLIES]
+    said = f"{len(chosen)} replies with the lowest {_short(on)}"
+    if is_rate(findings.df, on):
+        said = f"{len(chosen)} of {in_number(len(places), 'replies')} "
+        said += f"for which {_short(on)} is False, drawn by the seed"
+    parts: list[ReportPart] = [Sentences([f"{said}."])]
+    return ReportSection(
+        "The worst replies", [*parts, Texts("", _table(findings, chosen))]
+    )
+
+
+def judge_section(findings: Findings) -> ReportSection | None:
+    """Say how far judges agree with people; probes of a judge belong here, too."""
+    parts: list[ReportPart] = []
+    for judge in _judges(findings.df):
+        labels = judge.replace(JUDGE, RATED)
+        if labels not in findings.df.columns:
+            continue
+        try:
+            agreed = judge_agreement(
+                findings.df, judge, labels, unit=findings.unit or None
+            )
+        except ParameterError as problem:  # such as scores that are no yes and no
+            parts.append(Sentences([str(problem)]))
+            continue
+        parts.append(Sentences(agreed.says))
+        parts.append(Sentences(agreed.notes, style="quiet"))
+        differing = findings.df.index[
+            (measure(findings.df, judge) != measure(findings.df, labels))
+            & findings.df[[judge, labels]].notna().all(axis=1)
+        ].tolist()
+        if differing:
+            chosen = sorted(_draw(differing, findings.seed, judge, n=_DISAGREEMENTS))
+            head = f"{len(chosen)} of {in_number(len(differing), 'replies')} on which "
+            head += "they differ"
+            parts.append(Texts(head, _table(findings, chosen)))
+    return ReportSection("The judges", parts) if parts else None
+
+
+def _judges(df: pd.DataFrame) -> list[str]:
+    return [name for name in scores(df) if name.startswith(JUDGE)]
+
+
+def _draw(
+    places: Sequence[int], seed: int, purpose: str, n: int = _REPLIES
+) -> list[int]:
+    draw = Random(f"{seed}/report/{purpose}")  # noqa: S311 - no secret
+    return draw.sample(list(places), min(n, len(places)))
+
+
+def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
+    """Return replies one below the other, each below what tells it apart."""
+    df = findings.df.iloc[list(places)]
+    own = attributes(findings.df)[:_OWN] or ["prompt"]
+    names = [*prompt_columns(df), *factors(findings.df), *own]
+    names += ["repeat"] if (findings.df["repeat"] > 0).any() else []
+    names = list(dict.fromkeys(names))
+    texts = {
+        name: [in_words(name, value) for value in plain(df[name])] for name in names
+    }
+    # what is long has a line, and the rest share one
+    long = [name for name in names if max(map(len, texts[name]), default=0) > _LINE]
+    brief = [name for name in names if name not in long]
+    heads = [_facts(texts, brief, at) for at in range(len(df))]
+    said = [name for name in (*scores(df)[:_OWN], "answer") if name in df.columns]
+    values = {
+        name: [in_words(name, value) for value in plain(df[name])] for name in said
+    }
+    return ComparisonTable(
+        title="",
+        row_names=(
+            *(["row" if brief[0] == "row" else "reply"] if brief else []),
+            *long,
+        ),
+        column_names=(),
+        heads=((),),
+        rows=tuple(
+            (
+                (*([head] if brief else []), *(texts[name][at] for name in long)),
+                (
+                    (
+                        replace(
+                            as_markdown(entry),
+                            label=_facts(values, _known(values, said, at), at),
+                        ),
+                    ),
+                ),
+            )
+            for at, (head, entry) in enumerate(zip(heads, compared(df), strict=True))
+        ),
+    )
+
+
+def _known(
+    texts: Mapping[str, Sequence[str]], names: Sequence[str], at: int
+) -> list[str]:
+    """Return the names that have a value."""
+    return [name for name in names if texts[name][at] != "missing"]
+
+
+def _facts(texts: Mapping[str, Sequence[str]], names: Sequence[str], at: int) -> str:
+    """Write some values in a line, each but that of a row after its name."""
+    said = []
+    for place, name in enumerate(names):
+        value = shorten(texts[name][at], _VALUE_CHARS)
+        # the first one's name is before the line, and a model is known by its own
+        is_plain = name == "model" or (place == 0 and name == "row")
+        head = "" if is_plain else f"{shorten(_short(name), _HEAD_CHARS)} "
+        said.append(head + value)
+    return " · ".join(said)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(PREFIX)

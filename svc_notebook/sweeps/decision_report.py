@@ -1,0 +1,527 @@
+"""The report of a run: one file to attach to a decision, with its replies.
+
+It is read from the ledger: the plan as it was kept, what was asked, what came back.
+What the replies say is in `report_findings`, the page in `report_page`.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from svc_notebook.analysis.contrast import Contrast
+from svc_notebook.analysis.decision import Decision
+from svc_notebook.analysis.reply_factors import (
+    LABEL,
+    TEMPLATE,
+    check_replies,
+    scores,
+)
+from svc_notebook.analysis.report_findings import (
+    Findings,
+    against_best,
+    answer_lines,
+    condition_section,
+    difference_section,
+    flip_section,
+    judge_section,
+    limit_lines,
+    random_section,
+    table_of,
+    worst_section,
+)
+from svc_notebook.analysis.rounding import number
+from svc_notebook.analysis.score_report import score_columns, score_report
+from svc_notebook.credentials import known_keys
+from svc_notebook.display.report_page import (
+    Facts,
+    FileInside,
+    ReportPage,
+    ReportPart,
+    ReportSection,
+    ReportTable,
+    Sentences,
+    Verbatim,
+)
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frame_export import export, write_whole
+from svc_notebook.ledger.reply_columns import as_names
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import check_text, shorten
+from svc_notebook.settings import to_path
+
+from .description import in_a_line
+from .grid import LABELS
+from .plan import DecisionPlan, Plan, stored_decision
+from .resume import settled_of
+from .run_outcome import RunResult
+
+_FORMATS = (".html", ".htm", ".md")
+_MAX_INSIDE_BYTES = 1_000_000  # of the frame in memory; larger ones get files
+_SHOWN_TEXTS = 6  # prompts, and system messages
+_SHOWN_VALUES = 12
+_VALUE_CHARS = 60
+_PACKAGES = ("svc-notebook", "pandas", "numpy", "scipy", "pyarrow")
+_KINDS = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
+WithLooks = Callable[[Contrast], Contrast]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportQuestion:
+    """What a report is about; None is chosen as at the end of a run, or by its plan.
+
+    Attributes:
+        factor: What is compared.
+        on: The score, or several.
+        margin: The difference that would not matter.
+        title: Of the page.
+    """
+
+    factor: str | Sequence[str] | None = None
+    on: str | Sequence[str] | None = None
+    margin: float | None = None
+    title: str | None = None
+
+
+def write_report(
+    result: RunResult,
+    path: str | PathLike[str],
+    question: ReportQuestion,
+    *,
+    replay: Callable[[], Decision | None],
+    with_looks: WithLooks,
+) -> list[Path]:
+    """Write the report of a run: see `Run.report`.
+
+    Args:
+        result: What the run has.
+        path: Where to.
+        question: What it is about.
+        replay: Returns what `decide` concluded, if it was asked.
+        with_looks: Notes at a comparison that it is not the first look.
+    """
+    place = Path(to_path("path", path)).expanduser()
+    if place.suffix.lower() not in _FORMATS:
+        raise ParameterError(
+            f"{str(path)!r} must end with .html or .md, so that it is clear what to "
+            "write.",
+            param="path",
+        )
+    is_html = place.suffix.lower() != ".md"
+    df = _without_keys(result.replies_df())
+    findings = _findings(result, df, question, replay(), with_looks)
+    replies = _Replies.of(df, place, is_inside=is_html)
+    page = _page(result, findings, question.title, replies.section)
+    text = page.html() if is_html else page.markdown()
+    for key in known_keys():
+        text = key.redact(text)
+    beside = [export(df, file) for file in replies.beside]
+    content = text.encode("utf-8", "replace")
+    written = write_whole(place, lambda file: file.write_bytes(content))
+    return [written, *beside]
+
+
+def _without_keys(df: pd.DataFrame) -> pd.DataFrame:
+    """Hide the keys of this kernel in a frame: a column of the rows may have one."""
+    keys = known_keys()
+
+    def hidden(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
+        for key in keys:
+            value = key.redact(value)
+        return value
+
+    changed = {}
+    for name in df.columns if keys else ():
+        values = df[name]
+        if values.dtype == object or pd.api.types.is_string_dtype(values.dtype):
+            texts = values.astype(object)
+            safe = texts.map(hidden, na_action="ignore")
+            if not safe.equals(texts):
+                changed[name] = safe.astype(values.dtype)
+        elif isinstance(values.dtype, pd.CategoricalDtype):
+            kinds = values.cat.categories
+            if [*map(hidden, kinds)] != [*kinds]:
+                changed[name] = values.astype(object).map(hidden).astype("string")
+    return df.assign(**changed) if changed else df
+
+
+def _findings(
+    result: RunResult,
+    df: pd.DataFrame,
+    question: ReportQuestion,
+    decision: Decision | None,
+    with_looks: WithLooks,
+) -> Findings:
+    """Compare what the question names, or else what the plan or the decision does."""
+    df = check_replies(df)
+    fixed = _decision_plan(result) if decision is not None else None
+    names = [*result.plan.scores] or [_short(name) for name in scores(df)]
+    how: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
+    if fixed is not None and question.factor is None:
+        is_one = fixed.factor in df.columns
+        how["factor"] = fixed.factor if is_one else fixed.factor.split(" and ")
+        how |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
+        names = [fixed.on]
+    if question.on is not None:
+        names = [_short(name) for name in as_names(question.on)]
+    on = score_columns(df, names)
+    if question.on is not None and not on:
+        known = ", ".join(map(_short, scores(df))) or "none"
+        raise ParameterError(
+            f"No reply has a score {' or '.join(names)} that is a number; the scores "
+            f"are {known}.",
+            param="on",
+        )
+    if question.margin is not None and on:
+        how |= {"margin": question.margin, **against_best(df, how["factor"], on[0])}
+    scored = score_report(df, names, **how) if on else None
+    if scored is not None and scored.contrast is not None:
+        scored = replace(scored, contrast=with_looks(scored.contrast))
+    return Findings(
+        df=df,
+        on=on,
+        scored=scored,
+        decision=None if question.factor is not None else decision,
+        seed=result.plan.seed,
+        unit=how["unit"],
+    )
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(PREFIX)
+
+
+def _decision_plan(result: RunResult) -> DecisionPlan | None:
+    if result.plan.decision is not None or result.ledger is None:
+        return result.plan.decision
+    return stored_decision(result.ledger, result.plan.run_id)
+
+
+def _page(
+    result: RunResult, findings: Findings, title: str | None, replies: ReportSection
+) -> ReportPage:
+    name = result.plan.name
+    table, lines = table_of(findings)
+    sections = [
+        ReportSection("The answer", _answer(result, findings)),
+        difference_section(findings),
+        condition_section(findings, table) if len(findings.df) else None,
+        _limits(result, findings, lines),
+        flip_section(findings),
+        worst_section(findings),
+        random_section(findings),
+        judge_section(findings),
+        _plan_section(result, findings),
+        _asked_section(result, findings.df),
+        _cost_section(result),
+        replies,
+        _version_section(),
+    ]
+    if title is not None:
+        check_text(title, param="title")
+    return ReportPage(
+        title=title or (f"Report on run {name}" if name else "Report on a run"),
+        subtitle=f"{result.headline()} {_when(findings.df)}".strip(),
+        sections=[section for section in sections if section is not None],
+    )
+
+
+def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
+    """Answer, and say at once what makes the answer doubtful."""
+    first, *rest = answer_lines(findings)
+    warnings = list(_warnings(result, findings.df))
+    asked = _question_in_words(result, findings)
+    return [
+        Sentences([asked] if asked else [], style="quiet"),
+        Sentences([first], style="lead"),
+        Sentences(rest),
+        Sentences(warnings, style="warn"),
+    ]
+
+
+def _question_in_words(result: RunResult, findings: Findings) -> str:
+    """Return what was decided or compared; "" if nothing was."""
+    fixed = _decision_plan(result)
+    if fixed is not None and findings.decision is not None:
+        least = "" if fixed.margin is None else f", at most {fixed.margin:g} worse"
+        return f"Question: which {fixed.factor} to use, by {fixed.on}{least}."
+    if findings.contrast is None:
+        return ""
+    compared = " and ".join(
+        name.removesuffix(LABEL).removesuffix(TEMPLATE)
+        for name in findings.contrast.factors
+    )
+    return f"Question: what {compared} changes in {_listed(findings.on)}."
+
+
+def _listed(on: Iterable[str]) -> str:
+    return " and ".join(map(_short, on))
+
+
+def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
+    n_trials, status = len(result.plan.grid), result.status()
+    counts = status.counts(n_trials)
+    n_missing = n_trials - len(settled_of(status))
+    is_decided = _decision_plan(result) is not None
+    if n_missing and not is_decided:
+        yield (
+            f"This run is not complete: {n_missing:,} of {n_trials:,} requests have "
+            "no reply yet."
+        )
+    if n_failed := counts["error"]:
+        yield f"{n_failed:,} of {n_trials:,} requests failed."
+    if df["is_emulated"].fillna(value=False).any():
+        yield "An emulator answered: these replies say nothing about a model."
+
+
+def _limits(
+    result: RunResult, findings: Findings, lines: Iterable[str]
+) -> ReportSection:
+    """Say what the data cannot tell, and what is missing."""
+    status = result.status()
+    said = [*_warnings(result, findings.df), *lines, *limit_lines(findings)]
+    said += [status.cut_note()]
+    if status.counts(len(result.plan.grid))["error"]:
+        said += [f"failed: {reason}" for reason in result.reasons()]
+    if (at := _when(findings.df)) and findings.scored is not None:
+        said.append(
+            f"The replies are from {at.removeprefix('Asked ').removesuffix('.')}. The "
+            "models may have changed since."
+        )
+    noted = {*(findings.contrast.notes if findings.contrast else ())}
+    left = [line for line in dict.fromkeys(said) if line and line not in noted]
+    return ReportSection("What the data cannot tell", [Sentences(left, is_list=True)])
+
+
+def _when(df: pd.DataFrame) -> str:
+    """Return when requests were sent, in UTC."""
+    begun, ended = df["started_at"].min(), df["ended_at"].max()
+    if pd.isna(begun):
+        return ""
+    first, last = (f"{at:%Y-%m-%d %H:%M}" for at in (begun, ended))
+    if first[:10] == last[:10]:
+        last = last[11:]
+    return f"Asked {first} to {last} UTC." if first != last else f"Asked {first} UTC."
+
+
+def _plan_section(result: RunResult, findings: Findings) -> ReportSection:
+    """Return what was fixed before the first request, with its digest."""
+    plan, fixed = result.plan, _decision_plan(result)
+    stored = result.ledger.plans(plan.run_id, is_whole=False) if result.ledger else []
+    lines = [
+        ("run", plan.name or plan.run_id),
+        ("requests", f"{len(plan.grid):,}"),
+        ("seed", str(plan.seed)),
+        ("rows that belong together", " and ".join(plan.unit)),
+        ("scores", ", ".join(plan.scores)),
+        ("digest of the plan", stored[-1].digest if stored else ""),
+    ]
+    if fixed is not None:
+        margin = "" if fixed.margin is None else f"{fixed.margin:g}"
+        lines += [
+            ("question", f"which {fixed.factor}, by {fixed.on}"),
+            ("margin", margin),
+            ("level", f"{fixed.level:g}"),
+            ("most requests", str(fixed.max_requests or "")),
+            ("most cost", str(fixed.max_cost or "")),
+            ("fixed before the first request", "no" if fixed.n_before else "yes"),
+            ("digest of the question and the plan", fixed.digest),
+        ]
+    elif findings.contrast is not None:
+        said = "not fixed before the replies came, as run.decide does"
+        lines.append(("question", said))
+    parts: list[ReportPart] = [Facts(lines)]
+    if not stored:
+        parts.append(Sentences(["Nothing was sent, so no plan was kept."]))
+    return ReportSection("The plan", parts)
+
+
+def _asked_section(result: RunResult, df: pd.DataFrame) -> ReportSection:
+    """Return models, prompts, system messages, parameters and rows."""
+    plan = result.plan
+    parts: list[ReportPart] = [_models(df), Facts(list(_parameters(plan)))]
+    for name in ("prompt", "system"):
+        texts = dict(_texts(plan, name))
+        parts += [
+            Verbatim(head, text) for head, text in islice(texts.items(), _SHOWN_TEXTS)
+        ]
+        if (n_more := len(texts) - _SHOWN_TEXTS) > 0:
+            parts.append(Sentences([f"{n_more:,} more are left out."]))
+    return ReportSection("What was asked", parts)
+
+
+def _models(df: pd.DataFrame) -> ReportTable:
+    """Return which models answered, under which names, where and when."""
+    rows = []
+    for model, replies in df.groupby("model", sort=False):
+        returned = replies["model_returned"].dropna().unique()
+        where = replies["endpoint"].dropna().unique()
+        is_emulated = replies["is_emulated"].fillna(value=False).any()
+        rows.append(
+            (
+                str(model),
+                ", ".join(map(str, returned[:_SHOWN_VALUES])) or "no reply",
+                _when(replies).removeprefix("Asked ").rstrip("."),
+                ", ".join(map(str, where)) + " (an emulator)" * bool(is_emulated),
+            )
+        )
+    return ReportTable(("model", "answered as", "when", "where"), rows)
+
+
+def _parameters(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Return the values of each factor but prompts and systems, and the rows."""
+    grid, rows = plan.grid, plan.grid.rows
+    for dimension in grid.dimensions:
+        names = [x for x in dimension.unlabelled if x not in {"prompt", "system"}]
+        for name in names:
+            label = LABELS.get(name, "")
+            if name == "model" and label not in dimension.names:
+                continue  # these are in the table
+            values = dict.fromkeys(
+                _value(name, point, label) for point in dimension.points
+            )
+            shown = [shorten(value, _VALUE_CHARS) for value in values]
+            n_more = len(values) - _SHOWN_VALUES
+            more = f" and {n_more:,} more" if n_more > 0 else ""
+            yield name, ", ".join(shown[:_SHOWN_VALUES]) + more
+    if grid.repeats > 1:
+        yield "repeats", str(grid.repeats)
+    if grid.n_combinations != grid.n_product:
+        n_out = grid.n_product - grid.n_combinations
+        yield "left out", f"{n_out:,} of {grid.n_product:,} combinations"
+    if rows is not None:
+        yield "rows", f"{len(rows):,}, with the columns {', '.join(rows.columns)}"
+        yield "rows came from", _source(plan)
+
+
+def _value(name: str, point: Mapping[str, Any], label: str) -> str:
+    """Return a value after its label, if it has one."""
+    value = in_a_line(name, point[name]) if name in point else "not sent"
+    return f"{point[label]} is {value}" if label in point else value
+
+
+def _source(plan: Plan) -> str:
+    rows = plan.grid.rows
+    if rows is None or rows.files is None:
+        return "the program; the plan that the ledger keeps has all of them"
+    listed = rows.files.listed
+    names = [f"{file.name} ({file.n_rows:,} rows)" for file in listed.files]
+    n_more = len(names) - _SHOWN_VALUES
+    more = f" and {n_more:,} more files" if n_more > 0 else ""
+    return f"{listed.path}: {', '.join(names[:_SHOWN_VALUES])}{more}"
+
+
+def _texts(plan: Plan, name: str) -> Iterator[tuple[str, str]]:
+    """Return the prompts or system messages of the plan, below what they are called."""
+    label = LABELS[name]
+    for dimension in plan.grid.dimensions:
+        if name not in dimension.names:
+            continue
+        for at, point in enumerate(dimension.points, start=1):
+            if (text := point.get(name)) is None:
+                continue
+            head = {"prompt": "Prompt", "system": "System message"}[name]
+            number_of = f" {at}" if len(dimension.points) > 1 else ""
+            called = f" {point[label]}" if label in point else number_of
+            yield f"{head}{called}", _as_text(text)
+
+
+def _as_text(prompt: Any) -> str:  # noqa: ANN401 - a text or messages
+    if isinstance(prompt, str):
+        return prompt
+    parts = [
+        message if isinstance(message, Mapping) else _parts_of(message)
+        for message in prompt
+    ]
+    return "\n\n".join(f"{part.get('role')}: {part.get('content')}" for part in parts)
+
+
+def _parts_of(message: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a message
+    """Return the role and the content of a message."""
+    return {name: getattr(message, name, "") for name in ("role", "content")}
+
+
+def _cost_section(result: RunResult) -> ReportSection:
+    """Return tokens and costs by model, failed and repeated requests included."""
+    usage = result.usage_df(["model"], include_emulated=True, include_reused=False)
+    prices = result.plan.prices
+    parts_of_it = ["estimated_prompt_tokens", "estimated_completion_tokens"]
+    usage = usage.assign(estimated=usage[parts_of_it].sum(axis=1))
+    rows = [
+        (
+            str(row["model"]),
+            _count(row["n_requests"]),
+            _count(row["prompt_tokens"]),
+            _count(row["completion_tokens"]),
+            _count(row["estimated"]),
+            "not known" if pd.isna(row["cost"]) else number(float(row["cost"])),
+        )
+        for row in usage.to_dict("records")
+    ]
+    heads = ("model", "requests", "prompt tokens", "reply tokens", "estimated", "cost")
+    notes = ["Costs are not known: there is no price table."]
+    if prices is not None:
+        notes = [f"Prices: {prices.stamp}. Answers that were used again cost nothing."]
+    if not rows:
+        return ReportSection("Costs", [Sentences(["Nothing was sent."])])
+    parts: list[ReportPart] = [ReportTable(heads, rows)]
+    parts.append(Sentences(notes, style="quiet"))
+    return ReportSection("Costs", parts)
+
+
+def _count(value: Any) -> str:  # noqa: ANN401 - a number or a missing one
+    return "" if pd.isna(value) else f"{int(value):,}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Replies:
+    """The replies as files: what the report says about them, and those next to it."""
+
+    section: ReportSection
+    beside: Sequence[Path]
+
+    @classmethod
+    def of(cls, df: pd.DataFrame, place: Path, *, is_inside: bool) -> "_Replies":
+        """Put the replies into the page if they are few, else into files next to it."""
+        size = int(df.memory_usage(deep=True).sum())
+        is_inside = is_inside and size <= _MAX_INSIDE_BYTES
+        parts: list[ReportPart] = []
+        beside: list[Path] = []
+        for suffix, kind in _KINDS.items():
+            file = place.with_name(f"{place.stem}.replies{suffix}")
+            if suffix == ".parquet" and not _has("pyarrow"):
+                parts.append(Sentences(["Parquet needs pyarrow, which is missing."]))
+            elif is_inside:
+                parts.append(FileInside(file.name, kind, _content(df, suffix)))
+            else:
+                parts.append(Sentences([f"{file.name}, next to this file"]))
+                beside.append(file)
+        said = f"{len(df):,} rows, one for each reply or request without one."
+        return cls(ReportSection("All replies", [Sentences([said]), *parts]), beside)
+
+
+def _content(df: pd.DataFrame, suffix: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        return export(df, Path(folder) / f"replies{suffix}").read_bytes()
+
+
+def _has(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _version_section() -> ReportSection:
+    lines = [(name, version(name)) for name in _PACKAGES if _has(name)]
+    return ReportSection(
+        "Versions", [Facts([("python", platform.python_version()), *lines])]
+    )

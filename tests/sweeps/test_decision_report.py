@@ -1,0 +1,413 @@
+"""The report of a run: one file that is read without a script, and its replies."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+import svc_notebook as svc
+from svc_notebook.display.comparison_table import ComparedText, ComparisonTable
+from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.report_page import (
+    Drawings,
+    Facts,
+    FileInside,
+    ReportPage,
+    ReportPart,
+    ReportSection,
+    ReportTable,
+    Sentences,
+    Texts,
+    Verbatim,
+)
+from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.errors import BadRequestError, ParameterError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.run import Run, plan_run
+from svc_notebook.sweeps.stored_runs import stored_run
+from tests.display.test_markdown_to_html import ATTACKS
+
+# no limit is documented for these, so that requests need not wait
+SMALL, LARGE = "svc-instruct", "svc-v2.1-12b-instruct"
+MODELS = {"8b": SMALL, "70b": LARGE}
+ATTACK = "<img src=x onerror=alert(1)>\"'</td></style><script>x()</script> \u202e $x$"
+BLOCKS = frozenset({"p", "h1", "h2", "h3", "li", "tr", "td", "th", "pre", "div"})
+TAGS = BLOCKS | {
+    *("html", "head", "meta", "title", "style", "body", "main", "section"),
+    *("h4", "h5", "h6", "ul", "ol", "span", "table", "thead", "tbody"),
+    *("code", "details", "summary", "svg", "line", "circle", "rect"),
+    *("a", "strong", "em", "s", "blockquote", "hr", "br"),
+}
+ROWS = pd.DataFrame(
+    {
+        "mail": [f"win {n}" if n % 2 else f"hi {n}" for n in range(12)],
+        "label": ["spam" if n % 2 else "ham" for n in range(12)],
+    }
+)
+RIGHT = {"right": svc.scores.exact("label")}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose small model says ham to everything, and fails on a word."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "break"}, "status": 400, "times": None},
+        {"when": {"contains": "attack"}, "text": ATTACK, "times": None},
+        {"when": {"model": SMALL}, "text": "ham", "times": None},
+        {"when": {"contains": "win"}, "text": "spam", "times": None},
+        {"text": "ham", "times": None},
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as running:
+        yield running
+
+
+def _planned(session: Session, prompt: Any = "{{mail}}", **how: Any) -> Run:  # noqa: ANN401 - any arguments
+    arguments: dict[str, Any] = {"rows": ROWS, "model": MODELS, "seed": 3}
+    return plan_run(session, prompt, **{**arguments, "scores": RIGHT, **how})
+
+
+class _Page(HTMLParser):
+    """What a browser reads in a page: its tags, what acts in them, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag or an attribute that no report has."""
+        self.texts.append(" " * (tag in BLOCKS))
+        if tag not in TAGS:
+            self.faults.append(f"<{tag}>")
+        for name, value in attrs:
+            link = (value or "").lower()
+            if name.startswith("on") or name in {"src", "srcset", "action", "srcdoc"}:
+                self.faults.append(name)
+            if name == "href" and not re.match(r"https?:|mailto:|#|data:", link):
+                self.faults.append(link)
+            if name == "href" and link.startswith("data:"):
+                kinds = ("data:text/csv;", "data:application/vnd.apache.parquet;")
+                self.faults += [] if link.startswith(kinds) else [link]
+            if name == "style" and "url(" in link:
+                self.faults.append(link)
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text."""
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        """All of it, in one line."""
+        return " ".join("".join(self.texts).split())
+
+
+def _read(path: Path) -> str:
+    return _Page(path.read_text("utf-8")).text
+
+
+def test_one_file_has_the_answer_and_what_it_is_based_on(
+    session: Session, tmp_path: Path
+) -> None:
+    """A small run is one page, with its replies inside and nothing to load."""
+    run = _planned(session, system="Be brief.", temperature=0.2, name="mails").run()
+
+    (file,) = run.report(tmp_path / "decision.html")
+
+    html = file.read_text("utf-8")
+    page = _Page(html)
+    assert page.faults == []
+    assert "default-src 'none'" in html
+    headings = re.findall("<h2>(.*?)</h2>", html)
+    assert headings == [
+        "The answer",
+        "Differences",
+        "By condition",
+        "What the data cannot tell",
+        "Rows that flip",
+        "The worst replies",
+        "Replies at random",
+        "The plan",
+        "What was asked",
+        "Costs",
+        "All replies",
+        "Versions",
+    ]
+    assert "70b is right more often than 8b: 100 % against 50 %" in page.text
+    assert "only 70b is right in 6 of 12 rows" in page.text
+    assert "10 of 24 replies, drawn by the seed 3." in page.text
+    assert "6 of 6 replies for which right is False" in page.text
+    assert "Be brief." in page.text
+    assert "An emulator answered" in page.text
+    assert session.ledger.plans("mails")[-1].digest in page.text
+    assert html.count("download=") == 2
+
+
+def test_the_same_run_gives_the_same_report(session: Session, tmp_path: Path) -> None:
+    """The replies are drawn by the seed of the run, so a report can be made again."""
+    run = _planned(session).run()
+
+    files = [run.report(tmp_path / f"{n}.md")[0] for n in (1, 2)]
+
+    first, second = (file.read_text("utf-8") for file in files)
+    assert first.replace("1.replies", "2.replies") == second
+
+
+def test_a_markdown_report_has_its_replies_in_files(
+    session: Session, tmp_path: Path
+) -> None:
+    """The replies are next to it, and no text in the CSV is a formula."""
+    rows = ROWS.assign(note="=1+1")
+    run = _planned(session, rows=rows).run()
+
+    report, csv, parquet = run.report(tmp_path / "decision.md")
+
+    assert "70b is right more often" in report.read_text("utf-8")
+    assert csv.name == "decision.replies.csv"
+    assert "'=1+1" in csv.read_text("utf-8")
+    assert svc.read_parquet(parquet)["note"].tolist() == ["=1+1"] * 24
+
+
+def test_a_large_run_has_its_replies_in_files(session: Session, tmp_path: Path) -> None:
+    """The page does not grow with the run: it counts, and shows a few replies."""
+    rows = ROWS.loc[[*range(12)] * 20].reset_index(drop=True)
+    rows["page"] = [f"{n} " + "x" * 9_000 for n in range(240)]
+    run = _planned(session, rows=rows).run()
+
+    report, csv, parquet = run.report(tmp_path / "decision.html")
+
+    assert report.stat().st_size < 200_000
+    assert csv.stat().st_size > 4_000_000
+    assert len(svc.read_parquet(parquet)) == 480
+
+
+def test_a_run_that_decided_has_its_decision(session: Session, tmp_path: Path) -> None:
+    """A report has what decide said, also in another kernel, and sends nothing."""
+    run = _planned(session, name="mails", rows=pd.concat([ROWS] * 20))
+    decision = run.decide("model", on="right")
+    n_sent = len(run.replies_df().query("status == 'ok'"))
+
+    (file,) = stored_run(session, "mails").report(tmp_path / "decision.html")
+
+    text = _read(file)
+    assert decision.says in text
+    assert "Question: which model to use, by right." in text
+    assert run.manifest["decision"]["digest"] in text
+    assert "not complete" not in text
+    assert len(run.replies_df().query("status == 'ok'")) == n_sent
+
+
+def test_a_margin_is_against_the_best(session: Session, tmp_path: Path) -> None:
+    """With a margin, each value is compared with the one that scores highest."""
+    run = _planned(session).run()
+
+    (file,) = run.report(tmp_path / "a.html", factor="model", on="right", margin=0.1)
+
+    assert "8b is worse than 70b" in _read(file)
+
+
+def test_a_margin_is_about_one_factor(session: Session, tmp_path: Path) -> None:
+    """With several factors, the error says to name one."""
+    run = _planned(session, temperature=[0, 1]).run()
+
+    with pytest.raises(ParameterError, match=r"temperature\. Name one with"):
+        run.report(tmp_path / "a.html", margin=0.1)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"scores": None}, "no reply has a score, so nothing says which is better"),
+        ({"model": SMALL}, "There is one condition, so there is nothing to compare"),
+        ({"prompt": "break {{mail}}"}, "There is no answer: no request has a reply."),
+        ({"rows": None, "prompt": "hi", "scores": None}, "no reply has a score"),
+    ],
+)
+def test_what_is_missing_is_said(
+    how: dict[str, Any], said: str, session: Session, tmp_path: Path
+) -> None:
+    """A run without scores, of one condition, or of failures says so."""
+    run = _planned(session, **how)
+    with suppress(BadRequestError):
+        run.run()
+
+    for ending in ("html", "md"):
+        file, *_ = run.report(tmp_path / f"decision.{ending}")
+        assert said in file.read_text("utf-8")
+
+
+def test_an_unfinished_run_says_so(session: Session, tmp_path: Path) -> None:
+    """Before its first request and after some, a report counts what is missing."""
+    run = _planned(session)
+
+    (file,) = run.report(tmp_path / "planned.html")
+    assert "24 of 24 requests have no reply yet." in _read(file)
+    run.run(first=8)
+    (file,) = run.report(tmp_path / "some.html")
+    assert "16 of 24 requests have no reply yet." in _read(file)
+
+
+def test_a_judge_is_measured_against_people(session: Session, tmp_path: Path) -> None:
+    """With ratings there is the agreement; without, that it is not known."""
+    run = _planned(session).run()
+    run.score(judge_good=lambda row: row["text"] == "spam" or row["row"] == 2)
+
+    (file,) = run.report(tmp_path / "a.html")
+    assert "judge_good is what a model says about replies." in _read(file)
+
+    run.score(rated_good=lambda row: row["text"] == "spam" if row["row"] < 4 else None)
+    (file,) = run.report(tmp_path / "a.html")
+    text = _read(file)
+    assert "judge_good agrees with rated_good on 75 %" in text
+    assert "2 of 2 replies on which they differ" in text
+    assert "is what a model says" not in text
+
+
+def test_a_wrong_path_or_score_is_refused(session: Session, tmp_path: Path) -> None:
+    """The error names what is allowed, and an old file stays as it was."""
+    run = _planned(session).run()
+    old = tmp_path / "old.html"
+    old.write_text("old", "utf-8")
+
+    with pytest.raises(ParameterError, match=r"end with \.html or \.md"):
+        run.report(tmp_path / "decision.pdf")
+    with pytest.raises(ParameterError, match="the scores are right"):
+        run.report(old, on="rihgt")
+    with pytest.raises(ParameterError, match="in a folder that exists"):
+        run.report(tmp_path / "none" / "decision.html")
+
+    assert old.read_text("utf-8") == "old"
+    assert run.report(old) == [old]
+    assert "The answer" in old.read_text("utf-8")
+    assert [path.name for path in tmp_path.glob("*.part")] == []
+
+
+def test_a_key_in_a_column_is_hidden(
+    emulator: Emulator, session: Session, tmp_path: Path
+) -> None:
+    """A column that no prompt uses may hold the key; neither file shows it."""
+    rows = ROWS.assign(
+        note=emulator.api_key, kind=pd.Categorical([emulator.api_key] * 12)
+    )
+    run = _planned(session, rows=rows).run()
+
+    files = run.report(tmp_path / "a.html") + run.report(tmp_path / "a.md")
+
+    for file in files:
+        assert emulator.api_key.encode() not in file.read_bytes()
+    assert "[key]" in (tmp_path / "a.replies.csv").read_text("utf-8")
+    assert set(svc.read_parquet(tmp_path / "a.replies.parquet")["note"]) == {"[key]"}
+
+
+def test_hostile_texts_are_inert(session: Session, tmp_path: Path) -> None:
+    """Prompts, labels, columns, values, names of scores and replies are texts."""
+    rows = pd.DataFrame(
+        {"mail": [f"{text} attack" for text in ATTACKS], ATTACK: ATTACKS}
+    )
+    run = _planned(
+        session,
+        {ATTACK: f"{ATTACK} {{{{mail}}}}", "b": "{{mail}}"},
+        rows=rows,
+        model=SMALL,
+        system=ATTACK,
+        scores=None,
+    ).run()
+    scored: dict[str, Any] = {ATTACK: lambda row: row["row"] % 2 == row["repeat"]}
+    run.score(**scored)
+
+    html = run.report(tmp_path / "a.html", title=ATTACK)[0].read_text("utf-8")
+    markdown = run.report(tmp_path / "a.md", title=ATTACK)[0].read_text("utf-8")
+
+    assert _Page(html).faults == []
+    assert "\u202e" not in html + markdown
+    assert _of_markdown(markdown) <= MARKDOWN_TAGS
+
+
+MARKDOWN_TAGS = frozenset(
+    {
+        *("h1", "h2", "h3", "p", "ul", "li", "strong", "pre", "code"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+    }
+)
+
+
+def _of_markdown(text: str) -> set[str]:
+    """Return the tags of a text for readers that let HTML through."""
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return set(re.findall(r"</?([a-zA-Z!?][\w-]*)", html))
+
+
+_BITS = st.sampled_from(
+    (*ATTACKS, "\n", "\n\n", "- ", "1. ", "|", "`", "http://x.y", "$")
+)
+_ANY = st.lists(_BITS | st.text(max_size=8), max_size=8).map("".join)
+
+
+@pytest.mark.slow
+@given(_ANY, _ANY)
+def test_no_text_becomes_markup(text: str, other: str) -> None:
+    """Each part of a report takes any text, in HTML and in Markdown."""
+    chart = IntervalChart(intervals=[Interval(name=text, value=1.0, numbers=other)])
+    table = ComparisonTable(
+        title=text,
+        row_names=(other,),
+        column_names=(),
+        heads=((),),
+        rows=(((text,), ((ComparedText(text=other, is_markdown=True),),)),),
+    )
+    parts: list[ReportPart] = [
+        *(Sentences([text, other], style=style) for style in ("", "lead", "warn")),
+        Sentences([text, other], is_list=True),
+        Facts([(text, other), (other, text)]),
+        ReportTable([text, other], [[other, text]]),
+        Drawings([chart]),
+        Texts(text, table),
+        Verbatim(text, other),
+        FileInside(text, "text/csv", other.encode("utf-8", "replace")),
+    ]
+    page = ReportPage(title=text, subtitle=other, sections=[ReportSection(text, parts)])
+
+    assert _Page(page.html()).faults == []
+    assert _of_markdown(page.markdown()) <= MARKDOWN_TAGS
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_report(session: Session, tmp_path: Path) -> None:
+    """It needs no key and prints the files; a run that does not exist is an error."""
+    _planned(session, name="tea/shop").run()
+    session.ledger.flush()
+
+    def command(*words: str) -> "subprocess.CompletedProcess[str]":
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SVC_")}
+        return subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "svc_notebook", "report", *words],
+            env={**env, "SVC_LEDGER": str(tmp_path / "ledger.sqlite")},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    plain = command("tea/shop")
+    other = command("tea/shop", "--out", "b.md")
+    unknown = command("tea-shop")
+
+    assert (plain.returncode, plain.stdout) == (0, "tea-shop.html\n"), plain.stderr
+    assert other.stdout.split() == ["b.md", "b.replies.csv", "b.replies.parquet"]
+    assert unknown.returncode == 1
+    assert "Did you mean tea/shop?" in unknown.stderr
+    assert "The answer" in (tmp_path / "tea-shop.html").read_text("utf-8")
