@@ -20,12 +20,13 @@ from .contrast_sentences import Drawn, Said, drawn, sentence, verdict
 from .contrast_study import (
     Design,
     Study,
+    check_labels,
     check_share_margin,
+    labelled_study,
     level_names,
     only_score,
     pairs_of,
     shown,
-    study_of,
 )
 from .differences import Correction, Difference, concluded, corrected, p_value
 from .flips import Flips, chosen_comparison
@@ -260,14 +261,16 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     _check_said(said, against)
     columns, measures = _factors(df, factor), _scores(df, on)
     if labels is not None:
-        labels = _labels(df, labels, measures, design)
+        labels = check_labels(df, labels, measures, design)
     values = _against(columns, against)
     rows = [
         row
         for column in columns
         for measure in measures
         for row in _rows(
-            _study(df, column, measure, design, labels), values.get(column, ...), said
+            labelled_study(df, column, measure, design, labels),
+            values.get(column, ...),
+            said,
         )
     ]
     p = np.array([p_value(row.pair.estimate, row.null) for row in rows])
@@ -376,52 +379,6 @@ def _check_any_look(by: Any, *, is_paired: bool, weight: Weight, missing: Any) -
                 "once, at the end.",
                 param=name,
             )
-
-
-def _labels(
-    df: pd.DataFrame,
-    labels: Any,  # noqa: ANN401 - whatever was given
-    measures: Sequence[str],
-    design: Design,
-) -> str:
-    """Return the column of labels; refuse what they cannot correct."""
-    column = column_of(df, labels, param="labels")
-    if column in measures:
-        raise ParameterError(
-            f"labels={labels!r} is what is compared, too. Give the scores of all "
-            "replies in on, and the labels of some of them in labels.",
-            param="labels",
-        )
-    if df[column].isna().all():
-        raise ParameterError(
-            f"{labels} has no value in these replies, so it cannot correct the "
-            "scores. Label some replies that are drawn at random.",
-            param="labels",
-        )
-    unfit = {
-        "paired": not design.is_paired,
-        "weight": design.weight != "prompts",
-        "missing": design.missing != "drop",
-        "looks": design.looks != "one",
-    }
-    for name, is_unfit in unfit.items():
-        if is_unfit:
-            raise ParameterError(
-                "labels correct the differences of pairs, each prompt counting the "
-                f"same, for one look; leave {name} out.",
-                param=name,
-            )
-    return column
-
-
-def _study(
-    df: pd.DataFrame, factor: str, measure: str, design: Design, labels: str | None
-) -> Study:
-    """Return a study of scores, or of labels with the scores that they correct."""
-    study = study_of(df, factor, measure, design)
-    if labels is None:
-        return study
-    return replace(study_of(df, factor, labels, design), scored=study)
 
 
 def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: ANN401 - columns

@@ -20,7 +20,7 @@ from .differences import (
     shares,
 )
 from .missing import is_expected
-from .prediction_powered import powered
+from .prediction_powered import Parts, parts_of, powered
 from .reply_factors import coded, has, has_flag
 from .sequential import sequence_of
 from .statistics import Floats, Prompts
@@ -53,13 +53,19 @@ class Labelled(NamedTuple):
         n: How many labels.
         n_units: Units that have one for both levels.
         n_unpaired: Labels of replies whose counterpart has none: they do not count.
+        n_prompts: Prompts that have one for both levels.
+        n_all_units: Units that have scores for both levels, with labels or not.
         weight: How much the scores count; with 0 the labels are alone.
+        parts: What makes the difference unsure; None for that of two differences.
     """
 
     n: int
     n_units: int
     n_unpaired: int
+    n_prompts: int
+    n_all_units: int
     weight: float
+    parts: Parts | None = None
 
 
 class Dependence(NamedTuple):
@@ -211,7 +217,15 @@ def _corrected_pair(
         share=share,
         is_confounded=is_confounded,
         gaps=_gaps(scored, levels, group),
-        labelled=Labelled(n_labels, labels.n_units, n_given - n_labels, weight),
+        labelled=Labelled(
+            n=n_labels,
+            n_units=labels.n_units,
+            n_unpaired=n_given - n_labels,
+            n_prompts=len(np.unique(sides[0].cells.prompt)),
+            n_all_units=of_all.n_units,
+            weight=weight,
+            parts=parts_of(labels, of_labelled, of_all),
+        ),
     )
 
 
@@ -246,10 +260,14 @@ def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
 def _together(first: Labelled | None, second: Labelled | None) -> Labelled | None:
     if first is None or second is None:
         return None
-    n, n_units, n_unpaired = (
-        one + other for one, other in zip(first[:3], second[:3], strict=True)
+    return Labelled(
+        n=first.n + second.n,
+        n_units=first.n_units + second.n_units,
+        n_unpaired=first.n_unpaired + second.n_unpaired,
+        n_prompts=first.n_prompts + second.n_prompts,
+        n_all_units=first.n_all_units + second.n_all_units,
+        weight=max(first.weight, second.weight),
     )
-    return Labelled(n, n_units, n_unpaired, max(first.weight, second.weight))
 
 
 def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | None:

@@ -1,7 +1,7 @@
 """A factor and a score in a frame of replies: what each prompt got with each value."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from .missing import Ends, Missing, with_missing
 from .reply_factors import (
     OF_REQUESTS,
     coded,
+    column_of,
     counted,
     factors,
     in_words,
@@ -217,6 +218,56 @@ def study_of(
         ends=ends,
         counted=counted(df, design.unit),
     )
+
+
+def labelled_study(
+    df: pd.DataFrame,
+    factor: str,
+    on: str | None,
+    design: Design,
+    labels: str | None,
+) -> Study:
+    """Return a study of scores, or of labels with the scores that they correct."""
+    study = study_of(df, factor, on, design)
+    if labels is None:
+        return study
+    return replace(study_of(df, factor, labels, design), scored=study)
+
+
+def check_labels(
+    df: pd.DataFrame,
+    labels: Any,  # noqa: ANN401 - whatever was given
+    measures: Sequence[str],
+    design: Design,
+) -> str:
+    """Return the column of labels; refuse what they cannot correct."""
+    column = column_of(df, labels, param="labels")
+    if column in measures:
+        raise ParameterError(
+            f"labels={labels!r} is what is compared, too. Give the scores of all "
+            "replies in on, and the labels of some of them in labels.",
+            param="labels",
+        )
+    if df[column].isna().all():
+        raise ParameterError(
+            f"{labels} has no value in these replies, so it cannot correct the "
+            "scores. Label some replies that are drawn at random.",
+            param="labels",
+        )
+    unfit = {
+        "paired": not design.is_paired,
+        "weight": design.weight != "prompts",
+        "missing": design.missing != "drop",
+        "looks": design.looks != "one",
+    }
+    for name, is_unfit in unfit.items():
+        if is_unfit:
+            raise ParameterError(
+                "labels correct the differences of pairs, each prompt counting the "
+                f"same, for one look; leave {name} out.",
+                param=name,
+            )
+    return column
 
 
 def _only_factor(df: pd.DataFrame, factor: str) -> str:

@@ -5,6 +5,7 @@ what each unit adds to its error, so that figures over the same units are paired
 they are subtracted, and those over different units are independent.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -482,17 +483,42 @@ def units_needed(
     """
 
     def is_enough(n: int) -> bool:
-        functions, quantile = special(), float(t_quantile(1 - tail, n - 1))
-        shift = difference / spread * np.sqrt(n) if spread else np.inf
-        if shift > 2 * quantile + 10:  # surely, and out of range
-            return True
-        chance = 1 - functions.nctdtr(n - 1, shift, quantile)
-        if not is_one_sided:
-            # SciPy has NaN for what is next to nothing
-            chance += np.nan_to_num(functions.nctdtr(n - 1, shift, -quantile))
-        return bool(chance >= power)
+        return has_power(
+            difference / spread * np.sqrt(n) if spread else np.inf,
+            n - 1,
+            tail=tail,
+            power=power,
+            is_one_sided=is_one_sided,
+        )
 
-    low, high = MIN_PROMPTS - 1, MIN_PROMPTS
+    return least(is_enough)
+
+
+def has_power(
+    shift: float, freedom: float, *, tail: float, power: float, is_one_sided: bool
+) -> bool:
+    """Return whether a study finds a difference so often, by Student's t.
+
+    Args:
+        shift: The difference by its standard error.
+        freedom: Degrees of freedom.
+        tail: As in `units_needed`, like the others.
+        power: How often.
+        is_one_sided: Whether only one end of the interval matters.
+    """
+    functions, quantile = special(), float(t_quantile(1 - tail, freedom))
+    if shift > 2 * quantile + 10:  # surely, and out of range
+        return True
+    chance = 1 - functions.nctdtr(freedom, shift, quantile)
+    if not is_one_sided:
+        # SciPy has NaN for what is next to nothing
+        chance += np.nan_to_num(functions.nctdtr(freedom, shift, -quantile))
+    return bool(chance >= power)
+
+
+def least(is_enough: Callable[[int], bool], low: int = MIN_PROMPTS - 1) -> int:
+    """Return the least number above `low` that is enough, as all larger ones are."""
+    high = low + 1
     while high < _MOST_UNITS and not is_enough(high):
         low, high = high, 2 * high
     while high - low > 1:

@@ -582,6 +582,7 @@ def how_many(  # noqa: PLR0913 - a study is described in many words
     level: float = 0.95,
     against: object = ...,
     unit: str | Sequence[str] | None = None,
+    labels: str | None = None,
 ) -> "Needed":
     """Plan how many prompts and repeats a comparison needs, from a small pilot.
 
@@ -601,12 +602,17 @@ def how_many(  # noqa: PLR0913 - a study is described in many words
             correction.
         unit: Columns that say which prompts belong together, such as a document. New
             ones are taken to be as large.
+        labels: The labels that will correct `on`, as in `contrast`; the pilot has
+            some, better for 30 prompts or more. Then it says how many prompts to
+            have scored, and how many of them to label.
 
     Returns:
         `n_prompts`, which is as of TTestPower and G*Power; `n_prompts_low` and
         `n_prompts_high` (0.95), since a pilot knows roughly how much replies vary;
-        `n_requests`; and `options`, the prompts for each number of repeats. It is shown
-        as sentences.
+        `n_requests`; and `options`, the prompts for each number of repeats. With
+        labels, `n_labelled` of the prompts need them, and `options` has other
+        combinations, the last one with labels alone. `df` has the options as a frame.
+        It is shown as sentences.
 
     Raises:
         ConfigError: SciPy is missing; the message names the command.
@@ -629,6 +635,7 @@ def how_many(  # noqa: PLR0913 - a study is described in many words
         level=level,
         against=against,
         unit=unit,
+        labels=labels,
     )
 
 

@@ -57,13 +57,74 @@ def powered(labels: Figure, scored: Figure, all_scored: Figure) -> Powered:
     return Powered(replace(labels, value=value, samples=(sample,)), weight)
 
 
+class Parts(NamedTuple):
+    """What makes a corrected figure unsure: what scores say of labels, and the rest.
+
+    Attributes:
+        rest: What the scores do not say of the label of each unit that has one.
+        wrong: The variance of that.
+        right: The variance of what they do say.
+        slope: Of the labels on the scores, which takes a degree of freedom; or 0.
+    """
+
+    rest: Floats
+    wrong: float
+    right: float
+    slope: float
+
+    @property
+    def correlation(self) -> float:
+        """How scores and labels go together: 0 is not at all, and 1 is wholly."""
+        variance = self.wrong + self.right
+        return float(np.sqrt(self.right / variance)) if variance else 0.0
+
+    def error(self, n_labelled: float, n_units: float) -> float:
+        """Return the standard error with so many units, and labels of some of them."""
+        return float(np.sqrt(sum(self._variances(n_labelled, n_units))))
+
+    def freedom(self, n_labelled: float, n_units: float) -> float:
+        """Return degrees of freedom of Student's t, as `powered` has them."""
+        errors, spread = self._variances(n_labelled, n_units)
+        part = errors / (errors + spread) if errors + spread else 1.0
+        return 1 / (part**2 / n_labelled + (1 - part**2) / n_units) - 1
+
+    def _variances(self, n_labelled: float, n_units: float) -> tuple[float, float]:
+        fitted = (n_labelled - 1) / (n_labelled - 2) if self.slope else 1.0
+        return fitted * self.wrong / n_labelled, self.right / n_units
+
+
+def parts_of(labels: Figure, scored: Figure, all_scored: Figure) -> Parts:
+    """Return what a pilot says of both parts of the error; arguments as `powered`.
+
+    As many units as have labels may hide one that differs, as `Figure.with_floor` says.
+    """
+    slope, n, n_all = _slope(labels, scored), labels.n_units, all_scored.n_units
+    if n < MIN_PROMPTS:
+        return Parts(np.zeros(n), np.nan, np.nan, 0.0)
+    label, score, of_all = (
+        figure.samples[0] for figure in (labels, scored, all_scored)
+    )
+    rest = label.influence - slope * score.influence
+    is_used = label.share > 0
+    return Parts(
+        rest=rest[is_used] / label.share[is_used],
+        wrong=max(_squares(rest), label.floor) * n * n / (n - (2 if slope else 1)),
+        right=slope**2 * _squares(of_all.influence) * n_all * n_all / (n_all - 1),
+        slope=slope,
+    )
+
+
 def _weight(labels: Figure, scored: Figure, all_scored: Figure) -> float:
+    is_more = all_scored.n_units > scored.n_units
+    return _slope(labels, scored) if is_more else 0.0
+
+
+def _slope(labels: Figure, scored: Figure) -> float:
     """Return the slope of labels on scores, which makes the error the smallest.
 
     Scores that run against the labels count nothing: in few labels it is chance.
     """
-    is_more = all_scored.n_units > scored.n_units
-    if labels.n_units < MIN_PROMPTS or not is_more:
+    if labels.n_units < MIN_PROMPTS:
         return 0.0
     label, score = labels.samples[0].influence, scored.samples[0].influence
     squares = _squares(score)

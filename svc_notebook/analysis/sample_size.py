@@ -1,5 +1,9 @@
 """How many prompts and repeats a study needs: planned from a pilot."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import count, takewhile
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -10,10 +14,26 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
 
-from .contrast_pair import Pair, compare_pair
-from .contrast_study import Cells, Design, Study, pairs_of, study_of
-from .differences import POWER, spread_of, units_needed
-from .reply_factors import LABEL, check_replies, factors, in_number, named
+from .contrast_pair import Labelled, Pair, compare_pair
+from .contrast_study import (
+    Cells,
+    Design,
+    Study,
+    check_labels,
+    labelled_study,
+    only_score,
+    pairs_of,
+)
+from .differences import POWER, has_power, least, spread_of, units_needed
+from .prediction_powered import Parts
+from .reply_factors import (
+    LABEL,
+    check_replies,
+    column_of,
+    factors,
+    in_number,
+    named,
+)
 from .rounding import difference as difference_text
 from .rounding import round_up
 from .statistics import (
@@ -29,18 +49,25 @@ from .statistics import (
 
 REPEATS = (1, 2, 3, 5, 10)
 _MOSTLY = 0.5  # a share of the units
+_LABELLED = (30, 40, 50, 60, 80, 100, 120, 150, 200, 250)  # then ten times, and so on
+_MOST_ROWS = 20  # times those of labels alone; more are no advice
+_FAIR = 2  # times as many rows as labels alone would need, for fewer labels
 
 
 class Needed(NamedTuple):
-    """How many prompts a study needs, and what each number of repeats would save.
+    """How many prompts a study needs, and what more repeats or labels would save.
 
     Attributes:
-        n_prompts: With the first of the options, which takes the fewest requests.
-        n_prompts_low: The same, if replies vary as little as the pilot allows (0.95).
+        n_prompts: With the first of the options, which takes the fewest requests; with
+            labels, for `n_labelled` of them.
+        n_prompts_low: The same, if replies vary as little as the pilot allows (0.95);
+            with labels, for the same share of prompts that have them.
         n_prompts_high: The same, if they vary as much as it allows.
         n_requests: For all values of the factor together.
-        options: The prompts needed for each number of repeats.
+        options: The prompts needed for each number of repeats; with labels, for each
+            number of prompts whose replies have labels. The last is with labels alone.
         says: All this as a sentence.
+        n_labelled: Of so many prompts all replies need labels; 0 without labels.
     """
 
     n_prompts: int
@@ -49,9 +76,17 @@ class Needed(NamedTuple):
     n_requests: int
     options: dict[int, int]
     says: str
+    n_labelled: int = 0
 
     def __repr__(self) -> str:
         return self.says
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """The options: prompts by `n_repeats`, or with labels by `n_labelled`."""
+        name = "n_labelled" if self.n_labelled else "n_repeats"
+        columns = {name: list(self.options), "n_prompts": list(self.options.values())}
+        return pd.DataFrame(columns, dtype="Int64")
 
 
 class _Goal(NamedTuple):
@@ -68,6 +103,27 @@ class _Goal(NamedTuple):
     is_margin: bool
     power: float
     tail: float
+
+    def units(self, spread: float) -> int:
+        """Return how many units are enough, if differences vary so much."""
+        return units_needed(
+            spread,
+            self.difference,
+            tail=self.tail,
+            power=self.power,
+            is_one_sided=self.is_margin,
+        )
+
+    def is_reached(self, parts: Parts, n_labelled: float, n_units: float) -> bool:
+        """Return whether so many units are enough, with labels of some of them."""
+        error = parts.error(n_labelled, n_units)
+        return has_power(
+            self.difference / error if error else np.inf,
+            parts.freedom(n_labelled, n_units),
+            tail=self.tail,
+            power=self.power,
+            is_one_sided=self.is_margin,
+        )
 
 
 class _Spread(NamedTuple):
@@ -89,6 +145,7 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     level: float = LEVEL,
     against: Any = ...,  # noqa: ANN401 - a value of the factor
     unit: Any = None,  # noqa: ANN401 - columns
+    labels: str | None = None,
 ) -> Needed:
     """Plan a study from a pilot: see `svc.how_many`."""
     check_number("difference", difference, above=0)
@@ -102,7 +159,7 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     if unit is not None:
         named(pilot, unit, param="unit")
         unit = as_names(unit)
-    study = study_of(pilot, _only_factor(pilot, factor), on, Design(unit=unit))
+    study = _study(pilot, _only_factor(pilot, factor), on, Design(unit=unit), labels)
     if difference >= study.most:
         raise ParameterError(
             f"difference={difference:g} is more than a rate can differ; give a share, "
@@ -112,7 +169,23 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     places = pairs_of(study, against)
     pairs = [compare_pair(study, *place) for place in places]
     goal = _Goal(difference, margin, power, (1 - level) / 2 / len(pairs))
-    return _planned(study, goal, _most_different(study, pairs))
+    pair = _most_different(study, pairs)
+    if pair.labelled is None or pair.labelled.parts is None:
+        return _planned(study, goal, pair)
+    return _with_labels(study, goal, pair, pair.labelled, pair.labelled.parts)
+
+
+def _study(
+    pilot: pd.DataFrame,
+    factor: str,
+    on: str | None,
+    design: Design,
+    labels: str | None,
+) -> Study:
+    if labels is not None:
+        on = only_score(pilot) if on is None else column_of(pilot, on)
+        labels = check_labels(pilot, labels, [on], design)
+    return labelled_study(pilot, factor, on, design, labels)
 
 
 def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
@@ -123,16 +196,7 @@ def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
     spreads = _spreads(study.repeats(cells), spread.value, per_unit * n_conditions)
 
     def n_prompts(of_units: float) -> int:
-        return round(
-            units_needed(
-                of_units,
-                goal.difference,
-                tail=goal.tail,
-                power=goal.power,
-                is_one_sided=goal.is_margin,
-            )
-            * per_unit
-        )
+        return round(goal.units(of_units) * per_unit)
 
     options = {repeats: n_prompts(of_units) for repeats, of_units in spreads.items()}
     repeats, n = next(iter(options.items()))
@@ -142,6 +206,81 @@ def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
     n_requests = ceil(n * len(study.levels) * repeats * n_conditions)
     needed = Needed(n, low, high, n_requests, options, "")
     return needed._replace(says=_advice(study, goal, pair, needed, n_conditions))
+
+
+def _with_labels(
+    study: Study, goal: _Goal, pair: Pair, labelled: Labelled, parts: Parts
+) -> Needed:
+    """Plan scores of all replies, and labels of some, with the pilot's repeats."""
+    alone = _spread(study, compare_pair(replace(study, scored=None), *pair.levels))
+    n_alone = goal.units(alone.value)
+    units = dict(_combinations(goal, parts, n_alone)) | {n_alone: n_alone}
+    n_labelled = next(n for n, rows in units.items() if rows <= _FAIR * n_alone)
+    if n_labelled == n_alone:
+        low, high = goal.units(alone.low), goal.units(alone.high)
+    else:
+        low, high = (
+            _of_share(
+                goal, parts._replace(wrong=end**2), n_labelled / units[n_labelled]
+            )
+            for end in _ends_of_rest(study, labelled, parts)
+        )
+    by_label = labelled.n_prompts / labelled.n_units
+    by_score = pair.n_prompts / labelled.n_all_units
+    per_unit = {n: by_label if n == n_alone else by_score for n in units}
+    n = round(units[n_labelled] * per_unit[n_labelled])
+    needed = Needed(
+        n_prompts=n,
+        n_prompts_low=min(round(low * per_unit[n_labelled]), n),
+        n_prompts_high=max(round(high * per_unit[n_labelled]), n),
+        n_requests=ceil(
+            n * len(study.levels) * _n_replies(study.scored or study, pair)
+        ),
+        options={
+            round(labels * by_label): round(rows * per_unit[labels])
+            for labels, rows in units.items()
+        },
+        says="",
+        n_labelled=round(n_labelled * by_label),
+    )
+    return needed._replace(says=_advice_with_labels(study, goal, labelled, needed))
+
+
+def _n_replies(study: Study, pair: Pair) -> float:
+    """Return how many replies to a prompt a value has: repeats in each condition."""
+    cells = study.whole if pair.is_confounded else study.cells
+    repeats = max(round(float(np.median(study.repeats(cells).n))), 1)
+    return repeats * _n_conditions(cells, pair)
+
+
+def _combinations(goal: _Goal, parts: Parts, n_alone: int) -> Iterable[tuple[int, int]]:
+    """Return units with labels, and how many are needed with scores then."""
+    numbers = (size * 10**tens for tens in count() for size in _LABELLED)
+    for n_labelled in takewhile(lambda n: n < n_alone, numbers):
+        if parts.slope and goal.is_reached(parts, n_labelled, _MOST_ROWS * n_alone):
+            is_enough = partial(goal.is_reached, parts, n_labelled)
+            yield n_labelled, least(is_enough, n_alone - 1)  # never less than alone
+
+
+def _of_share(goal: _Goal, parts: Parts, share: float) -> int:
+    """Return how many units are needed if such a share of them has labels."""
+    return least(
+        lambda n: goal.is_reached(parts, share * n, n), ceil(MIN_PROMPTS / share)
+    )
+
+
+def _ends_of_rest(
+    study: Study, labelled: Labelled, parts: Parts
+) -> tuple[float, float]:
+    """Return how much labels may vary that have the same scores (0.95)."""
+    spread = float(np.sqrt(parts.wrong))
+    rest = np.where(np.abs(parts.rest) < NEGLIGIBLE, 0.0, parts.rest)
+    if study.most == 1 or not rest.any():
+        low, high = _ends_of_few(rest, rest)
+        high *= 1.0 if study.most == 1 else float(np.sqrt(parts.wrong + parts.right))
+    else:
+        low, high = _ends_of_many(rest, spread, labelled.n_units - 2)
+    return min(low, spread), max(high, spread)
 
 
 def _n_conditions(cells: Cells, pair: Pair) -> float:
@@ -166,10 +305,15 @@ def _most_different(study: Study, pairs: list[Pair]) -> Pair:
     """Return the pair whose differences vary the most: it takes the most prompts."""
     known = [pair for pair in pairs if spread_of(pair.estimate) > 0]
     if not known:
-        most = max(pair.estimate.n_units for pair in pairs)
+        n = max(
+            pair.labelled.n_units if pair.labelled else pair.estimate.n_units
+            for pair in pairs
+        )
+        better, labels = (10, "") if study.scored is None else (30, ", with labels,")
         raise ParameterError(
-            f"The pilot needs at least {MIN_PROMPTS} {study.counted}, better 10, with "
-            f"both values of {study.factor} and different differences; it has {most}.",
+            f"The pilot needs at least {MIN_PROMPTS} {study.counted}, better {better}, "
+            f"with both values of {study.factor}{labels} and different differences; it "
+            f"has {n}.",
             param="pilot",
         )
     return max(known, key=lambda pair: spread_of(pair.estimate))
@@ -242,13 +386,6 @@ def _spreads(replies: Prompts, spread: float, per_unit: float) -> dict[int, floa
 def _advice(
     study: Study, goal: _Goal, pair: Pair, needed: Needed, n_conditions: float
 ) -> str:
-    size = difference_text(goal.difference, is_rate=study.is_rate)
-    factor = study.factor.removesuffix(LABEL)
-    aim = f"find a difference of {size} in {study.name} between values of "
-    aim += f"{factor} {_often(goal.power)}"
-    if goal.is_margin:
-        aim = f"show that a value of {factor} is at most {size} worse in "
-        aim += f"{study.name}, {_often(goal.power)} if it is the same"
     what = "prompts" if study.design.unit else study.counted
     saving = {round_up(n): repeats for repeats, n in reversed(needed.options.items())}
     choices = [
@@ -264,9 +401,56 @@ def _advice(
     n_pilot = in_number(pair.estimate.n_units, study.counted)
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (
-        f"To {aim}: about {' or '.join(choices)}. A pilot of {n_pilot} knows this "
-        f"roughly: it may be {low:,} to {high:,}. Plan a new run: to add {what} to "
-        "this one until it tells would double the false alarms."
+        f"To {_aim(study, goal)}: about {' or '.join(choices)}. A pilot of {n_pilot} "
+        f"knows this roughly: it may be {low:,} to {high:,}. {_new_run(what)}"
+    )
+
+
+def _advice_with_labels(
+    study: Study, goal: _Goal, labelled: Labelled, needed: Needed
+) -> str:
+    what = "prompts" if study.design.unit else study.counted
+    judge = (study.scored or study).name
+    n_alone = [*needed.options][-1]
+    alone = f"{in_number(round_up(n_alone), what)} that all have {study.name}"
+    of_prompt = labelled.n / labelled.n_prompts / 2 * len(study.levels)
+    labels = in_number(round_up(ceil(needed.n_labelled * of_prompt)), "labels")
+    if needed.n_labelled == n_alone:
+        plan, share = f"{alone} ({labels}); {judge} would not save enough of them", ""
+    else:
+        plan = f"{in_number(round_up(needed.n_prompts), what)} with {judge}, "
+        plan += f"{round_up(needed.n_labelled):,} of them also with {study.name} "
+        plan += f"({labels}), or {alone}"
+        share = ", with as large a share of labels"
+    low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
+    correlation = labelled.parts.correlation if labelled.parts else 0.0
+    n_pilot = in_number(labelled.n_units, study.counted)
+    return (
+        f"To {_aim(study, goal)}: about {plan}. The differences of both correlate by "
+        f"{correlation:.2f} in the pilot. Its {n_pilot} with labels know this roughly: "
+        f"it may be {low:,} to {high:,}{share}. Draw the {what} with labels at random. "
+        f"{_new_run(what)}"
+    )
+
+
+def _aim(study: Study, goal: _Goal) -> str:
+    size = difference_text(goal.difference, is_rate=study.is_rate)
+    factor = study.factor.removesuffix(LABEL)
+    if goal.is_margin:
+        return (
+            f"show that a value of {factor} is at most {size} worse in {study.name}, "
+            f"{_often(goal.power)} if it is the same"
+        )
+    return (
+        f"find a difference of {size} in {study.name} between values of {factor} "
+        f"{_often(goal.power)}"
+    )
+
+
+def _new_run(what: str) -> str:
+    return (
+        f"Plan a new run: to add {what} to this one until it tells would double the "
+        "false alarms."
     )
 
 

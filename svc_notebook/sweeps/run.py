@@ -1040,6 +1040,7 @@ class Run:
         level: float = 0.95,
         against: object = ...,
         unit: str | Sequence[str] | None = None,
+        labels: str | None = None,
     ) -> "Needed":
         """Plan a larger run with this one as the pilot: `svc.how_many`."""
         from svc_notebook.analysis.sample_size import how_many  # noqa: PLC0415 - pandas
@@ -1054,6 +1055,7 @@ class Run:
             level=level,
             against=against,
             unit=self._unit(unit),
+            labels=labels,
         )
 
     def agreement_df(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.analysis.differences import Figure, StudentEstimate
-from svc_notebook.analysis.prediction_powered import powered
+from svc_notebook.analysis.prediction_powered import parts_of, powered
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
 from tests.benchmarks.labels_bench import JUDGES, simulated
@@ -102,6 +102,33 @@ def test_the_scale_of_a_score_does_not_matter(
     assert _ends(_powered(labels, moved)[0]) == pytest.approx(
         _ends(_powered(labels, own)[0])
     )
+
+
+@given(
+    scores=NUMBERS,
+    noise=st.lists(st.integers(-2, 2), min_size=10, max_size=10),
+    n_copies=st.integers(3, 8),
+)
+def test_the_parts_of_an_error_give_the_error(
+    scores: list[int], noise: list[int], n_copies: int
+) -> None:
+    """What a plan says of so many labels and scores is what they then give."""
+    labels = np.tile(np.array(scores[:10]) + np.array(noise), n_copies)
+    all_scores = np.concatenate([np.tile(scores[:10], n_copies), np.tile(scores, 9)])
+    n, n_units = len(labels), len(all_scores)
+    parts = parts_of(
+        _figure(labels, n_units),
+        _figure(all_scores[:n], n_units),
+        _figure(all_scores, n_units),
+    )
+    assume(parts.wrong > 0.01)
+
+    estimate = StudentEstimate.of(_powered(labels, all_scores)[0])
+
+    assert parts.error(n, n_units) == pytest.approx(estimate.error, rel=0.05)
+    if parts.slope:
+        assert parts.freedom(n, n_units) == pytest.approx(estimate.freedom, rel=0.15)
+    assert 0 <= parts.correlation <= 1
 
 
 LABELS = [1, 0, 1, 1, 0, -1, 1, 0, 0, 1, 1, 0]

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import svc_notebook as svc
 from svc_notebook.analysis.rounding import round_up
-from svc_notebook.analysis.sample_size import how_many
+from svc_notebook.analysis.sample_size import Needed, how_many
 from svc_notebook.errors import ConfigError, ParameterError
 from tests.analysis.make import LARGE, SMALL, replies
 
@@ -213,6 +215,203 @@ def test_a_pilot_says_how_many_prompts() -> None:
     assert small.n_prompts == pytest.approx(4 * large.n_prompts, rel=0.1)
     assert small.n_requests == 2 * small.n_prompts
     assert repr(small).startswith("To find a difference of 10 points in right between")
+
+
+def _labelled(
+    n_rows: int,
+    n_labelled: int,
+    *,
+    wrong: float = 0.1,
+    seed: int = 5,
+    n_repeats: int = 1,
+) -> pd.DataFrame:
+    """Return verdicts on two models, good for 50 % and 60 %, and labels of some."""
+    rng = np.random.default_rng(seed)
+    df = replies(
+        (
+            {
+                "row": row,
+                "prompt": f"Say {row}",
+                "model": model,
+                "repeat": repeat,
+                "is_good": bool(rng.random() < rate),
+                "document": row // 4,
+            }
+            for model, rate in ((SMALL, 0.5), (LARGE, 0.6))
+            for row in range(n_rows)
+            for repeat in range(n_repeats)
+        ),
+        middle=["document", "is_good"],
+    )
+    is_good = df.pop("is_good").astype("boolean")
+    return df.assign(
+        score_judge=is_good ^ (rng.random(len(df)) < wrong),
+        score_rated=is_good.where(df["row"] < n_labelled),
+    )
+
+
+def _plan(
+    pilot: pd.DataFrame,
+    difference: float = 0.1,
+    **more: Any,  # noqa: ANN401 - any option
+) -> Needed:
+    return svc.how_many(
+        difference, pilot=pilot, factor="model", on="judge", labels="rated", **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_labelled", "unit"), [(40, None), (60, None), (60, "document")]
+)
+def test_a_plan_with_labels_ends_in_the_plan_of_labels_alone(
+    n_labelled: int, unit: str | None
+) -> None:
+    """With fewer labels it takes more rows; the last option is that without a judge."""
+    pilot = _labelled(200, n_labelled)
+
+    needed = _plan(pilot, unit=unit)
+    alone = svc.how_many(0.1, pilot=pilot, factor="model", on="rated", unit=unit)
+
+    labelled, prompts = (needed.df[name].tolist() for name in needed.df)
+    assert [labelled[-1], prompts[-1]] == [alone.n_prompts, alone.n_prompts]
+    assert labelled == sorted(labelled)
+    assert prompts == sorted(prompts, reverse=True)
+    assert needed.options[needed.n_labelled] == needed.n_prompts
+    assert needed.n_labelled < alone.n_prompts < needed.n_prompts <= 2 * alone.n_prompts
+    assert needed.n_prompts_low < needed.n_prompts < needed.n_prompts_high
+    assert needed.n_requests == 2 * needed.n_prompts
+
+
+def test_a_plan_with_labels_says_what_both_would_take() -> None:
+    """Rows, those of them with labels, and what labels alone would take."""
+    said = str(_plan(_labelled(200, 40)))
+
+    about, number = "10 times: about ", r"[\d,]+"
+    assert re.search(
+        rf"{about}{number} rows with judge, {number} of them also with rated "
+        rf"\({number} labels\), or {number} rows that all have rated\. ",
+        said,
+    )
+    assert "correlate by 0.7" in said
+    assert "Its 40 rows with labels know this roughly" in said
+    assert "Draw the rows with labels at random. Plan a new run" in said
+
+
+def test_a_pilot_whose_replies_all_have_labels_plans_as_well() -> None:
+    """What a judge saves is seen also where it saved nothing in the pilot."""
+    part, whole = _plan(_labelled(60, 59)), _plan(_labelled(60, 60))
+
+    assert whole.n_labelled == pytest.approx(part.n_labelled, rel=0.2)
+    assert whole.n_labelled < list(whole.options)[-1]
+
+
+def test_a_useless_judge_saves_no_labels() -> None:
+    """One that guesses leaves the plan of the labels alone, and its interval."""
+    pilot = _labelled(200, 60).assign(score_judge=True)
+
+    needed = _plan(pilot)
+    alone = svc.how_many(0.1, pilot=pilot, factor="model", on="rated")
+
+    assert needed.options == {alone.n_prompts: alone.n_prompts}
+    assert needed[:4] == alone[:4]
+    assert "judge would not save enough of them" in str(needed)
+
+
+def test_a_judge_that_never_erred_may_still_err() -> None:
+    """The plan allows for one more row on which judge and label differ."""
+    needed = _plan(_labelled(200, 40, wrong=0.0))
+
+    assert needed.n_labelled >= 30
+    assert needed.n_prompts_high > 1.5 * needed.n_prompts
+
+
+def test_labels_of_repeats_are_planned_as_in_the_pilot() -> None:
+    """Each prompt is asked as often again, and all its replies get labels."""
+    needed = _plan(_labelled(60, 40, n_repeats=3))
+
+    assert needed.n_requests == 6 * needed.n_prompts
+    labels = re.search(
+        r"([\d,]+) of them also with rated \(([\d,]+) labels", str(needed)
+    )
+    assert labels is not None
+    n_labelled, n_labels = (int(number.replace(",", "")) for number in labels.groups())
+    assert n_labels == pytest.approx(6 * n_labelled, rel=0.1)
+
+
+@given(
+    difference=st.floats(0.03, 0.5),
+    power=st.floats(0.3, 0.95),
+    wrong=st.floats(0, 0.5),
+    is_margin=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_fewer_labels_never_take_fewer_rows(
+    difference: float, power: float, wrong: float, *, is_margin: bool
+) -> None:
+    """Whatever is planned, options are in order, and none has more labels than rows."""
+    pilot = _labelled(60, 40, wrong=wrong)
+
+    needed = _plan(pilot, difference, power=power, margin=is_margin)
+
+    rows = list(needed.options.values())
+    assert rows == sorted(rows, reverse=True)
+    assert all(n <= n_rows for n, n_rows in needed.options.items())
+    assert needed.n_prompts_low <= needed.n_prompts <= needed.n_prompts_high
+    assert list(needed.df.columns) == ["n_labelled", "n_prompts"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [("judge", "is what is compared, too"), ("ratd", "labels='ratd' is not a score")],
+)
+def test_labels_that_cannot_be_planned_with_are_refused(
+    labels: str, message: str
+) -> None:
+    """They are another score than that which they correct."""
+    with pytest.raises(ParameterError, match=message):
+        svc.how_many(
+            0.1, pilot=_labelled(9, 9), factor="model", on="judge", labels=labels
+        )
+
+
+def test_two_rows_with_labels_are_no_pilot() -> None:
+    """The message counts the rows with labels, not all of them."""
+    with pytest.raises(ParameterError, match=r"better 30, .* with labels, .* has 2\."):
+        _plan(_labelled(50, 2))
+
+
+@pytest.mark.slow
+def test_a_planned_study_finds_the_difference_as_often_as_it_says() -> None:
+    """A judge and labels as planned find 10 points in 8 of 10 studies or nearly so."""
+    needed = _plan(_labelled(4000, 4000))
+
+    p = [
+        svc.contrast(
+            _labelled(needed.n_prompts, needed.n_labelled, seed=seed),
+            "model",
+            "judge",
+            labels="rated",
+        ).df["p"][0]
+        for seed in range(100)
+    ]
+
+    assert 0.7 <= np.mean(np.array(p) < 0.05) <= 0.9
+
+
+@pytest.mark.slow
+def test_a_pilot_says_how_roughly_it_knows() -> None:
+    """The rows that such a share of labels really takes are nearly always within."""
+    truth = _plan(_labelled(4000, 4000)).df.to_numpy(float)
+    shares, rows = truth[:, 0] / truth[:, 1], np.log(truth[:, 1])
+
+    plans = [_plan(_labelled(200, 40, seed=seed)) for seed in range(100)]
+
+    need = [np.exp(np.interp(p.n_labelled / p.n_prompts, shares, rows)) for p in plans]
+    held = [
+        plan.n_prompts_low <= n <= plan.n_prompts_high
+        for plan, n in zip(plans, need, strict=True)
+    ]
+    assert np.mean(held) >= 0.85
 
 
 @pytest.mark.slow

@@ -132,6 +132,8 @@ def decide(run: svc.Run, frame: pd.DataFrame) -> str:
     pairs = pd.concat([pairs, checked.df, judge.run().judgements_df()])
     n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
     n_prompts += run.how_many(0.03, "model", margin=True, against="a").n_prompts_high
+    both = run.how_many(0.1, "model", on="judge", labels="rated")
+    pairs, n_prompts = pd.concat([pairs, both.df]), n_prompts + both.n_labelled
     said = f"{decision.says} {decision.value} {checked.says} {checked.is_worse}"
     said += files[0].name
     return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts} {slopes} {said}"
