@@ -77,15 +77,7 @@ def random_labels(
     """
     column = PREFIX + labels.removeprefix(PREFIX)
     name = column.removeprefix(PREFIX + RATED)
-    if ledger is None or column not in df.columns or name == column:
-        return df, ""
-    ids = set(df["exchange_id"].dropna())
-    ratings = read_ratings(ledger, ids, name=name)
-    random = {rating.replies for rating in ratings if rating.chosen == "random"}
-    other = {rating.replies for rating in ratings} - random
-    keys = zip(df["exchange_id"], df["choice_index"], strict=True)
-    is_other = pd.Series([(key,) in other for key in keys], index=df.index)
-    is_other &= df[column].notna()
+    is_other = _is_chosen(df, ledger, column)
     n_other = int(is_other.sum())
     if not n_other:
         return df, ""
@@ -102,6 +94,37 @@ def random_labels(
         "they differ, and only labels drawn at random correct scores. "
         "rate(first='random') draws them."
     )
+
+
+def of_chosen_labels(df: pd.DataFrame, ledger: Ledger | None, labels: str) -> str:
+    """Say how many labels are of replies that were not drawn at random to be rated.
+
+    Returns:
+        A sentence; "" if there are none.
+    """
+    column = PREFIX + labels.removeprefix(PREFIX)
+    n_other = int(_is_chosen(df, ledger, column).sum())
+    if not n_other:
+        return ""
+    return (
+        f"{n_other:,} of {int(df[column].notna().sum()):,} labels of "
+        f"{column.removeprefix(PREFIX + RATED)} are of replies that were rated because "
+        "they differ: on all replies they may agree more, or less. "
+        "rate(first='random') draws replies that tell."
+    )
+
+
+def _is_chosen(df: pd.DataFrame, ledger: Ledger | None, column: str) -> pd.Series:
+    """Return which replies have a label, and were not drawn at random for it."""
+    name = column.removeprefix(PREFIX + RATED)
+    if ledger is None or column not in df.columns or name == column:
+        return pd.Series(data=False, index=df.index)
+    ratings = read_ratings(ledger, set(df["exchange_id"].dropna()), name=name)
+    random = {rating.replies for rating in ratings if rating.chosen == "random"}
+    other = {rating.replies for rating in ratings} - random
+    keys = zip(df["exchange_id"], df["choice_index"], strict=True)
+    is_other = pd.Series([(key,) in other for key in keys], index=df.index)
+    return is_other & df[column].notna()
 
 
 def preferences(

@@ -1042,12 +1042,19 @@ class Run:
         unit: str | Sequence[str] | None = None,
         labels: str | None = None,
     ) -> "Needed":
-        """Plan a larger run with this one as the pilot: `svc.how_many`."""
+        """Plan a larger run with this one as the pilot: `svc.how_many`.
+
+        Labels of `rate` are left out if their replies were not drawn at random.
+        """
+        from svc_notebook.analysis.rated import random_labels  # noqa: PLC0415 - pandas
         from svc_notebook.analysis.sample_size import how_many  # noqa: PLC0415 - pandas
 
-        return how_many(
+        df, note = self.replies_df(), ""
+        if labels is not None:
+            df, note = random_labels(df, self._result.ledger, labels)
+        needed = how_many(
             difference,
-            self.replies_df(),
+            df,
             factor,
             on,
             margin=margin,
@@ -1057,6 +1064,7 @@ class Run:
             unit=self._unit(unit),
             labels=labels,
         )
+        return needed._replace(says=f"{needed.says} {note}".rstrip())
 
     def agreement_df(
         self,
@@ -1089,14 +1097,21 @@ class Run:
         by: str | Sequence[str] | None = None,
         unit: str | Sequence[str] | None = None,
     ) -> "JudgeAgreement":
-        """Say whether a judge says what people say: `svc.agreement`."""
+        """Say whether a judge says what people say: `svc.agreement`.
+
+        A note counts labels of `rate` whose replies were not drawn at random.
+        """
         from svc_notebook.analysis.judge_agreement import (  # noqa: PLC0415 - pandas
             judge_agreement,
         )
-
-        return judge_agreement(
-            self.replies_df(), judge, labels, by=by, unit=self._unit(unit)
+        from svc_notebook.analysis.rated import (  # noqa: PLC0415 - pandas
+            of_chosen_labels,
         )
+
+        df = self.replies_df()
+        trust = judge_agreement(df, judge, labels, by=by, unit=self._unit(unit))
+        note = of_chosen_labels(df, self._result.ledger, labels)
+        return replace(trust, notes=[*trust.notes, note]) if note else trust
 
     def repeats_df(
         self,

@@ -1,6 +1,7 @@
 """Ratings by hand: their order, what is kept, and how a rater goes on."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
@@ -192,6 +194,36 @@ def test_labels_that_were_not_drawn_at_random_correct_nothing(run: Run) -> None:
         run.contrast("model", "judge_good", labels="rated_odd")
 
     assert not [note for note in compared.notes if "left out" in note]
+
+
+def test_plans_and_agreement_know_which_labels_were_drawn_at_random(run: Run) -> None:
+    """A plan leaves the others out and says so; agreement has them, and a note."""
+    run.score(judge_good=lambda row: "spam" in row.text)
+    for rating in (
+        run.rate(rater="ann"),
+        run.rate(rater="bob", first="random", n=10),  # of six or seven of eight mails
+    ):
+        while (card := rating.card()) is not None:
+            rating.rate(int("spam" in card.replies[0].text))
+
+    with_them = svc.how_many(
+        0.5,
+        pilot=run.replies_df(),
+        factor="model",
+        on="judge_good",
+        labels="rated_good",
+    )
+    planned = run.how_many(0.5, "model", on="judge_good", labels="rated_good")
+    compared = run.contrast("model", "judge_good", labels="rated_good")
+    trust = run.agreement("judge_good", "rated_good")
+
+    n_left_out = re.search(r"(\d+) labels of good are left out", str(planned))
+    assert n_left_out is not None
+    assert n_left_out[0] in repr(compared)
+    assert "left out" not in str(with_them)
+    n_labels = int(run.replies_df()["score_rated_good"].notna().sum())
+    assert f"{n_left_out[1]} of {n_labels} labels of good are of replies" in repr(trust)
+    assert trust.df["n_replies"].tolist() == [n_labels]
 
 
 def test_a_note_that_holds_the_key_is_kept_without_it(
