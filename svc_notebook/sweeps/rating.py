@@ -155,6 +155,7 @@ class Rating:
         self._draft: tuple[RatedValue | None, str] = (None, "")
         self._first: int | None = None  # the item that was taken back comes next
         self._watchers: list[Callable[[], object]] = []
+        self._count_as_drawn(0)
 
     @property
     def n_done(self) -> int:
@@ -207,6 +208,7 @@ class Rating:
         note = note or self._draft[1]
         kept = self._kept(item, value, note=note, seconds_s=seconds_s)
         keep_ratings(self._ledger, kept)
+        self._count_as_drawn(item.number)
         self._went_on(item)
 
     def skip(self) -> None:
@@ -357,6 +359,7 @@ class Rating:
         for card_id, (value, note) in said.items():
             kept += self._kept(items[card_id], value, note=note)
         keep_ratings(self._ledger, kept)
+        self._count_as_drawn(max((items[key].number for key in said), default=0))
         self._changed()
 
     def _card_of(self, item: "RatingItem") -> Card:
@@ -406,6 +409,23 @@ class Rating:
             )
             for key, other in item.pairs()
         ]
+
+    def _count_as_drawn(self, number: int) -> None:
+        """Take what comes before a card at random as drawn, if it was rated before.
+
+        Without it the sample would lack just the rows that differ. Once all cards are
+        rated, all are drawn.
+        """
+        done = self._done()
+        reached = number if len(done) < self.n_total else self.n_total
+        drawn = [
+            rating._replace(chosen="random")
+            for item in self._items[:reached]
+            for rating in done.get(item.number, ())
+            if item.chosen == "random" != rating.chosen
+        ]
+        if drawn:
+            keep_ratings(self._ledger, drawn)
 
     def _went_on(self, item: "RatingItem") -> None:
         self._acts.append(item.number)

@@ -196,6 +196,23 @@ def test_labels_that_were_not_drawn_at_random_correct_nothing(run: Run) -> None:
     assert not [note for note in compared.notes if "left out" in note]
 
 
+@pytest.mark.parametrize("n", [None, 10, 2])
+def test_a_random_order_has_what_was_rated_before(run: Run, n: int | None) -> None:
+    """Rows that differ, and were rated for that, belong to the sample once drawn."""
+    _rate_all(run.rate(rater="ann", n=8))  # all rows that differ
+
+    for rater in ("ann", "bob"):
+        _rate_all(run.rate(rater=rater, first="random", n=n))
+
+    ratings = run.ratings_df()
+    drawn = [
+        set(ratings.loc[is_drawn & (ratings["rater"] == rater), "exchange_id"])
+        for is_drawn in [ratings["chosen"] == "random"]
+        for rater in ("ann", "bob")
+    ]
+    assert drawn[0] == drawn[1]
+
+
 def test_plans_and_agreement_know_which_labels_were_drawn_at_random(run: Run) -> None:
     """A plan leaves the others out and says so; agreement has them, and a note."""
     run.score(judge_good=lambda row: "spam" in row.text)
