@@ -57,9 +57,9 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_text, shorten
 from svc_notebook.settings import to_path
 
-from .description import in_a_line
 from .grid import LABELS
 from .plan import DecisionPlan, Plan, stored_decision
+from .plan_description import in_a_line
 from .resume import settled_of
 from .run_outcome import RunResult
 

@@ -30,11 +30,11 @@ from svc_notebook.ledger.reply_columns import ReplyRow, as_names
 from svc_notebook.service.params import check_flag, check_int
 from svc_notebook.session import Session, current
 
-from .description import RunDescription, headline, plan_lines
 from .estimate import PlanEstimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
 from .plan import Plan, make_plan, stored_decision
+from .plan_description import RunDescription, headline, plan_lines
 from .rating import Rating, begin_rating
 from .resume import RunStatus, next_steps, settled_of
 from .run_lock import run_key

@@ -42,10 +42,10 @@ from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
 
-from .description import Line, headline, reasons_of
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
 from .plan import Plan, manifest_of
+from .plan_description import Line, headline, reasons_of
 from .resume import (
     RunStatus,
     TrialFailure,

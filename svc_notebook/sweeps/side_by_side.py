@@ -31,9 +31,9 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest
 
-from .description import in_a_line
 from .execution import INTERRUPTED
 from .grid import Trial, value_of
+from .plan_description import in_a_line
 from .run import Run
 
 MAX_CARDS = 24  # more do not fit on a screen

@@ -10,7 +10,6 @@ from svc_notebook.client.request_pipeline import RequestPipeline
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
-from svc_notebook.sweeps.description import duration_lines
 from svc_notebook.sweeps.estimate import (
     Seen,
     Speed,
@@ -18,6 +17,7 @@ from svc_notebook.sweeps.estimate import (
     total_of,
 )
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.plan_description import duration_lines
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.scheduler import most_in_flight
 from tests.sweeps.world import priced_run

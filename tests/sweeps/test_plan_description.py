@@ -12,13 +12,13 @@ from traitlets.config import Config
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.description import (
-    Line,
-    plan_lines,
-)
 from svc_notebook.sweeps.estimate import estimate_of
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.plan_description import (
+    Line,
+    plan_lines,
+)
 from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.world import priced_run
 
