@@ -372,7 +372,9 @@ def ranking(
             comparison joins two groups of candidates.
 
     Example:
-        >>> preferred = svc.ranking(svc.replies_df())
+        >>> pairs = pd.DataFrame({"left": ["a", "b"], "right": ["b", "a"]})
+        >>> svc.ranking(pairs.assign(winner="a")).df["candidate"].tolist()
+        ['a', 'b']
     """
     from svc_notebook.analysis.ranking import ranking as ranked  # noqa: PLC0415
 
