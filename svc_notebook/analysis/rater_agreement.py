@@ -3,6 +3,9 @@
 Alpha is 1 - D_o / D_e: how much the ratings of one reply differ, by how much ratings of
 any two replies do. It takes any number of raters, and replies that some did not rate.
 Krippendorff, Content Analysis (2004), chapter 11.
+
+The interval is that of D_o, with D_e as it is. Drawing the replies again and again
+would not do: where raters nearly always agree, few replies show how often they do not.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-N_DRAWS = 2000
-MIN_ITEMS = 10  # below, an interval says nothing
-_SEED = 0
+from .reply_factors import in_number
+from .rounding import number_with_interval
+from .statistics import MIN_PROMPTS, Ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,8 @@ class RaterAgreement:
 
     Attributes:
         alpha: 1 is agreement, 0 is what chance gives; NaN if all said the same.
-        low, high: Its interval at 0.95, over replies; NaN below 10 of them.
+        low, high: Its interval at 0.95, over replies; NaN for fewer than 3, and
+            without SciPy.
         n_items: How many replies have two ratings or more.
         n_raters: How many people rated one of them.
         agree: Share of the pairs of ratings of one reply that are equal.
@@ -39,15 +43,14 @@ class RaterAgreement:
     @property
     def says(self) -> str:
         """The same as a sentence."""
-        replies = "reply" if self.n_items == 1 else "replies"
         head = (
-            f"{self.n_raters} raters gave {self.n_items} {replies} the same value in "
-            f"{self.agree:.0%} of cases"
+            f"{self.n_raters} raters gave {in_number(self.n_items, 'replies')} the "
+            f"same value in {self.agree:.0%} of cases"
         )
         if np.isnan(self.alpha):
             return f"{head}, always the same one, so alpha is not defined."
-        interval = "" if np.isnan(self.low) else f" ({self.low:.2f} to {self.high:.2f})"
-        return f"{head}; Krippendorff's alpha is {self.alpha:.2f}{interval}."
+        alpha = number_with_interval(self.alpha, self.low, self.high)
+        return f"{head}; Krippendorff's alpha is {alpha}."
 
     def __str__(self) -> str:
         return self.says
@@ -77,25 +80,37 @@ def rater_agreement(
     distance = _distances(categories)
     codes = df["value"].map({value: at for at, value in enumerate(categories)})
     counts = pd.crosstab(df["item"], codes).to_numpy(dtype=float)
-    by_item = _coincidences(counts)
-    total = by_item.sum(axis=0)
-    rng = np.random.default_rng(_SEED)
-    low = high = np.nan
-    if len(counts) >= MIN_ITEMS:
-        shares = np.full(len(counts), 1 / len(counts))
-        weights = rng.multinomial(len(counts), shares, size=N_DRAWS)
-        drawn = np.tensordot(weights, by_item, axes=1)
-        alphas = np.array([_alpha(one, distance) for one in drawn])
-        if np.isfinite(alphas).any():
-            low, high = np.nanquantile(alphas, [0.025, 0.975])
+    met = _coincidences(counts)
+    total = met.sum(axis=0)
+    of_value = total.sum(axis=1)
+    n = of_value.sum()
+    by_chance = (np.outer(of_value, of_value) * distance).sum() / n / (n - 1)
+    alpha = low = high = float("nan")
+    if by_chance > 0:
+        alpha, low, high = (
+            float(1 - (1 - share) * distance.max() / by_chance)
+            for share in _similar(met, distance)
+        )
     return RaterAgreement(
-        alpha=_alpha(total, distance),
-        low=float(low),
-        high=float(high),
+        alpha=alpha,
+        low=low,
+        high=high,
         n_items=len(counts),
         n_raters=int(df["rater"].nunique()),
-        agree=float(np.trace(total) / total.sum()),
+        agree=float(np.trace(total) / n),
     )
+
+
+def _similar(met: Any, distance: Any) -> tuple[float, float, float]:  # noqa: ANN401 - arrays
+    """Return how alike the ratings of an item are, from 0 to 1, with its interval."""
+    n = met.sum(axis=(1, 2))
+    alike = n - (met * distance).sum(axis=(1, 2)) / distance.max()
+    items, group = np.arange(len(n)), np.zeros(len(n), dtype=np.int64)
+    share = Ratios.of(alike, n, items, group, 1).share()
+    value, low, high = (float(end[0]) for end in share)
+    if len(n) < MIN_PROMPTS:
+        low = high = float("nan")
+    return value, low, high
 
 
 def _distances(categories: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
@@ -114,12 +129,3 @@ def _coincidences(counts: Any) -> Any:  # noqa: ANN401 - arrays
     same = np.arange(counts.shape[1])
     met[:, same, same] -= counts
     return met / (n - 1)[:, None, None]
-
-
-def _alpha(met: Any, distance: Any) -> float:  # noqa: ANN401 - arrays
-    of_value = met.sum(axis=1)
-    n = of_value.sum()
-    by_chance = (np.outer(of_value, of_value) * distance).sum() / (n - 1)
-    if by_chance == 0:
-        return float("nan")
-    return float(1 - (met * distance).sum() / by_chance)
