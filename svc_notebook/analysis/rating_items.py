@@ -65,9 +65,8 @@ class RatingItem:
 
     @property
     def id(self) -> str:
-        """What names it in a spreadsheet, for all raters."""
-        first = sorted(reply.keys[0] for reply in self.replies)
-        return " ".join(f"{exchange_id}:{at}" for exchange_id, at in first)
+        """What names it in a spreadsheet; of two replies the left one is first."""
+        return " ".join("{}:{}".format(*reply.keys[0]) for reply in self.replies)
 
     def pairs(self) -> Iterator[tuple[ReplyKey, ReplyKey | None]]:
         """Return the replies that a rating of it is kept for."""

@@ -3,7 +3,7 @@
 The sheet has nothing of what made the replies. `svc.export` writes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
         path = Path(sheet)
         read = pd.read_excel if path.suffix in {".xlsx", ".xls"} else pd.read_csv
         try:
-            sheet = read(path, dtype="string")
+            # NA and None may be labels
+            sheet = read(path, dtype="string", keep_default_na=False)
         except (OSError, ValueError, ImportError) as problem:
             raise ParameterError(
                 f"The sheet {str(path)!r} cannot be read: {problem}. Give a CSV or "
@@ -80,26 +81,45 @@ def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
     for number, (card_id, cell, note) in enumerate(
         zip(df[ID], df[RATING], notes, strict=True), start=2
     ):
-        note_text = "" if pd.isna(note) else str(note)
-        if _is_empty(cell) and not (rating.notes and note_text):
+        text = "" if pd.isna(note) else str(note)
+        if _is_empty(cell) and not (rating.notes and text):
             continue
         value = None if rating.notes else _value_of(cell, rating.scale)
-        if card_id not in known:
+        own_id, value = _as_shown(str(card_id), value, known)
+        if own_id not in known:
             problems.append(f"line {number} has a rate_id that is not of this run")
         elif value is None and not rating.notes:
             problems.append(f"line {number} has {shorten(repr(str(cell)), 20)}")
         else:
-            said[str(card_id)] = value, note_text
+            said[own_id] = value, text
+    _refuse(problems, rating.scale)
+    rating.take(said)
+    return len(said)
+
+
+def _as_shown(
+    card_id: str, value: RatedValue | None, known: Collection[str]
+) -> tuple[str, RatedValue | None]:
+    """Return the id and the value as this rater sees the card.
+
+    In a sheet that was made for another rater the replies of a pair may be on the other
+    sides.
+    """
+    turned = " ".join(card_id.split()[::-1])
+    if card_id not in known and turned in known:
+        return turned, {"left": "right", "right": "left"}.get(str(value), value)
+    return card_id, value
+
+
+def _refuse(problems: Sequence[str], scale: Scale) -> None:
     if problems:
-        allowed = " or ".join(step.label.lower() for step in rating.scale)
+        allowed = " or ".join(step.label.lower() for step in scale)
         more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ParameterError(
             f"{'; '.join(problems[:_SHOWN])}{more}. A rating is {allowed}, or empty. "
             "Nothing was kept.",
             param="sheet",
         )
-    rating.take(said)
-    return len(said)
 
 
 def _is_empty(cell: Any) -> bool:  # noqa: ANN401 - of any frame

@@ -142,6 +142,35 @@ def test_tool_calls_go_with_their_exchange(place: Path, forget: Forget) -> None:
     assert len(svc.tool_calls_df(scope="all")) == 0
 
 
+def test_ratings_go_with_their_exchange(place: Path, forget: Forget) -> None:
+    """What a rater wrote is gone, too, and the score that it made."""
+    run = svc.run("grid")
+    rating = run.rate("kind", rater="ann")
+    while rating.card() is not None:
+        rating.rate(1, note="epsilon-note")
+    assert b"epsilon-note" in bytes_of(place)
+
+    _, _, said = forget("--run", "grid")
+    forget("--run", "grid", "--yes")
+
+    assert "deletes 2 exchanges, 4 scores, 2 ratings of the run" in said
+    assert b"epsilon-note" not in bytes_of(place)
+    assert b"rated_kind" not in bytes_of(place)
+
+
+def test_a_rating_of_a_pair_goes_with_either_reply(place: Path, forget: Forget) -> None:
+    """It says something of the other one, and compares with nothing."""
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    run = svc.sweep("Describe the sea.", model=models, name="sea").run()
+    run.rate(pairs="model", rater="ann").rate("left", note="epsilon-note")
+    right = run.ratings_df()["other_exchange_id"].iloc[0]
+
+    forget("--exchange", right, "--yes")
+
+    assert len(run.ratings_df()) == 0
+    assert b"epsilon-note" not in bytes_of(place)
+
+
 @pytest.mark.usefixtures("place")
 def test_it_says_where_the_text_is_too(forget: Forget) -> None:
     """Later turns sent it again, and re-used replies are copies: both stay."""
