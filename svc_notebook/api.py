@@ -584,6 +584,8 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
     from svc_notebook.analysis.judge_agreement import JUDGE_AGREEMENT  # noqa: PLC0415
     from svc_notebook.analysis.judge_probes import PROBES  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.note_categories import CATEGORIES  # noqa: PLC0415
+    from svc_notebook.analysis.rated import RATINGS  # noqa: PLC0415
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.analysis.verdicts import JUDGEMENTS  # noqa: PLC0415 - pandas
     from svc_notebook.conversations.conversation_search import CONVERSATIONS  # noqa: PLC0415
@@ -606,6 +608,8 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
         "agreement_df": AGREEMENT,
         "repeats_df": REPEATS,
         "confusion_df": CONFUSION,
+        "Run.ratings_df": RATINGS,
+        "Run.categories": CATEGORIES,
         "tool_calls_df": TOOL_CALLS,
         "runs_df": RUNS,
         "conversations_df": CONVERSATIONS,

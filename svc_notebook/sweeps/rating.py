@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # pandas loads when a rating is begun
     from .run_outcome import RunResult
 
 NAME = "good"
-"""The name of ratings, if nothing else is said; of pairs it is `pairs`."""
+"""The name of ratings, if nothing else is said; or `pairs`, or `notes`."""
 MAX_LABELS = 9
 """Most labels of a scale: each has a digit as its key."""
 
@@ -490,7 +490,7 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
             param="notes",
         )
     order = RatingOrder(
-        name="pairs" if pairs is not None and name == NAME else name,
+        name=_name(name, pairs=pairs is not None, notes=notes),
         rater=_user() if rater is None else check_text(rater, param="rater"),
         pairs=pairs,
         first=first,
@@ -499,6 +499,13 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
     )
     steps = scale_of(scale, pairs=pairs is not None, notes=notes)
     return Rating(result, order, scale=steps, is_blind=blind)
+
+
+def _name(name: str, *, pairs: bool, notes: bool) -> str:
+    """Return the name; notes alone have another, so that they do not count as rated."""
+    if name != NAME:
+        return name
+    return "pairs" if pairs else "notes" if notes else name
 
 
 def _user() -> str:

@@ -541,7 +541,7 @@ class Run:
         numbers. Replies that say the same to the same prompt are rated once.
 
         Args:
-            name: What is rated; of pairs `pairs`, if nothing else is given.
+            name: What is rated; `pairs` or `notes` of these, if nothing else is given.
             scale: "yes/no" is a score of 1 and 0; "1-5" (to "1-9") numbers, or 2 to 9
                 labels.
             pairs: A factor, such as `model`: two replies side by side, and the better
@@ -648,6 +648,53 @@ class Run:
         from svc_notebook.analysis.rated import ratings_df  # noqa: PLC0415 - pandas
 
         return ratings_df(self.replies_df(), self._result.ledger, name)
+
+    def categories(
+        self,
+        categories: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        name: str | None = None,
+        by: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
+    ) -> "pd.DataFrame":
+        """Count what raters noted, in categories that you make out of their notes.
+
+        Write notes first, with `run.rate(notes=True)`. Look at them, and give words
+        that tell what they are about. Edit the mapping to rename or merge categories.
+
+        Args:
+            categories: The words of each category. A note belongs to all whose words
+                it contains, as parts of words, too; case makes no difference. None
+                lists the notes.
+            name: Only notes of these ratings, such as `good`; all if None.
+            by: Columns to count by; what varies if None.
+            unit: As in `svc.summary_df`; that of the plan if None.
+
+        Returns:
+            One row for each category and group: `category`, what it is counted by,
+            `n`, `n_replies` (those with a rating or a note), `share`, `low`, `high`.
+            Notes in no category are `(none)`, and are shown below. Without categories
+            one row for each note: `note`, `n`.
+
+        Raises:
+            ParameterError: There are no notes, or the categories are no mapping.
+
+        Example:
+            >>> run.rate(notes=True).rate(None, note="much too long")
+            >>> counts = run.categories({"length": ["long", "wordy"]}, by="model")
+        """
+        from svc_notebook.analysis.note_categories import (  # noqa: PLC0415 - pandas
+            note_categories,
+        )
+
+        return note_categories(
+            self.replies_df(),
+            self._result.ledger,
+            categories,
+            name=name,
+            by=by,
+            unit=self._unit(unit),
+        )
 
     def usage_df(
         self,

@@ -25,6 +25,7 @@ HAS_MORE = {  # also what they are grouped by, columns of rows, scores, or label
     "agreement_df",
     "repeats_df",
     "confusion_df",
+    "Run.categories",
 }
 
 
@@ -42,6 +43,7 @@ def _frames() -> dict[str, pd.DataFrame]:
         model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
         answer=Literal["spam", "ham"],
     ).run()
+    run.rate().rate(1, note="too long")
     run.score(right=lambda row: row.answer == "spam", even=lambda row: row.row != 1)
     replies = svc.replies_df()
     judge = run.judge("Is it good?", model="svc-instruct").run()
@@ -56,6 +58,8 @@ def _frames() -> dict[str, pd.DataFrame]:
         "agreement_df": run.agreement_df(by="model"),
         "repeats_df": run.repeats_df(),
         "confusion_df": run.confusion_df("prompt", by="model"),
+        "Run.ratings_df": run.ratings_df(),
+        "Run.categories": run.categories({"long": "long"}),
         "tool_calls_df": svc.tool_calls_df(),
         "runs_df": svc.runs_df(),
         "conversations_df": svc.conversations_df(),
