@@ -139,7 +139,10 @@ def _product(grid: Grid) -> str:
 def _rows(rows: Rows | None) -> str:
     if rows is None:
         return ""
-    names = ", ".join(rows.columns)
+    columns = list(rows.columns)
+    names = ", ".join(columns[:_SHOWN_VALUES])
+    if (n_more := len(columns) - _SHOWN_VALUES) > 0:
+        names += f" and {n_more} more"
     shown = f"{len(rows)} ({names})" if names else str(len(rows))
     renamed = (f", the second {name} as var_{name}" for name in sorted(rows.doubled))
     n_files = 0 if rows.files is None else len(rows.files.files)
