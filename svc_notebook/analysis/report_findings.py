@@ -5,7 +5,7 @@ grow with the run: replies are counted, and a few of them shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -84,6 +84,7 @@ class Findings:
         decision: What `decide` concluded; None if it was not asked.
         seed: Draws the replies that are shown.
         unit: The columns that say which rows belong together.
+        probes: What each judge gets wrong, in sentences, by its name.
     """
 
     df: pd.DataFrame
@@ -92,6 +93,7 @@ class Findings:
     decision: Decision | None
     seed: int
     unit: Sequence[str] | None
+    probes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def contrast(self) -> Contrast | None:
@@ -358,8 +360,13 @@ def worst_section(findings: Findings) -> ReportSection | None:
 
 
 def judge_section(findings: Findings) -> ReportSection | None:
-    """Say how far judges agree with people; probes of a judge belong here, too."""
+    """Say how far judges agree with people, and what else they get wrong."""
     parts: list[ReportPart] = []
+    for name, lines in findings.probes.items():
+        told = (
+            [f"{name}, {line}" for line in lines] if len(findings.probes) > 1 else lines
+        )
+        parts.append(Sentences(list(told)))
     for judge in _judges(findings.df):
         labels = judge.replace(JUDGE, RATED)
         if labels not in findings.df.columns:

@@ -18,13 +18,17 @@ import pandas as pd
 
 from svc_notebook.analysis.contrast import Contrast
 from svc_notebook.analysis.decision import Decision
+from svc_notebook.analysis.rated import random_labels
 from svc_notebook.analysis.reply_factors import (
     LABEL,
     TEMPLATE,
     check_replies,
+    column_of,
     scores,
 )
 from svc_notebook.analysis.report_findings import (
+    JUDGE,
+    RATED,
     Findings,
     against_best,
     answer_lines,
@@ -80,12 +84,14 @@ class ReportQuestion:
     Attributes:
         factor: What is compared.
         on: The score, or several.
+        labels: What people say, which corrects the score of a judge.
         margin: The difference that would not matter.
         title: Of the page.
     """
 
     factor: str | Sequence[str] | None = None
     on: str | Sequence[str] | None = None
+    labels: str | None = None
     margin: float | None = None
     title: str | None = None
 
@@ -97,6 +103,7 @@ def write_report(
     *,
     replay: Callable[[], Decision | None],
     with_looks: WithLooks,
+    probes: Callable[[], Mapping[str, Sequence[str]]],
 ) -> list[Path]:
     """Write the report of a run: see `Run.report`.
 
@@ -106,6 +113,7 @@ def write_report(
         question: What it is about.
         replay: Returns what `decide` concluded, if it was asked.
         with_looks: Notes at a comparison that it is not the first look.
+        probes: Returns what each judge gets wrong, by its name.
     """
     place = Path(to_path("path", path)).expanduser()
     if place.suffix.lower() not in _FORMATS:
@@ -117,6 +125,7 @@ def write_report(
     is_html = place.suffix.lower() != ".md"
     df = _without_keys(result.replies_df())
     findings = _findings(result, df, question, replay(), with_looks)
+    findings = replace(findings, probes=probes())
     replies = _Replies.of(df, place, is_inside=is_html)
     page = _page(result, findings, question.title, replies.section)
     text = page.html() if is_html else page.markdown()
@@ -181,9 +190,16 @@ def _findings(
         )
     if question.margin is not None and on:
         how |= {"margin": question.margin, **against_best(df, how["factor"], on[0])}
-    scored = score_report(df, names, **how) if on else None
+    scored, note = None, ""
+    if labels := _labels(df, on, question.labels):
+        df, note = random_labels(df, result.ledger, labels)
+        how["labels"] = _short(labels)
+    if on:
+        scored = score_report(df, names, **how)
     if scored is not None and scored.contrast is not None:
-        scored = replace(scored, contrast=with_looks(scored.contrast))
+        compared = with_looks(scored.contrast)
+        notes = [*compared.notes, *([note] if note else [])]
+        scored = replace(scored, contrast=replace(compared, notes=notes))
     return Findings(
         df=df,
         on=on,
@@ -192,6 +208,19 @@ def _findings(
         seed=result.plan.seed,
         unit=how["unit"],
     )
+
+
+def _labels(df: pd.DataFrame, on: Sequence[str], labels: str | None) -> str:
+    """Return the column of labels that correct the score; "" if there is none.
+
+    A judge is corrected by the ratings of the same name, unless others are named.
+    """
+    if labels is not None:
+        return column_of(df, labels, param="labels")
+    if len(on) != 1 or not on[0].startswith(JUDGE):
+        return ""
+    own = on[0].replace(JUDGE, RATED)
+    return own if own in df.columns and df[own].notna().any() else ""
 
 
 def _short(name: str) -> str:

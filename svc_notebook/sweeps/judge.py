@@ -547,11 +547,7 @@ class Judge:
     def _probes(self, verdicts: pd.DataFrame) -> list[Probe]:
         if not self._question.has_probes or verdicts.empty:
             return []
-        judged = judged_replies(self._judged)
-        units = _units(judged, self._judged).rename("unit")
-        keyed = judged[REPLY_KEY].assign(unit=units).drop_duplicates(REPLY_KEY)
-        verdicts = verdicts.merge(keyed, on=REPLY_KEY, how="inner")
-        return probes_of(verdicts, judged["model"].astype(str))
+        return _probes_of(verdicts, self._judged)
 
     def _keep(self) -> None:
         """Save the verdicts on single replies as scores of these."""
@@ -633,6 +629,22 @@ class Judge:
         names = [self._score_name(one.name) for one in self._question.criteria]
         report = score_report(self._judged.replies_df(), names, unit=self._judged.unit)
         return ("", "") if report is None else (report.text(), report.html())
+
+
+def _probes_of(verdicts: pd.DataFrame, judged: RunResult) -> list[Probe]:
+    df = judged_replies(judged)
+    units = _units(df, judged).rename("unit")
+    keyed = df[REPLY_KEY].assign(unit=units).drop_duplicates(REPLY_KEY)
+    return probes_of(verdicts.merge(keyed, on=REPLY_KEY), df["model"].astype(str))
+
+
+def stored_probes(session: Session, judged: RunResult) -> dict[str, list[str]]:
+    """Return what each judge of a run gets wrong, in sentences, by its name."""
+    verdicts = stored_judgements(session, judged)
+    return {
+        str(name): [probe.says for probe in _probes_of(part, judged)]
+        for name, part in verdicts.groupby("judge", sort=False)
+    }
 
 
 def _units(judged: pd.DataFrame, result: RunResult) -> "pd.Series[int]":

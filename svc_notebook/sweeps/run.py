@@ -887,6 +887,7 @@ class Run:
         *,
         factor: str | Sequence[str] | None = None,
         on: str | Sequence[str] | None = None,
+        labels: str | None = None,
         margin: float | None = None,
         title: str | None = None,
     ) -> list[Path]:
@@ -903,6 +904,8 @@ class Run:
             path: Ends with .html or .md; an old file is replaced.
             factor: What is compared; by default what was decided, or all that varies.
             on: The score, or several; by default those of the plan, or all.
+            labels: What people say, which corrects the score of a judge; by default the
+                ratings of the same name, such as `rated_good` for `judge_good`.
             margin: The difference that would not matter.
             title: Of the report.
 
@@ -921,14 +924,18 @@ class Run:
             ReportQuestion,
             write_report,
         )
+        from .judge import stored_probes  # noqa: PLC0415 - pandas
 
-        question = ReportQuestion(factor=factor, on=on, margin=margin, title=title)
+        question = ReportQuestion(
+            factor=factor, on=on, labels=labels, margin=margin, title=title
+        )
         return write_report(
             self._result,
             path,
             question,
             replay=lambda: self._decider().replay(),
             with_looks=self._with_looks,
+            probes=lambda: stored_probes(self._session, self._result),
         )
 
     def recheck(

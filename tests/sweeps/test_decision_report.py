@@ -277,6 +277,25 @@ def test_a_judge_is_measured_against_people(session: Session, tmp_path: Path) ->
     assert "is what a model says" not in text
 
 
+def test_ratings_correct_the_answer_of_a_judge(
+    session: Session, tmp_path: Path
+) -> None:
+    """The answer is about the labels, and below it is what the judge gets wrong."""
+    run = _planned(session).run()
+    run.judge("Is it right?", model=SMALL).run()
+    run.score(judge_good=lambda row: row["text"] == "spam")
+    rating = run.rate(first="random", rater="ann")
+    while (card := rating.card()) is not None:
+        rating.rate(int(card.replies[0].text == "ham"))
+
+    (file,) = run.report(tmp_path / "a.html", on="judge_good")
+    text = _read(file)
+
+    assert "from 24 labels alone: judge_good adds nothing to them" in text
+    assert "rated_good is true more often for 8b than for 70b" in text
+    assert "itself: asked again, it says the same" in text
+
+
 def test_a_wrong_path_or_score_is_refused(session: Session, tmp_path: Path) -> None:
     """The error names what is allowed, and an old file stays as it was."""
     run = _planned(session).run()
