@@ -62,6 +62,7 @@ RIGHT = {"right": svc.scores.exact("label")}
 def emulator() -> Iterator[Emulator]:
     """An emulator whose small model says ham to everything, and fails on a word."""
     script: list[dict[str, Any]] = [
+        {"when": {"contains": "<prompt "}, "judge": "fair", "times": None},
         {"when": {"contains": "break"}, "status": 400, "times": None},
         {"when": {"contains": "attack"}, "text": ATTACK, "times": None},
         {"when": {"model": SMALL}, "text": "ham", "times": None},
