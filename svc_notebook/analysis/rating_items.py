@@ -89,6 +89,7 @@ class RatingOrder:
         first: Whether replies that differ come first, or all at random.
         n: How many at most, rounded up to whole rows; all if None.
         seed: That of the run.
+        unsure: The exchanges on which a judge is unsure.
     """
 
     name: str
@@ -97,6 +98,7 @@ class RatingOrder:
     first: First
     n: int | None
     seed: int
+    unsure: frozenset[str] = frozenset()
 
 
 def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
@@ -127,7 +129,7 @@ def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
     Random(f"{order.seed}/rate/{order.name}").shuffle(rows)  # noqa: S311 - no secret
     chosen: Chosen = "random"
     if order.first == "differs":
-        ranks = [_rank(row, order.name) for row in rows]
+        ranks = [_rank(row, order) for row in rows]
         if len(set(ranks)) > 1:  # else the order says nothing, and is at random
             chosen = "differs"
             rows = [rows[at] for at in sorted(range(len(rows)), key=ranks.__getitem__)]
@@ -166,9 +168,14 @@ def _candidates(df: pd.DataFrame, by: Sequence[str]) -> list[str]:
     return [" · ".join(parts) for parts in zip(*values, strict=True)] or [""] * len(df)
 
 
-def _rank(row: pd.DataFrame, name: str) -> int:
-    """Return 0 for a row whose scores differ, 1 for one whose texts do, else 2."""
-    own = f"{PREFIX}{RATED}{name}"
+def _rank(row: pd.DataFrame, order: RatingOrder) -> int:
+    """Return 0 for a row whose scores differ, 1 for one whose texts do, else 2.
+
+    A row about which a judge is unsure comes with those whose scores differ.
+    """
+    if order.unsure.intersection(row["exchange_id"]):
+        return 0
+    own = f"{PREFIX}{RATED}{order.name}"
     for column in scores(row):
         if column != own and len(coded(row[column])[1]) > 1:
             return 0

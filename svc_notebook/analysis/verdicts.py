@@ -262,6 +262,21 @@ def score_values(verdicts: pd.DataFrame) -> dict[str, dict[tuple[str, int], Any]
     return scores
 
 
+def disputed(verdicts: pd.DataFrame) -> frozenset[str]:
+    """Return the exchanges on which a judge is unsure.
+
+    Its verdicts on a reply or a pair differ: those of a jury, of repeats, or of both
+    orders.
+    """
+    part = verdicts[is_counted(verdicts)]
+    if part.empty:
+        return frozenset()
+    asked = part.groupby(["judge", "criterion", *PAIR_KEY], dropna=False)
+    unsure = part[asked["verdict"].transform("nunique") > 1]
+    sides = (unsure[name].dropna() for name in ("exchange_id", "right_exchange_id"))
+    return frozenset(str(exchange_id) for side in sides for exchange_id in side)
+
+
 def _mean(values: Iterable[Any]) -> Any:  # noqa: ANN401 - a number
     mean = float(np.mean([float(value) for value in values]))
     return int(mean) if mean.is_integer() else mean

@@ -475,8 +475,12 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
     rater: str | None,
     notes: bool,
     blind: bool,
+    unsure: frozenset[str] = frozenset(),
 ) -> Rating:
-    """Begin or go on with ratings of a run; the arguments are those of `Run.rate`."""
+    """Begin or go on with ratings of a run; the arguments are those of `Run.rate`.
+
+    `unsure` are the exchanges on which a judge is unsure.
+    """
     from svc_notebook.analysis.rating_items import RatingOrder  # noqa: PLC0415 - pandas
 
     if not str(name).isidentifier():
@@ -496,6 +500,7 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
         first=first,
         n=None if n is None else check_int("n", n, minimum=1),
         seed=result.plan.seed,
+        unsure=unsure,
     )
     steps = scale_of(scale, pairs=pairs is not None, notes=notes)
     return Rating(result, order, scale=steps, is_blind=blind)

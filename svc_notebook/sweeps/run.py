@@ -546,9 +546,9 @@ class Run:
                 labels.
             pairs: A factor, such as `model`: two replies side by side, and the better
                 one is chosen; `run.ranking(on="rated_pairs")` ranks its values.
-            first: Rows whose scores or texts differ, which tells most with few
-                ratings; or "random", which ratings need that correct the scores of a
-                judge in `contrast(labels=...)`.
+            first: Rows whose scores or texts differ, or about which a judge is unsure:
+                they tell most with few ratings; or "random", which ratings need that
+                correct the scores of a judge in `contrast(labels=...)`.
             n: How many, rounded up to whole rows; all if None.
             rater: Who rates; your user name if None. Several people rate the same
                 replies in the same order.
@@ -566,6 +566,9 @@ class Run:
         Example:
             >>> rating = run.rate("helpful", scale="1-5", first="random", n=30)
         """
+        from svc_notebook.analysis.verdicts import disputed  # noqa: PLC0415 - pandas
+
+        is_asked = first == "differs"
         rating = begin_rating(
             self._result,
             name,
@@ -576,6 +579,7 @@ class Run:
             rater=rater,
             notes=notes,
             blind=blind,
+            unsure=disputed(self.judgements_df()) if is_asked else frozenset(),
         )
         return rating.in_terminal() if in_terminal else rating
 
@@ -999,7 +1003,7 @@ class Run:
         question: str,
         *,
         model: str | Sequence[str],
-        answer: Any = bool,  # noqa: ANN401 - a type, labels or a range
+        answer: Any = None,  # noqa: ANN401 - a type, labels or a range
         pairs: str | None = None,
         name: str | None = None,
         n: int | None = None,
@@ -1018,7 +1022,7 @@ class Run:
         Args:
             question: What is judged, such as "Is the tone polite?".
             model: The judge; several are a jury, of which the majority counts.
-            answer: What a verdict is: bool, labels, a Literal, a range such as
+            answer: What a verdict is: bool if None, labels, a Literal, a range such as
                 `range(1, 6)`, or a dataclass with several of these, whose scores are
                 `judge_FIELD`.
             pairs: What the run varies, such as `model`: two replies to a row are
@@ -1042,7 +1046,12 @@ class Run:
         from .judge import Judge, plan_judge, question_of  # noqa: PLC0415 - pandas
 
         asked = question_of(
-            question, answer=answer, pairs=pairs, name=name, n=n, probes=probes
+            question,
+            answer=bool if answer is None else answer,
+            pairs=pairs,
+            name=name,
+            n=n,
+            probes=probes,
         )
         options = {"model": model, **options}
         plan = plan_judge(self._session, self._result, asked, options)

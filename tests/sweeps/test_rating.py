@@ -26,6 +26,18 @@ ROWS = pd.DataFrame({"mail": [f"win {n} ฟรี" if n % 2 else f"hi {n}" for n
 def emulator() -> Iterator[Emulator]:
     """An emulator whose models say the same to mails that are not called win."""
     script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": ["<prompt ", "hi 4"], "model": LARGE},
+            "judge": "fair",
+            "good": ["spam"],
+            "times": None,
+        },
+        {
+            "when": {"contains": "<prompt "},
+            "judge": "fair",
+            "good": ["ham"],
+            "times": None,
+        },
         {"when": {"model": SMALL, "contains": "win"}, "text": "ham", "times": None},
         {"when": {"contains": "win"}, "text": "spam", "times": None},
         {"text": "ham", "times": None},
@@ -85,6 +97,16 @@ def test_rows_whose_replies_differ_come_first(run: Run) -> None:
 
     assert all("win" in _mail(card) for card in cards)
     assert set(run.ratings_df()["chosen"]) == {"differs"}
+
+
+def test_rows_about_which_a_jury_is_divided_come_first(run: Run) -> None:
+    """Its replies say the same, so nothing else would bring them to the front."""
+    run.judge("Is it right?", model=[SMALL, LARGE], probes=False).run()
+
+    cards = _rate_all(run.rate(rater="ann", n=9))
+
+    mails = {_mail(card) for card in cards}
+    assert mails == {"hi 4", *(mail for mail in ROWS["mail"] if "win" in mail)}
 
 
 def test_a_rater_sees_nothing_of_what_made_a_reply(run: Run) -> None:
