@@ -6,9 +6,10 @@ goes on where the rater ended. The panel that shows it is in `panels/rating_pane
 
 import getpass
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from svc_notebook.display.escape import to_terminal
@@ -24,7 +25,7 @@ from svc_notebook.ledger.ratings import (
     read_ratings,
     take_back,
 )
-from svc_notebook.service.params import check_int, check_text, must_be
+from svc_notebook.service.params import as_number, check_int, check_text, must_be
 
 if TYPE_CHECKING:  # pandas loads when a rating is begun
     from svc_notebook.analysis.rater_agreement import RaterAgreement
@@ -103,6 +104,8 @@ def scale_of(scale: str | Sequence[str], *, pairs: bool, notes: bool) -> Scale:
         first, _, last = scale.partition("-")
         if first == "1" and last in set("23456789"):
             return tuple(ScaleStep(str(n), str(n), n) for n in range(1, int(last) + 1))
+        raise must_be("scale", '"yes/no", "1-5" or a list of labels', scale)
+    if not isinstance(scale, Iterable):
         raise must_be("scale", '"yes/no", "1-5" or a list of labels', scale)
     labels = [*dict.fromkeys(map(str, scale))]
     if not 1 < len(labels) <= MAX_LABELS or "" in labels:
@@ -192,7 +195,8 @@ class Rating:
             note: What the rater wrote; None of `set_note` is lost if it is "".
 
         Raises:
-            ParameterError: The value is not of the scale, or all is done.
+            ParameterError: The value is not of the scale, the note is no text, the
+                seconds are no number, or all is done.
             LedgerError: The ledger cannot be written. The card stays.
         """
         values = [step.value for step in self.scale]
@@ -202,11 +206,13 @@ class Rating:
                 f"{', '.join(map(repr, values))}. Nothing was kept.",
                 param="value",
             )
+        value = values[values.index(value)]  # numpy's are no numbers to SQLite
+        note = note or self._draft[1]
+        _check_note(note)
         item = self._next()
         if item is None:
             raise ParameterError("All is rated; undo() takes back.", param="value")
-        note = note or self._draft[1]
-        kept = self._kept(item, value, note=note, seconds_s=seconds_s)
+        kept = self._kept(item, value, note=note, seconds_s=_seconds(seconds_s))
         keep_ratings(self._ledger, kept)
         self._count_as_drawn(item.number)
         self._went_on(item)
@@ -495,7 +501,7 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
         )
     order = RatingOrder(
         name=_name(name, pairs=pairs is not None, notes=notes),
-        rater=_user() if rater is None else check_text(rater, param="rater"),
+        rater=_user() if rater is None else _checked_rater(rater),
         pairs=pairs,
         first=first,
         n=None if n is None else check_int("n", n, minimum=1),
@@ -511,6 +517,25 @@ def _name(name: str, *, pairs: bool, notes: bool) -> str:
     if name != NAME:
         return name
     return "pairs" if pairs else "notes" if notes else name
+
+
+def _checked_rater(rater: object) -> str:
+    if not isinstance(rater, str) or not rater.strip():
+        raise must_be("rater", "the name of a person, such as 'ann'", rater)
+    return check_text(rater, param="rater")
+
+
+def _check_note(note: object) -> None:
+    if not isinstance(note, str):
+        raise must_be("note", "a text", note)
+    check_text(note, param="note")
+
+
+def _seconds(seconds_s: object) -> float | None:
+    number = as_number(seconds_s)
+    if seconds_s is not None and (number is None or not 0 <= number < inf):
+        raise must_be("seconds_s", "a number >= 0", seconds_s, otherwise="or None")
+    return number
 
 
 def _user() -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -319,6 +320,58 @@ def test_in_a_terminal_keys_are_lines(
     said = capsys.readouterr()
     assert "There is no key 'x'" in said.out + said.err
     assert run.ratings_df()["note"].iloc[0] == "nice"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"scale": 5}, "scale must be"),
+        ({"scale": None}, "scale must be"),
+        ({"rater": 5}, "rater must be the name of a person"),
+        ({"rater": ""}, "rater must be the name of a person"),
+        ({"rater": "  "}, "rater must be the name of a person"),
+    ],
+)
+def test_what_is_no_scale_or_rater_is_refused(
+    run: Run, given: dict[str, Any], says: str
+) -> None:
+    """Nobody rates without a name, and no argument fails with an error of Python."""
+    with pytest.raises(ParameterError, match=says):
+        run.rate(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"seconds_s": "x"}, "seconds_s must be"),
+        ({"seconds_s": -1}, "seconds_s must be"),
+        ({"seconds_s": float("nan")}, "seconds_s must be"),
+        ({"note": 5}, "note must be a text"),
+        ({"note": "bad \ud800"}, "half of a surrogate pair"),
+    ],
+)
+def test_a_rating_that_could_not_be_read_again_is_not_kept(
+    run: Run, given: dict[str, Any], says: str
+) -> None:
+    """One such rating would break the frame of all ratings."""
+    rating = run.rate(rater="ann")
+
+    with pytest.raises(ParameterError, match=says):
+        rating.rate(1, **given)
+
+    assert rating.n_done == 0
+    rating.rate(1, seconds_s=2)
+    assert run.ratings_df()["seconds_s"].dropna().iloc[0] == 2
+
+
+def test_numbers_of_numpy_are_kept(run: Run) -> None:
+    """Values that come from a column of a frame are numbers like others."""
+    rating = run.rate(rater="ann", scale="1-5")
+
+    rating.rate(np.int64(4), seconds_s=np.int64(3))  # type: ignore[arg-type]  # as a column has them
+
+    kept = run.ratings_df().iloc[0]
+    assert (kept["value"], kept["seconds_s"]) == (4, 3)
 
 
 Act = Literal["rate", "skip", "undo", "restart"]
