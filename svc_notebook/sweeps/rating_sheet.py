@@ -23,7 +23,7 @@ _SHOWN = 5  # rows that an error names
 def to_sheet(rating: Rating) -> pd.DataFrame:
     """Return what is not rated yet: see `Run.to_rate`."""
     sides = ("left", "right") if rating.is_pairs else ("reply",)
-    asked = " / ".join(step.label for step in rating.scale)
+    asked = _in_words(rating.scale)
     rows = []
     for card_id, card in rating.open_cards().items():
         texts = [reply.text for reply in card.replies]
@@ -74,8 +74,10 @@ def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
 
 def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
     """Keep what a sheet says: see `Run.take_ratings`."""
+    _check_scale(df, rating.scale)
     known = rating.card_ids()
     said: dict[str, tuple[RatedValue | None, str]] = {}
+    lines = dict[str, int]()
     problems = list[str]()
     notes = df[NOTE] if NOTE in df.columns else pd.Series("", index=df.index)
     for number, (card_id, cell, note) in enumerate(
@@ -90,11 +92,34 @@ def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
             problems.append(f"line {number} has a rate_id that is not of this run")
         elif value is None and not rating.notes:
             problems.append(f"line {number} has {shorten(repr(str(cell)), 20)}")
-        else:
-            said[own_id] = value, text
+        elif said.setdefault(own_id, (value, text)) != (value, text):
+            problems.append(
+                f"line {number} rates what line {lines[own_id]} rates, and differs"
+            )
+        lines.setdefault(own_id, number)
     _refuse(problems, rating.scale)
     rating.take(said)
     return len(said)
+
+
+def _in_words(scale: Scale) -> str:
+    return " / ".join(step.label for step in scale)
+
+
+def _check_scale(df: pd.DataFrame, scale: Scale) -> None:
+    """Refuse a sheet that was made with another scale: 1 of 5 is no yes."""
+    if SCALE not in df.columns:
+        return
+    own = " ".join(_in_words(scale).split())
+    for text in df[SCALE].dropna().astype(str).unique():
+        cell = " ".join(text.removeprefix("'").split())  # svc.export marks formulas
+        if cell and cell != own.removeprefix("'"):
+            raise ParameterError(
+                f"The sheet was made with the scale {shorten(cell, 60)}, and this is "
+                f"{shorten(own, 60)}. Give take_ratings the scale and the pairs of "
+                "to_rate. Nothing was kept.",
+                param="scale",
+            )
 
 
 def _as_shown(

@@ -148,3 +148,46 @@ def test_pairs_are_read_as_they_were_shown(run: Run, tmp_path: Path) -> None:
     won = df["candidate"].where(df["label"] == "left", df["other_candidate"])
     assert df.groupby("rater").size().to_dict() == {"ann": 6, "bob": 6, "eve": 6}
     assert won.str.contains(SMALL).all()
+
+
+def test_a_sheet_that_contradicts_itself_is_refused(run: Run) -> None:
+    """A card that has two ratings has none that is known; a line twice is no fault."""
+    sheet = run.to_rate("spam", rater="ann").assign(rating="no")
+    twice = pd.concat([sheet, sheet.iloc[[0]]])
+
+    with pytest.raises(ParameterError, match=r"line \d+ rates what line 2 rates") as e:
+        run.take_ratings(
+            pd.concat([sheet, sheet.iloc[[0]].assign(rating="yes")]),
+            "spam",
+            rater="ann",
+        )
+
+    assert "Nothing was kept" in str(e.value)
+    assert len(run.ratings_df()) == 0
+    assert run.take_ratings(twice, "spam", rater="ann") == len(sheet)
+
+
+def test_a_sheet_of_another_scale_is_refused(run: Run) -> None:
+    """1 of 5 is no yes, so the scale of the sheet must be that of the name."""
+    sheet = run.to_rate("spam", scale="1-5", rater="ann").assign(rating="1")
+
+    with pytest.raises(ParameterError, match="made with the scale 1 / 2 / 3 / 4 / 5"):
+        run.take_ratings(sheet, "spam", rater="ann")
+
+    assert len(run.ratings_df()) == 0
+    n_cards = len(sheet)
+    assert run.take_ratings(sheet, "spam", scale="1-5", rater="ann") == n_cards
+    sheet = sheet.drop(columns="scale")  # it need not be there
+    assert run.take_ratings(sheet, "spam", scale="1-5", rater="bob") == n_cards
+
+
+def test_labels_like_formulas_are_read_back(run: Run, tmp_path: Path) -> None:
+    """What svc.export does to them makes no other scale of it."""
+    scale = ["=bad", "good  so far"]
+    sheet = run.to_rate("spam", scale=scale, rater="ann").assign(rating="2")
+    path = svc.export(sheet, tmp_path / "rate.csv")
+
+    n_kept = run.take_ratings(path, "spam", scale=scale, rater="ann")
+
+    assert n_kept == len(sheet)
+    assert run.ratings_df()["label"].unique().tolist() == [scale[1]]
