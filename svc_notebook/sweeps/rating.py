@@ -345,6 +345,27 @@ class Rating:
         """Whether a card has two replies."""
         return self.scale is PAIR_SCALE
 
+    def refuse_other_scale(self) -> None:
+        """Refuse a scale that lacks what was said before: a score has one scale.
+
+        Raises:
+            ParameterError: There are such ratings of these replies.
+        """
+        cards = {(reply.keys[0],) for item in self._items for reply in item.replies}
+        values = {step.value for step in self.scale}
+        other = {
+            rating.value
+            for rating in read_ratings(self._ledger, name=self.name)
+            if rating.value is not None and rating.replies in cards
+        } - values
+        if other:
+            raise ParameterError(
+                f"{self.name} has ratings of these replies that this scale lacks: "
+                f"{', '.join(sorted(map(repr, other)))}. Give the scale that they "
+                "have, or another name.",
+                param="scale",
+            )
+
     def card_ids(self) -> set[str]:
         """Return what names the cards."""
         return {item.id for item in self._items}
@@ -509,7 +530,10 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
         unsure=unsure,
     )
     steps = scale_of(scale, pairs=pairs is not None, notes=notes)
-    return Rating(result, order, scale=steps, is_blind=blind)
+    rating = Rating(result, order, scale=steps, is_blind=blind)
+    if pairs is None and not notes:
+        rating.refuse_other_scale()
+    return rating
 
 
 def _name(name: str, *, pairs: bool, notes: bool) -> str:

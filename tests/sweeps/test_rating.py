@@ -364,6 +364,22 @@ def test_a_rating_that_could_not_be_read_again_is_not_kept(
     assert run.ratings_df()["seconds_s"].dropna().iloc[0] == 2
 
 
+def test_another_scale_needs_another_name(run: Run) -> None:
+    """Yes is not the worst of five, so both in one score would be a wrong number."""
+    run.rate(rater="ann").rate(1)
+    run.rate(rater="bob").rate(0)
+    run.rate("kind", scale=["kind", "rude"], rater="ann").rate("rude")
+
+    with pytest.raises(ParameterError, match=r"good has ratings .* scale lacks: 0\. "):
+        run.rate(scale="1-5", rater="eve")
+    with pytest.raises(ParameterError, match="lacks: 'rude'"):
+        run.rate("kind")
+
+    assert run.rate("kind", scale=["kind", "rude", "odd"], rater="bob").n_done == 0
+    assert run.rate("kind", scale="1-5", pairs="model").n_done == 0
+    assert run.rate("helpful", scale="1-5").n_done == 0
+
+
 def test_numbers_of_numpy_are_kept(run: Run) -> None:
     """Values that come from a column of a frame are numbers like others."""
     rating = run.rate(rater="ann", scale="1-5")
