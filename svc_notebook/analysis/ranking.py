@@ -212,7 +212,7 @@ def _units(df: pd.DataFrame, unit: str | list[str] | None) -> Ints:
 def _in_words(unit: str | list[str] | None, default: str) -> str:
     if unit is None:
         return default
-    if unit == "row":
+    if unit in ("row", ["row"]):
         return "rows"
     return f"values of {unit if isinstance(unit, str) else ' and '.join(unit)}"
 
@@ -315,8 +315,9 @@ def _sentence(
 ) -> str:
     if is_early:
         return (
-            f"Too early to rank {_listed([*map(_short, df['candidate'])])}: there are "
-            f"{counted}, and {MIN_UNITS} are the least that could tell."
+            f"Too early to rank {_listed([*map(_short, df['candidate'])])}: there "
+            f"{'is' if counted.startswith('1 ') else 'are'} {counted}, and {MIN_UNITS} "
+            "are the least that could tell."
         )
     names = [*map(_short, best)]
     if df["low"].isna().all():

@@ -488,3 +488,16 @@ def test_family_names_are_compared(play: PLAY) -> None:
 
     lines: Sequence[str] = judge.probes_df()["says"].tolist()
     assert f"the judge {JUDGE} shares the name svc with 2 of 2" in " ".join(lines)
+
+
+def test_a_ranking_counts_rows(play: PLAY) -> None:
+    """Pairs of verdicts are over rows, and one row is not "are 1 row"."""
+    session = play(*replies(), verdicts_of("length"))
+    judged = []
+    for n_rows in (1, 22):
+        run = swept(session, n_rows, name=f"tea {n_rows}")
+        run.judge("Which?", model=JUDGE, pairs="model", probes=False).run()
+        judged.append(run.ranking(on="judge_pairs").says)
+
+    assert "there is 1 row, and 20 are the least" in judged[0]
+    assert judged[1].endswith("over 22 rows.")
