@@ -109,8 +109,8 @@ def of_chosen_labels(df: pd.DataFrame, ledger: Ledger | None, labels: str) -> st
     return (
         f"{n_other:,} of {int(df[column].notna().sum()):,} labels of "
         f"{column.removeprefix(PREFIX + RATED)} are of replies that were rated because "
-        "they differ: on all replies they may agree more, or less. "
-        "rate(first='random') draws replies that tell."
+        "they differ, so figures of all replies may be others. "
+        "rate(first='random') draws replies for that."
     )
 
 

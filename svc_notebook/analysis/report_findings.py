@@ -4,7 +4,7 @@ Pure functions of a frame of replies and of what was concluded from it. Sizes do
 grow with the run: replies are counted, and a few of them shown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -359,14 +359,19 @@ def worst_section(findings: Findings) -> ReportSection | None:
     )
 
 
-def judge_section(findings: Findings) -> ReportSection | None:
-    """Say how far judges agree with people, and what else they get wrong."""
+def judge_section(
+    findings: Findings, note_on: Callable[[str], str]
+) -> ReportSection | None:
+    """Say how far judges agree with people, and what else they get wrong.
+
+    Args:
+        findings: What is known of the run.
+        note_on: Returns what has to be said of labels; "" if there is nothing.
+    """
     parts: list[ReportPart] = []
     for name, lines in findings.probes.items():
-        told = (
-            [f"{name}, {line}" for line in lines] if len(findings.probes) > 1 else lines
-        )
-        parts.append(Sentences(list(told)))
+        about = f"{name}, " if len(findings.probes) > 1 else ""
+        parts.append(Sentences([about + line for line in lines]))
     for judge in _judges(findings.df):
         labels = judge.replace(JUDGE, RATED)
         if labels not in findings.df.columns:
@@ -379,7 +384,8 @@ def judge_section(findings: Findings) -> ReportSection | None:
             parts.append(Sentences([str(problem)]))
             continue
         parts.append(Sentences(agreed.says))
-        parts.append(Sentences(agreed.notes, style="quiet"))
+        notes = [*agreed.notes, note_on(labels)]
+        parts.append(Sentences([*filter(None, notes)], style="quiet"))
         differing = findings.df.index[
             (measure(findings.df, judge) != measure(findings.df, labels))
             & findings.df[[judge, labels]].notna().all(axis=1)

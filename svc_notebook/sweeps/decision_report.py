@@ -18,7 +18,7 @@ import pandas as pd
 
 from svc_notebook.analysis.contrast import Contrast
 from svc_notebook.analysis.decision import Decision
-from svc_notebook.analysis.rated import random_labels
+from svc_notebook.analysis.rated import of_chosen_labels, random_labels
 from svc_notebook.analysis.reply_factors import (
     LABEL,
     TEMPLATE,
@@ -58,7 +58,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_export import export, write_whole
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.scores import PREFIX
-from svc_notebook.service.params import check_text, shorten
+from svc_notebook.service.params import check_text, must_be, shorten
 from svc_notebook.settings import to_path
 
 from .grid import LABELS
@@ -190,16 +190,12 @@ def _findings(
         )
     if question.margin is not None and on:
         how |= {"margin": question.margin, **against_best(df, how["factor"], on[0])}
-    scored, note = None, ""
-    if labels := _labels(df, on, question.labels):
-        df, note = random_labels(df, result.ledger, labels)
-        how["labels"] = _short(labels)
-    if on:
-        scored = score_report(df, names, **how)
+    df, corrected, notes = _corrected(result, df, on, question.labels)
+    scored = score_report(df, names, **how, **corrected) if on else None
     if scored is not None and scored.contrast is not None:
         compared = with_looks(scored.contrast)
-        notes = [*compared.notes, *([note] if note else [])]
-        scored = replace(scored, contrast=replace(compared, notes=notes))
+        compared = replace(compared, notes=[*compared.notes, *notes])
+        scored = replace(scored, contrast=compared)
     return Findings(
         df=df,
         on=on,
@@ -208,6 +204,23 @@ def _findings(
         seed=result.plan.seed,
         unit=how["unit"],
     )
+
+
+def _corrected(
+    result: RunResult, df: pd.DataFrame, on: Sequence[str], named: str | None
+) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
+    """Return the frame, the argument of `contrast` that corrects it, and notes."""
+    notes = [of_chosen_labels(df, result.ledger, name) for name in on]
+    how: dict[str, Any] = {}
+    if labels := _labels(df, on, named):
+        try:
+            df, left_out = random_labels(df, result.ledger, labels)
+        except ParameterError as problem:  # none was drawn at random
+            left_out = str(problem)
+        else:
+            how["labels"] = _short(labels)
+        notes.append(left_out)
+    return df, how, [note for note in notes if note]
 
 
 def _labels(df: pd.DataFrame, on: Sequence[str], labels: str | None) -> str:
@@ -246,15 +259,19 @@ def _page(
         flip_section(findings),
         worst_section(findings),
         random_section(findings),
-        judge_section(findings),
+        judge_section(
+            findings,
+            lambda labels: of_chosen_labels(findings.df, result.ledger, labels),
+        ),
         _plan_section(result, findings),
         _asked_section(result, findings.df),
         _cost_section(result),
         replies,
         _version_section(),
     ]
-    if title is not None:
-        check_text(title, param="title")
+    if title is not None and not isinstance(title, str):
+        raise must_be("title", "a text", title)
+    check_text(title or "", param="title")
     return ReportPage(
         title=title or (f"Report on run {name}" if name else "Report on a run"),
         subtitle=f"{result.headline()} {_when(findings.df)}".strip(),

@@ -19,6 +19,7 @@ from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ratings import (
     NO_OTHER,
     RATED,
+    Chosen,
     RatedValue,
     ReplyRating,
     keep_ratings,
@@ -365,6 +366,11 @@ class Rating:
                 "have, or another name.",
                 param="scale",
             )
+
+    @property
+    def chosen(self) -> Chosen:
+        """Whether its replies come at random, or those that differ first."""
+        return self._items[0].chosen
 
     def card_ids(self) -> set[str]:
         """Return what names the cards."""

@@ -17,6 +17,7 @@ from svc_notebook.service.params import shorten
 from .rating import Rating, Scale
 
 ID, SCALE, RATING, NOTE = "rate_id", "scale", "rating", "note"
+FIRST = "first"  # in which order the sheet was made, as in `Run.rate`
 _SHOWN = 5  # rows that an error names
 
 
@@ -37,6 +38,7 @@ def to_sheet(rating: Rating) -> pd.DataFrame:
                 SCALE: asked,
                 RATING: None,
                 NOTE: None,
+                FIRST: rating.chosen,
             }
         )
     return pd.DataFrame(rows).astype("string")
@@ -70,6 +72,12 @@ def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
             param="sheet",
         )
     return df.reset_index(drop=True)
+
+
+def first_of(df: pd.DataFrame) -> dict[str, str]:
+    """Return the order in which a sheet was made, as an option of `Run.rate`."""
+    said = set(df[FIRST].dropna()) if FIRST in df.columns else set[str]()
+    return {"first": said.pop()} if len(said) == 1 else {}
 
 
 def take_sheet(df: pd.DataFrame, rating: Rating) -> int:

@@ -633,10 +633,15 @@ class Run:
             ParameterError: A row has a rating that is not on the scale, or is not of
                 this run; nothing was kept.
         """
-        from .rating_sheet import read_sheet, take_sheet  # noqa: PLC0415 - pandas
+        from .rating_sheet import (  # noqa: PLC0415 - pandas
+            first_of,
+            read_sheet,
+            take_sheet,
+        )
 
-        rating = self.rate(name, scale=scale, **{**options, "n": None})
-        return take_sheet(read_sheet(sheet), rating)
+        df = read_sheet(sheet)
+        options = {**first_of(df), **options, "n": None}
+        return take_sheet(df, self.rate(name, scale=scale, **options))
 
     def ratings_df(self, name: str | None = None) -> "pd.DataFrame":
         """List what people said of the replies.
@@ -786,14 +791,20 @@ class Run:
             is_run,
             joined,
         )
-        from svc_notebook.analysis.rated import random_labels  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.rated import (  # noqa: PLC0415 - pandas
+            of_chosen_labels,
+            random_labels,
+        )
 
         df = self.replies_df()
         if factor == "run" and is_run(against):
             df, (against, _), pair_by = joined([against, self], pair_by)
-        note = ""
+        ledger = self._result.ledger
+        names = [] if on is None else as_names(on)
+        said = [of_chosen_labels(df, ledger, name) for name in names]
         if labels is not None:
-            df, note = random_labels(df, self._result.ledger, labels)
+            df, left_out = random_labels(df, ledger, labels)
+            said.append(left_out)
         compared = contrast(
             df,
             factor,
@@ -812,8 +823,7 @@ class Run:
             looks=looks,
             labels=labels,
         )
-        if note:
-            compared = replace(compared, notes=[*compared.notes, note])
+        compared = replace(compared, notes=[*compared.notes, *filter(None, said)])
         return self._with_looks(compared)
 
     def decide(  # noqa: PLR0913 - a study is described in many words

@@ -297,6 +297,32 @@ def test_ratings_correct_the_answer_of_a_judge(
     assert "itself: asked again, it says the same" in text
 
 
+def test_labels_that_were_not_drawn_at_random_are_counted(
+    session: Session, tmp_path: Path
+) -> None:
+    """The report says of its labels what run.agreement says of them."""
+    run = _planned(session).run()
+    run.score(judge_good=lambda row: row["text"] == "spam")
+    rating = run.rate(rater="ann")
+    for _ in range(4):
+        rating.rate(1)
+
+    (file,) = run.report(tmp_path / "a.html")
+
+    note = run.agreement("judge_good", "rated_good").notes[-1]
+    assert "were rated because they differ" in note
+    assert note.split(" labels")[0] in _read(file)
+    assert "were rated because they differ" in _read(file)
+
+
+def test_a_title_is_a_text(session: Session, tmp_path: Path) -> None:
+    """Anything else is refused like other arguments."""
+    run = _planned(session).run()
+
+    with pytest.raises(ParameterError, match="title must be a text; got 5"):
+        run.report(tmp_path / "a.html", title=5)  # type: ignore[arg-type]  # wrong
+
+
 def test_a_wrong_path_or_score_is_refused(session: Session, tmp_path: Path) -> None:
     """The error names what is allowed, and an old file stays as it was."""
     run = _planned(session).run()

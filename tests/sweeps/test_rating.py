@@ -217,6 +217,10 @@ def test_labels_that_were_not_drawn_at_random_correct_nothing(run: Run) -> None:
         run.contrast("model", "judge_good", labels="rated_odd")
 
     assert not [note for note in compared.notes if "left out" in note]
+    (said,) = [
+        note for note in run.contrast("model", "rated_odd").notes if "rated" in note
+    ]
+    assert said.startswith("4 of 4 labels of odd are of replies that were rated")
 
 
 @pytest.mark.parametrize("n", [None, 10, 2])

@@ -61,6 +61,7 @@ def test_a_sheet_is_blind_and_has_no_formulas(run: Run, tmp_path: Path) -> None:
         "scale",
         "rating",
         "note",
+        "first",
     ]
     assert set(sheet.dtypes.astype(str)) == {"string"}
     assert len(sheet) == 12
@@ -191,3 +192,13 @@ def test_labels_like_formulas_are_read_back(run: Run, tmp_path: Path) -> None:
 
     assert n_kept == len(sheet)
     assert run.ratings_df()["label"].unique().tolist() == [scale[1]]
+
+
+def test_a_sheet_knows_in_which_order_it_was_made(run: Run) -> None:
+    """Ratings of a random sample count as one, without saying so again."""
+    sheet = run.to_rate(first="random", rater="ann")
+    sheet["rating"] = "yes"
+
+    run.take_ratings(sheet, rater="ann")
+
+    assert set(run.ratings_df("good")["chosen"]) == {"random"}
