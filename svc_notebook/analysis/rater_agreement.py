@@ -45,7 +45,7 @@ class RaterAgreement:
         """The same as a sentence."""
         head = (
             f"{self.n_raters} raters gave {in_number(self.n_items, 'replies')} the "
-            f"same value in {self.agree:.0%} of cases"
+            f"same value in {100 * self.agree:.0f} % of cases"
         )
         if np.isnan(self.alpha):
             return f"{head}, always the same one, so alpha is not defined."

@@ -218,7 +218,7 @@ def plan_judge(
                 param=name,
             )
     df, name = judged_replies(result), name_of(result.plan.run_id, question.name)
-    earlier = _earlier(session, name)
+    earlier = _earlier(session, name, question)
     items, known = _items(df, question), earlier.get("", set())
     n = len(items) if question.n is None else max(question.n, len(known))
     items = _sample(items, n, name, known)
@@ -230,13 +230,27 @@ def plan_judge(
     )
 
 
-def _earlier(session: Session, name: str) -> dict[str, set[tuple[Any, ...]]]:
-    """Return what was judged before under this name, by probe: it is kept."""
+def _earlier(
+    session: Session, name: str, question: JudgeQuestion
+) -> dict[str, set[tuple[Any, ...]]]:
+    """Return what was judged before under this name, by probe: it is kept.
+
+    Raises:
+        ParameterError: Another question was asked then, or for other answers.
+    """
     result = _stored(session, session.ledger, name)
+    asked = question.text, form_of(question.criteria)
     items: dict[str, set[tuple[Any, ...]]] = {}
     if result is not None and result.plan.grid.rows is not None:
         rows = result.plan.grid.rows
         for row in map(rows.row, range(len(rows))):
+            if (row["question"], row["form"]) != asked:
+                raise ParameterError(
+                    f"The judge {question.name} was asked {row['question']!r}, for "
+                    "other answers or in other words. Ask the same again to go on, or "
+                    "choose another name, such as name='second'. Nothing was sent.",
+                    param="name",
+                )
             ids = (row["left_id"], row["left_choice"], row["right_id"])
             items.setdefault(row["probe"], set()).add((*ids, row["right_choice"]))
     return items

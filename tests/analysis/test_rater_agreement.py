@@ -44,7 +44,7 @@ def test_alpha_of_yes_and_no_is_krippendorffs() -> None:
     assert agreement.alpha == pytest.approx(0.095, abs=5e-4)
     assert agreement.agree == pytest.approx(0.6)
     assert str(agreement) == (
-        "2 raters gave 10 replies the same value in 60% of cases; Krippendorff's "
+        "2 raters gave 10 replies the same value in 60 % of cases; Krippendorff's "
         "alpha is 0.10 (-0.63 to 0.67)."
     )
 

@@ -172,7 +172,7 @@ def test_several_raters_make_one_score(run: Run) -> None:
 
     assert set(df["score_rated_good"]) == {1}
     assert set(df["score_rated_style"]) == {4}
-    assert "3 raters gave 12 replies the same value in 33% of cases" in str(
+    assert "3 raters gave 12 replies the same value in 33 % of cases" in str(
         run.rate(rater="ann")
     )
 
@@ -202,7 +202,7 @@ def test_pairs_are_preferences_of_what_made_them(run: Run) -> None:
         [SMALL, 0, 12],
     ]
     assert set(run.ratings_df("pairs")["label"]) == {"left", "right"}
-    assert "gave 4 replies the same value in 100% of cases" in str(rating)
+    assert "gave 4 replies the same value in 100 % of cases" in str(rating)
 
 
 def test_labels_that_were_not_drawn_at_random_correct_nothing(run: Run) -> None:
