@@ -5,7 +5,7 @@ grow with the run: replies are counted, and a few of them shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -74,6 +74,23 @@ _SHARES = ("repeats_equal",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeFacts:
+    """What is known of a judge of the run.
+
+    Attributes:
+        name: Of its verdicts.
+        question: What it was asked.
+        models: That were asked.
+        faults: What it gets wrong, in sentences.
+    """
+
+    name: str
+    question: str
+    models: Sequence[str]
+    faults: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What is known of a run.
 
@@ -84,7 +101,7 @@ class Findings:
         decision: What `decide` concluded; None if it was not asked.
         seed: Draws the replies that are shown.
         unit: The columns that say which rows belong together.
-        probes: What each judge gets wrong, in sentences, by its name.
+        judges: The models that judged the replies.
     """
 
     df: pd.DataFrame
@@ -93,7 +110,7 @@ class Findings:
     decision: Decision | None
     seed: int
     unit: Sequence[str] | None
-    probes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    judges: Sequence[JudgeFacts] = ()
 
     @property
     def contrast(self) -> Contrast | None:
@@ -369,9 +386,9 @@ def judge_section(
         note_on: Returns what has to be said of labels; "" if there is nothing.
     """
     parts: list[ReportPart] = []
-    for name, lines in findings.probes.items():
-        about = f"{name}, " if len(findings.probes) > 1 else ""
-        parts.append(Sentences([about + line for line in lines]))
+    for known in findings.judges:
+        asked = f"{known.name} was asked of {', '.join(known.models)}: {known.question}"
+        parts.append(Sentences([asked, *known.faults]))
     for judge in _judges(findings.df):
         labels = judge.replace(JUDGE, RATED)
         if labels not in findings.df.columns:

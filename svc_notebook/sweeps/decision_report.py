@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +30,7 @@ from svc_notebook.analysis.report_findings import (
     JUDGE,
     RATED,
     Findings,
+    JudgeFacts,
     against_best,
     answer_lines,
     condition_section,
@@ -103,7 +104,7 @@ def write_report(
     *,
     replay: Callable[[], Decision | None],
     with_looks: WithLooks,
-    probes: Callable[[], Mapping[str, Sequence[str]]],
+    judges: Sequence[tuple[JudgeFacts, RunResult]] = (),
 ) -> list[Path]:
     """Write the report of a run: see `Run.report`.
 
@@ -113,7 +114,7 @@ def write_report(
         question: What it is about.
         replay: Returns what `decide` concluded, if it was asked.
         with_looks: Notes at a comparison that it is not the first look.
-        probes: Returns what each judge gets wrong, by its name.
+        judges: What is known of each judge of the run, and what it was sent.
     """
     place = Path(to_path("path", path)).expanduser()
     if place.suffix.lower() not in _FORMATS:
@@ -125,9 +126,11 @@ def write_report(
     is_html = place.suffix.lower() != ".md"
     df = _without_keys(result.replies_df())
     findings = _findings(result, df, question, replay(), with_looks)
-    findings = replace(findings, probes=probes())
+    findings = replace(findings, judges=[facts for facts, _ in judges])
     replies = _Replies.of(df, place, is_inside=is_html)
-    page = _page(result, findings, question.title, replies.section)
+    sent = {facts.name: asked for facts, asked in judges}
+    costs = _cost_section(result, sent)
+    page = _page(result, findings, question.title, costs, replies.section)
     text = page.html() if is_html else page.markdown()
     for key in known_keys():
         text = key.redact(text)
@@ -247,7 +250,11 @@ def _decision_plan(result: RunResult) -> DecisionPlan | None:
 
 
 def _page(
-    result: RunResult, findings: Findings, title: str | None, replies: ReportSection
+    result: RunResult,
+    findings: Findings,
+    title: str | None,
+    costs: ReportSection,
+    replies: ReportSection,
 ) -> ReportPage:
     name = result.plan.name
     table, lines = table_of(findings)
@@ -265,7 +272,7 @@ def _page(
         ),
         _plan_section(result, findings),
         _asked_section(result, findings.df),
-        _cost_section(result),
+        costs,
         replies,
         _version_section(),
     ]
@@ -494,15 +501,28 @@ def _parts_of(message: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a message
     return {name: getattr(message, name, "") for name in ("role", "content")}
 
 
-def _cost_section(result: RunResult) -> ReportSection:
+def _cost_section(result: RunResult, judges: Mapping[str, RunResult]) -> ReportSection:
     """Return tokens and costs by model, failed and repeated requests included."""
+    rows = [*_used(result), *chain(*(_used(judges[name], name) for name in judges))]
+    heads = ("model", "requests", "prompt tokens", "reply tokens", "estimated", "cost")
+    notes = ["Costs are not known: there is no price table."]
+    if (prices := result.plan.prices) is not None:
+        notes = [f"Prices: {prices.stamp}. Answers that were used again cost nothing."]
+    if not rows:
+        return ReportSection("Costs", [Sentences(["Nothing was sent."])])
+    parts: list[ReportPart] = [ReportTable(heads, rows)]
+    parts.append(Sentences(notes, style="quiet"))
+    return ReportSection("Costs", parts)
+
+
+def _used(result: RunResult, judge: str = "") -> list[tuple[str, ...]]:
+    """Return the rows of a run, or of a judge of it, in the table of costs."""
     usage = result.usage_df(["model"], include_emulated=True, include_reused=False)
-    prices = result.plan.prices
     parts_of_it = ["estimated_prompt_tokens", "estimated_completion_tokens"]
     usage = usage.assign(estimated=usage[parts_of_it].sum(axis=1))
-    rows = [
+    return [
         (
-            str(row["model"]),
+            f"{row['model']}{f' for {judge}' if judge else ''}",
             _count(row["n_requests"]),
             _count(row["prompt_tokens"]),
             _count(row["completion_tokens"]),
@@ -511,15 +531,6 @@ def _cost_section(result: RunResult) -> ReportSection:
         )
         for row in usage.to_dict("records")
     ]
-    heads = ("model", "requests", "prompt tokens", "reply tokens", "estimated", "cost")
-    notes = ["Costs are not known: there is no price table."]
-    if prices is not None:
-        notes = [f"Prices: {prices.stamp}. Answers that were used again cost nothing."]
-    if not rows:
-        return ReportSection("Costs", [Sentences(["Nothing was sent."])])
-    parts: list[ReportPart] = [ReportTable(heads, rows)]
-    parts.append(Sentences(notes, style="quiet"))
-    return ReportSection("Costs", parts)
 
 
 def _count(value: Any) -> str:  # noqa: ANN401 - a number or a missing one

@@ -37,6 +37,7 @@ from svc_notebook.analysis.reply_factors import (
     unit_codes,
 )
 from svc_notebook.analysis.reply_factors import unit as prompt_columns
+from svc_notebook.analysis.report_findings import JudgeFacts
 from svc_notebook.analysis.rounding import percent_with_interval
 from svc_notebook.analysis.score_report import score_report
 from svc_notebook.analysis.verdicts import (
@@ -652,13 +653,24 @@ def _probes_of(verdicts: pd.DataFrame, judged: RunResult) -> list[Probe]:
     return probes_of(verdicts.merge(keyed, on=REPLY_KEY), df["model"].astype(str))
 
 
-def stored_probes(session: Session, judged: RunResult) -> dict[str, list[str]]:
-    """Return what each judge of a run gets wrong, in sentences, by its name."""
-    verdicts = stored_judgements(session, judged)
-    return {
-        str(name): [probe.says for probe in _probes_of(part, judged)]
-        for name, part in verdicts.groupby("judge", sort=False)
-    }
+def stored_judges(
+    session: Session, judged: RunResult
+) -> list[tuple[JudgeFacts, RunResult]]:
+    """Return what is known of each judge of a run, and what it was sent."""
+    judges: list[tuple[JudgeFacts, RunResult]] = []
+    for name in _judges(session.ledger, judged.plan.run_id):
+        result = _stored(session, session.ledger, name_of(judged.plan.run_id, name))
+        if result is None or result.plan.grid.rows is None:
+            continue
+        verdicts = read_judgements(result.replies_df(), name)
+        facts = JudgeFacts(
+            name=f"{JUDGED}{name}",
+            question=str(result.plan.grid.rows.columns["question"][0]),
+            models=[*result.plan.grid.n_by_model],
+            faults=[probe.says for probe in _probes_of(verdicts, judged)],
+        )
+        judges.append((facts, result))
+    return judges
 
 
 def _units(judged: pd.DataFrame, result: RunResult) -> "pd.Series[int]":

@@ -938,7 +938,7 @@ class Run:
             ReportQuestion,
             write_report,
         )
-        from .judge import stored_probes  # noqa: PLC0415 - pandas
+        from .judge import stored_judges  # noqa: PLC0415 - pandas
 
         question = ReportQuestion(
             factor=factor, on=on, labels=labels, margin=margin, title=title
@@ -949,7 +949,7 @@ class Run:
             question,
             replay=lambda: self._decider().replay(),
             with_looks=self._with_looks,
-            probes=lambda: stored_probes(self._session, self._result),
+            judges=stored_judges(self._session, self._result),
         )
 
     def recheck(

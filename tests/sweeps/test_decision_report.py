@@ -283,7 +283,7 @@ def test_ratings_correct_the_answer_of_a_judge(
 ) -> None:
     """The answer is about the labels, and below it is what the judge gets wrong."""
     run = _planned(session).run()
-    run.judge("Is it right?", model=SMALL).run()
+    judge = run.judge("Is it right?", model=SMALL).run()
     run.score(judge_good=lambda row: row["text"] == "spam")
     rating = run.rate(first="random", rater="ann")
     while (card := rating.card()) is not None:
@@ -294,7 +294,9 @@ def test_ratings_correct_the_answer_of_a_judge(
 
     assert "from 24 labels alone: judge_good adds nothing to them" in text
     assert "rated_good is true more often for 8b than for 70b" in text
+    assert f"judge_good was asked of {SMALL}: Is it right?" in text
     assert "itself: asked again, it says the same" in text
+    assert f"{SMALL} for judge_good {len(judge.sweep)} " in text
 
 
 def test_labels_that_were_not_drawn_at_random_are_counted(
