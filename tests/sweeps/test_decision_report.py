@@ -296,7 +296,7 @@ def test_ratings_correct_the_answer_of_a_judge(
     assert "rated_good is true more often for 8b than for 70b" in text
     assert f"judge_good was asked of {SMALL}: Is it right?" in text
     assert "itself: asked again, it says the same" in text
-    assert f"{SMALL} for judge_good {len(judge.sweep)} " in text
+    assert f"{SMALL} for judge_good {len(judge.judgements_df())} " in text
 
 
 def test_labels_that_were_not_drawn_at_random_are_counted(
