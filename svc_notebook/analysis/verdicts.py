@@ -88,7 +88,13 @@ class Criterion:
         said, how = _line_of(self.name).findall(text), self._type()
         if not said:
             raise NoAnswer(f"The judge gave no line such as `{self.line}`.")
-        verdicts = {str(how.read(value, ())) for value in said if how.read}
+        try:
+            verdicts = {str(how.read(value, ())) for value in said if how.read}
+        except NoAnswer:
+            what = ", ".join(repr(shorten(value.strip(), 40)) for value in said[:2])
+            raise NoAnswer(
+                f"The judge said {what}, and was asked for `{self.line}`."
+            ) from None
         if len(verdicts) > 1:
             raise NoAnswer(f"The judge gave several: {', '.join(sorted(verdicts))}.")
         verdict = verdicts.pop()

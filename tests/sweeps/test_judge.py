@@ -262,6 +262,18 @@ def test_verdicts_are_read_from_a_line(
     assert ("No verdict was read in 2 of 2" in repr(judge)) == (verdict is None)
 
 
+def test_what_is_no_verdict_is_said_as_it_was_asked(play: PLAY) -> None:
+    """Of a judge of yes and no it has these words, and what came instead."""
+    said = "reason: hm\nverdict: perhaps"
+    run = swept(play(*replies(), {"when": {"model": JUDGE}, "text": said}), n_rows=1)
+
+    run.judge("Is it good?", model=JUDGE, probes=False).run()
+
+    assert set(run.judgements_df()["error"]) == {
+        "The judge said 'perhaps', and was asked for `verdict: yes | no`."
+    }
+
+
 def test_flips_count_as_ties(play: PLAY) -> None:
     """A judge that prefers what comes first gives ties alone."""
     run = swept(play(*replies(), verdicts_of("order")), n_rows=4)
