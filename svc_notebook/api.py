@@ -515,7 +515,7 @@ def conversations_df(search: str = "") -> "pd.DataFrame":
     Example:
         >>> found = svc.conversations_df("picnic")
     """
-    from svc_notebook.conversations.conversation_search import (  # noqa: PLC0415
+    from svc_notebook.conversations.conversation_list import (  # noqa: PLC0415
         CONVERSATIONS,
         read_list,
     )
@@ -588,7 +588,7 @@ def frame_columns() -> "dict[str, tuple[Column, ...]]":
     from svc_notebook.analysis.rated import RATINGS  # noqa: PLC0415
     from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.analysis.verdicts import JUDGEMENTS  # noqa: PLC0415 - pandas
-    from svc_notebook.conversations.conversation_search import CONVERSATIONS  # noqa: PLC0415
+    from svc_notebook.conversations.conversation_list import CONVERSATIONS  # noqa: PLC0415
     from svc_notebook.conversations.messages_frame import MESSAGES  # noqa: PLC0415
     from svc_notebook.ledger.column_meanings import MEANINGS  # noqa: PLC0415
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415

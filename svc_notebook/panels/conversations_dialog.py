@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.conversations.conversation_search import read_list
+from svc_notebook.conversations.conversation_list import read_list
 from svc_notebook.conversations.restore import (
     n_turns,
     pick_saved,

@@ -17,9 +17,10 @@ from typing import Protocol
 
 from svc_notebook.client.aimd import FIRST
 from svc_notebook.client.clock import Clock
-from svc_notebook.client.rate_limit import RateLimiter, Refusals
+from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.request_pipeline import Watch, tell
+from svc_notebook.client.too_many_requests import Refusals
 from svc_notebook.errors import (
     BadRequestError,
     RateLimitError,
