@@ -145,7 +145,8 @@ class Emulator:
             them; see `svc_notebook.emulator.script`.
         text: "answers" answers the questions of the package's pages, and says where it
             has no answer; "filler" writes made-up prose, to try out lengths and speeds.
-        seed: The same seed gives the same texts.
+        seed: The same seed gives the same texts, and the same chance to entries with
+            a `share`.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
         now: Returns the Unix time, for `created`.
@@ -202,7 +203,7 @@ class Emulator:
         self._port = options.port
         self._keep_alive_s = options.keep_alive_s
         self._log = RequestLog(self._keys, clock)
-        self._service = Service(setup, Script(entries))
+        self._service = Service(setup, Script(entries, seed=setup.seed))
         self._running: HttpServer | None = None
 
     @property

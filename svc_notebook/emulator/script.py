@@ -10,6 +10,9 @@ replace the texts of `body`, `events` and `raw`.
     times       how often it answers: 1 if left out, null for always
     every       it answers only every so many of the requests that fit: with 5 the 5th,
                 the 10th and so on
+    share       it answers only this share of the requests that fit, chosen by chance:
+                with 0.2 about one in five. The same `seed` of the emulator chooses the
+                same requests in any order; a request that is sent again is drawn again
     note        said of the reply wherever it shows, such as "written by hand"; without
                 a note the reply is only marked as the emulator's
     text        the reply: a text, or a list of the pieces it is streamed in
@@ -57,8 +60,10 @@ A scripted answer waits only as long as its entry says, and counts against no li
 A request that the document refuses is refused as ever and uses up no entry.
 """
 
+import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -229,6 +234,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when: When = When()
     times: Annotated[int, Meta(ge=1)] | None = 1
     every: Annotated[int, Meta(ge=1)] = 1
+    share: Annotated[float, Meta(gt=0, le=1)] = 1.0
     note: Annotated[str, Meta(max_length=60)] = ""
     text: str | tuple[str, ...] | UnsetType = UNSET
     tool_calls: tuple[ScriptedCall, ...] | UnsetType = UNSET
@@ -259,6 +265,8 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(
                 f"{kinds_set[0]!r} and {kinds_set[1]!r} exclude each other"
             )
+        if self.every > 1 and self.share < 1:
+            raise ValueError("'every' and 'share' exclude each other")
         if self.good and self.judge is UNSET:
             raise ValueError("'good' says what a judge finds good; add 'judge'")
         if self.status in _NO_BODY and kinds_set:
@@ -292,15 +300,20 @@ def read_script(path: str | Path) -> object:
 
 
 class Script:
-    """Entries, and how often each was used; not safe without a lock around it."""
+    """Entries, and how often each was used; not safe without a lock around it.
 
-    def __init__(self, script: object = ()) -> None:
+    `seed` decides which requests an entry with a `share` answers.
+    """
+
+    def __init__(self, script: object = (), *, seed: int = 0) -> None:
         entries, defaults = _parts(script)
         self._entries = [
             _entry(entry, at, defaults) for at, entry in enumerate(entries)
         ]
         self._left = [entry.times for entry in self._entries]
         self._n_fitted = [0] * len(self._entries)
+        self._n_drawn: Counter[tuple[int, str]] = Counter()
+        self._seed = seed
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
         """Return the entry that answers, and count its use; None if none fits."""
@@ -309,10 +322,26 @@ class Script:
             if left == 0 or not entry.when.fits(chat):
                 continue
             self._n_fitted[at] += 1
-            if self._n_fitted[at] % entry.every == 0:
+            is_next = self._n_fitted[at] % entry.every == 0
+            if is_next and self._is_drawn(at, entry.share, chat):
                 self._left[at] = None if left is None else left - 1
                 return entry
         return None
+
+    def _is_drawn(self, at: int, share: float, chat: ChatRequest) -> bool:
+        """Whether chance lets an entry answer a request.
+
+        The draw depends on the request and on how often it came, not on the order of
+        requests, so that two runs with several requests at once fail alike.
+        """
+        if share == 1:
+            return True
+        identity = chat.identity()
+        nth = self._n_drawn[at, identity]
+        self._n_drawn[at, identity] += 1
+        name = f"{self._seed}/{at}/{nth}/{identity}"
+        drawn = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+        return drawn < share * 2**64
 
 
 def _parts(

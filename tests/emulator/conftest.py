@@ -61,7 +61,8 @@ def make_service(clock: SetClock) -> Callable[..., Service]:
 
     def make(*, script: object = (), **changed: Any) -> Service:  # noqa: ANN401 - fields of Setup
         unlimited: dict[str, Any] = {"limits": {}, "clock": clock, "now": lambda: 1.7e9}
-        return Service(Setup(**unlimited | changed), Script(script))
+        setup = Setup(**unlimited | changed)
+        return Service(setup, Script(script, seed=setup.seed))
 
     return make
 

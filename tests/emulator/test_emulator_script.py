@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -70,6 +70,43 @@ def test_an_entry_answers_every_nth_request_that_fits(
     statuses = [post(service, body).status for body in bodies]
 
     assert statuses == [200, 200, 200, 429, 200, 200, 429, 200, 200, 200]
+
+
+def _refused(
+    service: Service, post: Callable[..., Reply], bodies: Sequence[dict[str, Any]]
+) -> set[int]:
+    """Post bodies, each with the number of its place; return the numbers refused."""
+    failed = {int(body["user"]) for body in bodies if post(service, body).status == 503}
+    assert failed < {int(body["user"]) for body in bodies}
+    return failed
+
+
+def test_an_entry_answers_a_share_of_the_requests_by_chance(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A seed fails the same requests in any order, and about as many as asked for."""
+    script = ({"share": 0.2, "times": None, "status": 503, "error": {}},)
+    bodies = [fields(f"Question {at}", user=str(at)) for at in range(300)]
+
+    failed = _refused(make_service(script=script, seed=7), post, bodies)
+    again = _refused(make_service(script=script, seed=7), post, bodies[::-1])
+    others = _refused(make_service(script=script, seed=8), post, bodies)
+
+    assert 40 <= len(failed) <= 80
+    assert again == failed
+    assert others != failed
+
+
+def test_a_request_that_is_sent_again_is_drawn_again(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A retry gets through in the end."""
+    script = ({"share": 0.5, "times": None, "status": 503, "error": {}},)
+    service = make_service(script=script)
+
+    statuses = [post(service, fields("Same")).status for _ in range(40)]
+
+    assert set(statuses) == {200, 503}
 
 
 def test_an_entry_answers_what_it_is_meant_for(
@@ -369,6 +406,8 @@ WRONG: list[tuple[Any, str]] = [
     ({"times": 0}, "Expected `int` >= 1 - at `$.times`"),
     ({"times": True}, "at `$.times`"),
     ({"every": 0}, "Expected `int` >= 1 - at `$.every`"),
+    ({"share": 0}, "Expected `float` > 0.0 - at `$.share`"),
+    ({"share": 0.5, "every": 2}, "'every' and 'share' exclude each other"),
     ({"text": ["a", 1]}, "Expected `str`, got `int` - at `$.text[1]`"),
     ({"tool_calls": [{}]}, "missing required field `name` - at `$.tool_calls[0]`"),
     ({"tool_calls": [{"name": "f", "arguments": 7}]}, "$.tool_calls[0].arguments`"),
