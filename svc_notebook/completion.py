@@ -8,14 +8,14 @@ from typing import Any
 
 from svc_notebook.credentials import ANY_VARIABLE, shell_headers, variable_at
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.footer import (
+from svc_notebook.display.reply_display import Final
+from svc_notebook.display.reply_footer import (
     cut_mark,
     estimate_hint,
     footer,
     marks,
     other_model,
 )
-from svc_notebook.display.reply_display import Final
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import (

@@ -13,14 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.errors import ParameterError, last_error
+from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, last_error
 from svc_notebook.exchange import Attached
+from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
 MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
 _MOST_CHARS = 32  # of a token; of a longer text no more is looked at
+
+Hide = Callable[[str], str]
+"""Replaces API keys in a text."""
 
 _CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
 _FENCE = re.compile(r"`{3,}")
@@ -165,7 +169,7 @@ def read_text_file(path: Path, name: str, *, mark: str) -> Item:
     )
 
 
-def prepared(item: Item, hide: Callable[[str], str]) -> Item:
+def prepared(item: Item, hide: Hide) -> Item:
     """Return an item as it is sent: without API keys, and not longer than the cap."""
     return capped(replace(item, text=hide(item.text)))
 
@@ -190,3 +194,51 @@ def capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
     cut = f"cut to {n_chars - 1} of {n_whole} characters"
     text = f"{first}\n[{cut}; the middle is left out]\n{last}"
     return replace(item, text=text, kind=f"{item.kind}, {cut}")
+
+
+def read_item(name: str, names: Mapping[str, Any], hide: Hide) -> Item:
+    """Read a value as `--with` does, or say why it cannot be attached."""
+    try:
+        item = find_item(name, names, mark="")
+        if item and (item.name == "Err" or hide(item.text) == item.text):
+            return prepared(item, hide)
+    except SvcError:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - what str() of an object raises
+        why = f"converting it to text raised {type(problem).__name__}"
+        remedy = "Convert it to text yourself first"
+    else:
+        why, remedy = "this notebook has no such variable now", "Define it again"
+        if item:
+            why, remedy = "it holds the API key", "Remove the key from it"
+    raise ParameterError(
+        f"{name} cannot be attached: {why}. Nothing was sent. {remedy}, or remove "
+        f"{name} below the message.",
+        param="messages",
+    )
+
+
+def read_items(
+    typed: str,
+    kept: Sequence[Item],
+    added: Sequence[str],
+    names: Mapping[str, Any],
+    hide: Hide,
+    *,
+    budget_tokens: int | None = BUDGET_TOKENS,
+) -> list[Item]:
+    """Read what is attached to a message; refuse what is too large for a request."""
+    by_name = {item.name: item for item in kept}
+    by_name |= {name: read_item(name, names, hide) for name in added}
+    items = list(by_name.values())
+    n_tokens = estimate_tokens(typed).best + sum(item.n_tokens for item in items)
+    if budget_tokens is None or n_tokens <= budget_tokens:
+        return items
+    sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
+    raise OverBudgetError(
+        f"The message has about {n_tokens} tokens with what is attached ({sizes}); "
+        f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
+        "some of it, or attach a variable that holds only the part that matters.",
+        prompt_tokens=n_tokens,
+        budget_tokens=budget_tokens,
+    )

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.footer import titled_reasonings
 from svc_notebook.display.html_styles import (
     QUIET_LINE,
     WRAPPED,
@@ -12,6 +11,7 @@ from svc_notebook.display.html_styles import (
     quiet_html,
 )
 from svc_notebook.display.markdown import reply_html
+from svc_notebook.display.reply_footer import titled_reasonings
 
 from .history import History, Turn, Version
 from .picks import to_columns

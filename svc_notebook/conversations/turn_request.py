@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from svc_notebook.completion import Completion, on_params
-from svc_notebook.display.footer import footer, marks
+from svc_notebook.display.reply_footer import footer, marks
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import (
     BadRequestError,

@@ -9,10 +9,10 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from .escape import to_terminal, to_text, without_blank_lines
-from .footer import marks_html, marks_text
 from .growing_markdown import Blocks
 from .html_styles import details_html, quiet_html
 from .markdown import reply_html, to_html, with_line_feeds
+from .reply_footer import marks_html, marks_text
 
 SHOWN_CHARS = 600  # of each text; the rest is folded
 KEY_CHARS = 200  # of what names a row or a column

@@ -17,7 +17,6 @@ from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 
 from .escape import to_terminal, to_text
-from .footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
 from .front_end import Bundle, Output
 from .growing_markdown import Block, Blocks, block_html, tail_html
 from .html_styles import (
@@ -29,6 +28,7 @@ from .html_styles import (
     verbatim_html,
 )
 from .markdown import link_addresses, reply_html, with_line_feeds
+from .reply_footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
 from .sandboxed_frame import page_html
 from .tool_runs import (
     Step,

@@ -10,8 +10,8 @@ from svc_notebook import Completion, CompletionStream, Toolbox
 from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import on_reply
 from svc_notebook.display.escape import in_a_line
-from svc_notebook.display.footer import REASONING, cut_mark
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.reply_footer import REASONING, cut_mark
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
 from svc_notebook.errors import (
     BadRequestError,

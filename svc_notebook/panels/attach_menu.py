@@ -5,20 +5,14 @@ value is read when a message that names it is sent, or when the page asks for it
 in tokens.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
 
-from svc_notebook.conversations.attachments import (
-    CAP_TOKENS,
-    Item,
-    find_item,
-    prepared,
-)
-from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, last_error
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.conversations.attachments import CAP_TOKENS, Hide, read_item
+from svc_notebook.errors import SvcError, last_error
 from svc_notebook.tokens import estimate_tokens
 
 MAX_OFFERS = 50  # names that the list after `@` gets at once
@@ -29,7 +23,6 @@ _SIZED = (list, tuple, dict, set, frozenset)
 # Libraries whose `shape` is cheap to read and runs no code of the user.
 _SHAPED = ("pandas", "numpy", "polars")
 _PEEK_CHARS = 8 * CAP_TOKENS  # of a text; what is longer is cut when it is sent
-Hide = Callable[[str], str]
 NamedValues = Iterator[tuple[str, object]]
 
 
@@ -121,59 +114,11 @@ def _shape(value: Any) -> str:  # noqa: ANN401 - a frame or an array
     return " x ".join(shape)
 
 
-def read_item(name: str, shell: Shell | None, hide: Hide) -> Item:
-    """Read a value as `--with` does, or say why it cannot be attached."""
-    try:
-        item = find_item(name, shell.user_ns if shell else {}, mark="")
-        if item and (item.name == "Err" or hide(item.text) == item.text):
-            return prepared(item, hide)
-    except SvcError:
-        raise
-    except BaseException as problem:  # noqa: BLE001 - what str() of an object raises
-        why = f"converting it to text raised {type(problem).__name__}"
-        remedy = "Convert it to text yourself first"
-    else:
-        why, remedy = "this notebook has no such variable now", "Define it again"
-        if item:
-            why, remedy = "it holds the API key", "Remove the key from it"
-    raise ParameterError(
-        f"{name} cannot be attached: {why}. Nothing was sent. {remedy}, or remove "
-        f"{name} below the message.",
-        param="messages",
-    )
-
-
 def to_size(name: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     """Return how large a value would be in a prompt, or why it cannot be attached."""
     size = {"t": "size", "name": name, "kind": "", "n_tokens": 0, "problem": ""}
     try:
-        item = read_item(name, shell, hide)
+        item = read_item(name, shell.user_ns if shell else {}, hide)
     except SvcError as error:
         return {**size, "problem": str(error)}
     return {**size, "kind": item.kind, "n_tokens": item.n_tokens}
-
-
-def read_items(
-    typed: str,
-    kept: Sequence[Item],
-    names: Sequence[str],
-    shell: Shell | None,
-    hide: Hide,
-    *,
-    budget_tokens: int | None = BUDGET_TOKENS,
-) -> list[Item]:
-    """Read what is attached to a message; refuse what is too large for a request."""
-    by_name = {item.name: item for item in kept}
-    by_name |= {name: read_item(name, shell, hide) for name in names}
-    items = list(by_name.values())
-    n_tokens = estimate_tokens(typed).best + sum(item.n_tokens for item in items)
-    if budget_tokens is None or n_tokens <= budget_tokens:
-        return items
-    sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
-    raise OverBudgetError(
-        f"The message has about {n_tokens} tokens with what is attached ({sizes}); "
-        f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
-        "some of it, or attach a variable that holds only the part that matters.",
-        prompt_tokens=n_tokens,
-        budget_tokens=budget_tokens,
-    )

@@ -20,7 +20,7 @@ from svc_notebook.conversations.picks import (
     without_names,
 )
 from svc_notebook.conversations.turn_request import NextTurn
-from svc_notebook.display.footer import footer
+from svc_notebook.display.reply_footer import footer
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Compared, Comparison
 from svc_notebook.service.params import check

@@ -18,10 +18,10 @@ from msgspec import to_builtins
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_request import NextTurn
-from svc_notebook.display.footer import REASONING
 from svc_notebook.display.growing_markdown import Blocks, block_html, tail_html
 from svc_notebook.display.markdown import to_html
 from svc_notebook.display.reply_display import POLL_S, Wait, follow
+from svc_notebook.display.reply_footer import REASONING
 from svc_notebook.display.tool_runs import (
     CALL_CHARS,
     CONSENT,

@@ -11,7 +11,7 @@ from threading import Thread, get_ident
 from typing import Any
 from uuid import uuid4
 
-from svc_notebook.conversations.attachments import Item, add_items
+from svc_notebook.conversations.attachments import Item, add_items, read_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.turn_request import NextTurn
@@ -23,7 +23,7 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from . import conversations_dialog
-from .attach_menu import current_shell, offers, read_items, to_size
+from .attach_menu import current_shell, offers, to_size
 from .browser_messages import BrowserMessage, Comm, read_message
 from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
 from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
@@ -102,14 +102,14 @@ class PanelReplies:
     ) -> list[Item]:
         if not (typed.strip() and (attached or kept)):
             return []
-        context = self._context
+        context, shell = self._context, current_shell()
         history = context.conversation.history
         before = history.turn(turn).version.items if turn else ()
         return read_items(
             typed,
             [item for item in before if item.name in kept],
             attached,
-            current_shell(),
+            shell.user_ns if shell else {},
             context.session.key_hider(),
             budget_tokens=context.budget_tokens,
         )

@@ -17,8 +17,8 @@ from svc_notebook.conversations.attachments import Item
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_request import fit
-from svc_notebook.display.footer import titled_reasonings
 from svc_notebook.display.markdown import reply_html
+from svc_notebook.display.reply_footer import titled_reasonings
 from svc_notebook.display.tool_runs import shortened_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
 from svc_notebook.service.request import Message

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from svc_notebook.analysis.read_answers import kept_type
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.completion import Completion
-from svc_notebook.display.footer import cut_mark
+from svc_notebook.display.reply_footer import cut_mark
 from svc_notebook.errors import CutError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.service.error_messages import UNAUTHORIZED

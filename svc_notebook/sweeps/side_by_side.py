@@ -13,7 +13,11 @@ from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.footer import (
+from svc_notebook.display.front_end import Output
+from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_html
+from svc_notebook.display.markdown import reply_html
+from svc_notebook.display.reply_display import Mode, Wait, follow
+from svc_notebook.display.reply_footer import (
     UNFINISHED,
     footer,
     live_html,
@@ -21,10 +25,6 @@ from svc_notebook.display.footer import (
     marks_html,
     marks_text,
 )
-from svc_notebook.display.front_end import Output
-from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_html
-from svc_notebook.display.markdown import reply_html
-from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.chunk import Delta

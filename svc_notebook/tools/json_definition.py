@@ -14,8 +14,8 @@ from referencing import Registry
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.params import one_line
 
-MAX_FAULTS = 8
-"""Errors of one call that the model is told."""
+from .validation_errors import MAX_FAULTS
+
 _FOREIGN = re.compile(r'"\$(?:dynamicR|r)ef": "([^#"][^"]*)"')
 
 

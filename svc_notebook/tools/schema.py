@@ -9,7 +9,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
@@ -23,13 +23,12 @@ from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.params import one_line
 
 from .signature import DocTexts, described, hints_of, settable_parameters, texts_of
+from .validation_errors import coerced_values, listed, validation_faults
 
 JsonSchema = dict[str, Any]
 Built = TypeVar("Built")
 MAX_DEFAULT_CHARS = 200
 """A longer default is not sent: the model need not know it."""
-MAX_FAULTS = 8
-"""Errors of one value that the model is told."""
 
 _DROPPED = ("$defs", "discriminator", "title")
 _VALUES = ("default", "enum", "examples", "const")  # these hold values, not schemas
@@ -39,10 +38,6 @@ _SUPPORTED = (
     "lists, tuples, sets and dict[str, ...] of these, Optional, Any, dataclasses, "
     "TypedDict or pydantic models"
 )
-_MISSING = ("missing", "missing_argument")  # pydantic's names of errors
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-_OF_USER = ("value_error", "assertion_error")
-_IS_MISSING = "is missing"
 
 
 class _RefusedTypeError(Exception):
@@ -65,13 +60,14 @@ class TypeSchema:
 
     def read(self, value: object, at: str = "") -> object:
         """Convert a JSON value to the type; `at` is its path: "items[0].price"."""
-        faults = tuple(_coerced_values(self.schema, value, at))
+        faults = tuple(coerced_values(self.schema, value, at))
         try:
             # As JSON text, since pydantic's strict mode then takes dates and sets too.
             text = json.dumps(value, allow_nan=False)
             built = self._adapter.validate_json(text, strict=True, extra="forbid")
         except ValidationError as problem:
-            faults = _faults(problem, self.schema, value, at)
+            errors = problem.errors(include_url=False)
+            faults = validation_faults(errors, self.schema, value, at)
         except Exception as problem:  # noqa: BLE001 - the user's class may raise anything
             reason = one_line(f"{type(problem).__name__}: {problem}", 300)
             faults = (f"{at or 'the value'}: cannot be used ({reason}).",)
@@ -155,7 +151,7 @@ class Parameters:
         """Convert a call's arguments to the types of the parameters."""
         values: dict[str, Any] = {}
         faults = [
-            f"{one_line(name)}: unknown name; expected {_listed(self._types)}."
+            f"{one_line(name)}: unknown name; expected {listed(self._types)}."
             for name in arguments
             if name not in self._types
         ]
@@ -169,10 +165,6 @@ class Parameters:
         if faults:
             raise ToolCallError(" ".join(faults), faults=tuple(faults))
         return values
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "no names"
 
 
 # Types that pydantic does not read as people mean them
@@ -346,105 +338,3 @@ def _is_short_json(default: object) -> bool:
         text = json.dumps(default, allow_nan=False, ensure_ascii=False)
         return len(text.encode()) <= MAX_DEFAULT_CHARS
     return False
-
-
-# Values that do not fit
-
-
-def _coerced_values(schema: JsonSchema, value: object, at: str) -> Iterator[str]:
-    """Find what pydantic would convert even in strict mode.
-
-    Digits alone are seconds since 1970 for a date, and True is 1 for an IntEnum.
-    """
-    path = at or "the value"
-    if isinstance(value, str):
-        is_number = value.strip().lstrip("+-").replace(".", "", 1).isdigit()
-        if is_number and schema.get("format") in ("date", "date-time"):
-            yield f'{path}: expected a date such as "2026-01-31"; got {_shown(value)}.'
-    elif isinstance(value, bool):
-        allowed = schema.get("enum", [value])
-        if not any(value is member for member in allowed):
-            yield f"{path}: expected one of {_shown(allowed)}; got {_shown(value)}."
-    elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for step, item in items:
-            yield from _coerced_values(_inner(schema, step), item, _path(at, step))
-
-
-def _inner(schema: JsonSchema, step: str | int) -> JsonSchema:
-    """Return the schema of an item or a field; of a union, that of an option."""
-    options: list[JsonSchema] = schema.get("anyOf") or schema.get("oneOf") or [schema]
-    for option in options:
-        inner = option.get("items")
-        if isinstance(step, str):
-            rest = option.get("additionalProperties")
-            inner = option.get("properties", {}).get(step, rest)
-        if isinstance(inner, dict):
-            return inner
-    return {}
-
-
-def _path(at: str, step: str | int) -> str:
-    if isinstance(step, int):
-        return f"{at}[{step}]"
-    return f"{at}.{one_line(step)}".removeprefix(".")
-
-
-def _faults(
-    problem: ValidationError, schema: JsonSchema, value: object, at: str
-) -> tuple[str, ...]:
-    """Return pydantic's errors as sentences: the path, what is expected, what was sent.
-
-    The options of a union fail one by one; they are one sentence.
-    """
-    reasons: dict[str, list[str]] = {}
-    for error in problem.errors(include_url=False):
-        path, reason = _path_and_reason(error, schema, value, at)
-        reasons.setdefault(path or "the value", []).append(reason)
-    return tuple(
-        f"{path} {_IS_MISSING}."
-        if several == [_IS_MISSING]
-        else f"{path}: {', or '.join(dict.fromkeys(several))}."
-        for path, several in list(reasons.items())[:MAX_FAULTS]
-    )
-
-
-def _path_and_reason(
-    error: Mapping[str, Any],
-    schema: JsonSchema,
-    value: Any,  # noqa: ANN401 - JSON
-    at: str,
-) -> tuple[str, str]:
-    kind, known, last = error["type"], list[str](), len(error["loc"]) - 1
-    for index, step in enumerate(error["loc"]):
-        is_field = isinstance(value, dict) and step in value
-        is_item = isinstance(value, list) and isinstance(step, int)
-        is_missing = kind in _MISSING and index == last
-        if not (is_field or is_item or is_missing):
-            continue  # the name of an option of a union, which is not in the path
-        known = [
-            name
-            for option in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))
-            for name in option.get("properties", ())
-        ]
-        at, schema = _path(at, step), _inner(schema, step)
-        has_more = is_field or (is_item and step < len(value))
-        value = value[step] if has_more else None
-    if kind in _MISSING:
-        return at, _IS_MISSING
-    if kind in _UNKNOWN:
-        return at, f"unknown name; expected {_listed(known)}"
-    return at, _reason(error)
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    text = str(error["msg"])
-    if error["type"] in _OF_USER:  # what a class of the user raised, word for word
-        return one_line(text.partition(", ")[2], 300)
-    is_simple = isinstance(error["input"], str | int | float | None)
-    got = f"; got {_shown(error['input'])}" if is_simple else ""
-    return f"{text[:1].lower()}{one_line(text[1:], 300)}{got}"
-
-
-def _shown(value: object) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False))

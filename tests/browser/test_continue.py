@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from svc_notebook.display.footer import UNFINISHED
+from svc_notebook.display.reply_footer import UNFINISHED
 from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from svc_notebook.display.footer import UNFINISHED
 from svc_notebook.display.html_styles import card_html, grid_html
+from svc_notebook.display.reply_footer import UNFINISHED
 from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
 

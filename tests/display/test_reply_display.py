@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.display.footer import UNFINISHED, WAITING
 from svc_notebook.display.html_styles import BODY, quiet_html, verbatim_html
 from svc_notebook.display.markdown import to_html
 from svc_notebook.display.reply_display import (
@@ -20,6 +19,7 @@ from svc_notebook.display.reply_display import (
     Wait,
     follow,
 )
+from svc_notebook.display.reply_footer import UNFINISHED, WAITING
 from svc_notebook.errors import Interrupted
 from svc_notebook.service.chunk import Delta
 from svc_notebook.tools.call import ToolRun

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.display.footer import other_model
+from svc_notebook.display.reply_footer import other_model
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 from tests.panels.conftest import OpenPage, open_page  # noqa: F401 - a fixture
 
