@@ -85,7 +85,7 @@ def test_an_entry_answers_a_share_of_the_requests_by_chance(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:
     """A seed fails the same requests in any order, and about as many as asked for."""
-    script = ({"share": 0.2, "times": None, "status": 503, "error": {}},)
+    script: Any = ({"share": 0.2, "times": None, "status": 503, "error": {}},)
     bodies = [fields(f"Question {at}", user=str(at)) for at in range(300)]
 
     failed = _refused(make_service(script=script, seed=7), post, bodies)
@@ -101,7 +101,7 @@ def test_a_request_that_is_sent_again_is_drawn_again(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:
     """A retry gets through in the end."""
-    script = ({"share": 0.5, "times": None, "status": 503, "error": {}},)
+    script: Any = ({"share": 0.5, "times": None, "status": 503, "error": {}},)
     service = make_service(script=script)
 
     statuses = [post(service, fields("Same")).status for _ in range(40)]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import svc_notebook.exchange as exchange_
 from svc_notebook.completion import Completion
-from svc_notebook.display import footer
+from svc_notebook.display import reply_footer
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
@@ -80,7 +80,7 @@ def test_an_empty_reply_is_marked(text: str | None) -> None:
     """Blanks are no reply either."""
     made = exchange(Choice(text=text, finish_reason="stop"))
 
-    assert footer.marks(made) == ("empty",)
+    assert reply_footer.marks(made) == ("empty",)
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_another_model_is_marked(answered: str, marks: tuple[str, ...]) -> None:
 
     html = Completion(made).final().bundle()["text/html"]
 
-    assert footer.marks(made) == marks
+    assert reply_footer.marks(made) == marks
     assert ("another-&lt;b&gt;" in html) is bool(marks)
