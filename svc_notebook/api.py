@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.request_pipeline import say, to_request
+from svc_notebook.client.request_pipeline import print_wait, to_request
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
@@ -207,7 +207,7 @@ def stream(
     offer = to_offer(params.pop("tools", None), run_tools=False)
     arguments = {"model": model, "system": system, "tools": offer.definitions, **params}
     request = _request(context, prompt, max_tokens, arguments)
-    return context.client.stream(request, watch=say, answers=answers)
+    return context.client.stream(request, watch=print_wait, answers=answers)
 
 
 def conversation(

@@ -17,7 +17,7 @@ from uuid import uuid4
 from svc_notebook.client import async_client, sync_client
 from svc_notebook.client.async_client import Defaults
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.request_pipeline import RunTools, SendRequest, say
+from svc_notebook.client.request_pipeline import RunTools, SendRequest, print_wait
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import join_exchange
 from svc_notebook.conversations.conversation import Conversations
@@ -187,7 +187,9 @@ class Context:
         answers: Answerer | None = None,
     ) -> Completion:
         """Send a request and return the reply, in one piece."""
-        return self.client.complete(request, origin=origin, watch=say, answers=answers)
+        return self.client.complete(
+            request, origin=origin, watch=print_wait, answers=answers
+        )
 
     def run_tools(
         self,
@@ -269,7 +271,7 @@ class Session:
             ask=lambda *args, **options: self.context().ask(*args, **options),
             run=lambda *args, **options: self.context().run_tools(*args, **options),
             stream=lambda request, origin: self.client.stream(
-                request, origin=origin, watch=say
+                request, origin=origin, watch=print_wait
             ),
             model=lambda: self.settings.model,
             info_of=self.info_of,

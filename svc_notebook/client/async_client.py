@@ -34,7 +34,14 @@ from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting
-from .request_pipeline import RequestPipeline, RunTools, Task, Watch, say, take_no_tools
+from .request_pipeline import (
+    RequestPipeline,
+    RunTools,
+    Task,
+    Watch,
+    print_wait,
+    take_no_tools,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -46,8 +53,9 @@ if TYPE_CHECKING:
 class Defaults:
     """The default arguments of `AsyncClient`, and what runs tools for it.
 
-    `take_tools` takes tools and limits out of a verb's parameters, which keep the
-    definitions, and returns what runs the tools; None if nothing is run.
+    `take_tools` takes the functions in `tools` and their options out of a verb's
+    arguments, leaves the tools' definitions there, and returns what runs the functions;
+    None if there are no functions to run.
     """
 
     settings: Callable[[], Settings] = Settings.from_env
@@ -61,9 +69,10 @@ class Defaults:
 def _at_address(
     settings: Settings, base_url: str | None, *, needs_key: bool | None
 ) -> Settings:
-    """Return settings of an address; None for theirs. They refuse a key over http.
+    """Return the settings for an address; if it is None, the settings' own address.
 
-    `needs_key` is what the arguments say of the address; None if they do not.
+    The settings refuse to send a key over http. `needs_key` says whether the address
+    needs a key; None if the arguments do not say.
     """
     endpoint = settings.endpoint if base_url is None else endpoint_at(base_url)
     if needs_key is not None:
@@ -80,7 +89,7 @@ def _at_address(
 class BaseClient:
     """What both clients share; `AsyncClient` describes the arguments."""
 
-    def __init__(  # noqa: PLR0913 - one seam each
+    def __init__(  # noqa: PLR0913 - each argument replaces one part
         self,
         settings: Settings | None = None,
         *,
@@ -95,7 +104,7 @@ class BaseClient:
     ) -> None:
         is_keyless = key is False
         given_key = None if key is False else to_key(api_key if key is None else key)
-        api_key = key = None  # nothing below may show them in a traceback
+        api_key = key = None  # a traceback of an error below must not show them
         if not isinstance(settings, Settings | None):
             raise SettingsError(
                 f"settings is {type(settings).__name__}; give the address by name: "
@@ -135,7 +144,7 @@ class BaseClient:
         return Defaults()
 
     def _open(self) -> None:
-        """Finish the setup; an `__init__` of a subclass would show the key."""
+        """Finish the setup. A subclass's `__init__` would have the key in its frame."""
 
     @property
     def settings(self) -> Settings:
@@ -159,7 +168,8 @@ class BaseClient:
         return self._path.limiter(model).room()
 
     def __repr__(self) -> str:
-        path = getattr(self, "_path", None)  # a traceback may show one half made
+        # a traceback may show a client whose `__init__` failed
+        path = getattr(self, "_path", None)
         return f"<{type(self).__name__} of {path and path.settings.base_url}>"
 
 
@@ -170,27 +180,28 @@ class AsyncClient(BaseClient):
     or close it with `aclose()`.
 
     Args:
-        settings: Where to, and how long things may take; the session's if None, so
-            that `%svc use` and the environment hold here too.
+        settings: The address, the model and the timeouts. If None, the session's, so
+            that `%svc use` and the environment apply here too.
         base_url: The service's base address, instead of the settings' one.
-        api_key: The API key of this address, which is sent to it even where none is
-            needed. If None, it is found at the first request; a key that is found for
-            another address is not sent.
-        key: The same, as a `Key`; False for a server that needs none.
-        sinks: Get each exchange, good or bad, when it ends, on the event loop's thread;
-            the session's ledger if None.
+        api_key: The API key of this address. It is sent even if the address needs none.
+            If None, the key of this address is looked up at the first request; the key
+            of another address is never sent.
+        key: The same as a `Key`; False for a server that needs no key.
+        sinks: They receive each exchange when it ends, whether it succeeded or failed,
+            on the event loop's thread. The session's ledger if None.
         limits: The rate limits to keep; those of this process if None.
-        answers: Looks for a recorded answer before anything is sent; in the file that
-            SVC_ANSWERS names if None. If it always answers, no key and no address are
-            needed.
-        runtime: Where time, chance and ids come from.
-        transport: An `httpx.AsyncBaseTransport` that sends the requests; proxies and
-            certificates are then its own. It lives on one event loop, and you close
-            it. httpx's own may take bytes that came after a reply for the next one,
-            unless it has `limits=httpx.Limits(max_keepalive_connections=0)`.
+        answers: A function that looks for a recorded answer before anything is sent. If
+            None, the file that SVC_ANSWERS names is searched. If it always finds one,
+            no key and no address are needed.
+        runtime: The clock, the random numbers and the ids; tests replace them.
+        transport: An `httpx.AsyncBaseTransport` that sends the requests; it then
+            decides about proxies and certificates. It lives on one event loop, and you
+            close it. httpx's own transport may take bytes that arrive after a reply for
+            the next reply, unless it has
+            `limits=httpx.Limits(max_keepalive_connections=0)`.
 
     Raises:
-        MissingKeyError: The key given cannot be sent.
+        MissingKeyError: The given key cannot be sent.
         SettingsError: A setting cannot be used.
 
     Example:
@@ -202,7 +213,7 @@ class AsyncClient(BaseClient):
     """
 
     @with_params
-    async def complete(  # noqa: PLR0913 - as `svc.complete`, and for the ledger
+    async def complete(  # noqa: PLR0913 - the arguments of `svc.complete`, and three more
         self,
         prompt: Prompt | CompletionRequest,
         *,
@@ -210,7 +221,7 @@ class AsyncClient(BaseClient):
         system: str | None = None,
         run_tools: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = say,
+        watch: Watch | None = print_wait,
         answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> Completion:
@@ -221,16 +232,18 @@ class AsyncClient(BaseClient):
                 complete request, such as the `request` of a completion; then no
                 model, system message or parameter may be given.
             model: Id of the model; the settings' one if None.
-            system: A text put in front as a system message.
-            run_tools: False leaves the calls of functions in `tools` to you. True runs
-                them on other threads, as `svc.complete` does, and takes `confirm`,
-                `max_rounds`, `tool_timeout_s` and `total_s` too.
-            origin: What the request belongs to, for the ledger.
-            watch: Called at each wait. If left out, waits of 2 s and more are said on
-                stderr; None says nothing.
-            answers: Looks for a recorded answer first, instead of the client's own.
-            **params: Parameters by the document's names; what is left out is not
-                sent. `extra` sends fields the document does not show.
+            system: A text that is sent first, as a system message.
+            run_tools: True runs the functions in `tools` that the model calls, on other
+                threads, as `svc.complete` does; `confirm`, `max_rounds`,
+                `tool_timeout_s` and `total_s` are then allowed too. False returns the
+                calls, and you run the functions.
+            origin: What the request belongs to; the ledger records it.
+            watch: A function that is called at each wait. By default, waits of 2 s and
+                more are printed on stderr; None prints nothing.
+            answers: A function that looks for a recorded answer first, instead of the
+                client's `answers`.
+            **params: Parameters by the document's names; a parameter that is left out
+                is not sent. `extra` sends fields that the document does not show.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
@@ -254,7 +267,7 @@ class AsyncClient(BaseClient):
         return await run_on_thread(tool_runner, request, origin or Origin(), ask)
 
     @with_params
-    def stream(  # noqa: PLR0913 - as `complete`, and how to ask
+    def stream(  # noqa: PLR0913 - the arguments of `complete`, and `is_streamed`
         self,
         prompt: Prompt | CompletionRequest,
         *,
@@ -262,24 +275,25 @@ class AsyncClient(BaseClient):
         system: str | None = None,
         is_streamed: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = say,
+        watch: Watch | None = print_wait,
         answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> "AsyncCompletionStream":
-        """Ask for a reply that comes as it is generated (doc: Response, streamed).
+        """Ask for a reply that arrives while it is generated (doc: Response, streamed).
 
-        `AsyncClient` sends the request at the first step of the iteration, `Client` at
+        `AsyncClient` sends the request when the iteration begins, `Client` sends it at
         once.
 
         Args:
             prompt: A text, messages or a complete request, as in `complete`.
             model: Id of the model; the settings' one if None.
-            system: A text put in front as a system message.
-            is_streamed: False asks for the reply in one piece, which then comes at
-                the end of the stream; the service reports its usage.
-            origin: What the request belongs to, for the ledger.
-            watch: Called at each wait, as in `complete`.
-            answers: Looks for a recorded answer first, instead of the client's own.
+            system: A text that is sent first, as a system message.
+            is_streamed: False asks for the reply in one piece; the stream then yields
+                it at its end, and the service reports its usage.
+            origin: What the request belongs to; the ledger records it.
+            watch: A function that is called at each wait, as in `complete`.
+            answers: A function that looks for a recorded answer first, as in
+                `complete`.
             **params: Parameters by the document's names, as in `complete`.
 
         Returns:
@@ -316,13 +330,13 @@ async def run_on_thread(
     origin: Origin,
     ask: Callable[[CompletionRequest, Origin], Coroutine[Any, Any, Completion]],
 ) -> Completion:
-    """Run tools on a thread of their own, and send their requests on this loop."""
-    loop, is_over, futures = asyncio.get_running_loop(), Event(), list[Future[Any]]()
-    ended: Future[Completion] = Future()
-    ended.set_running_or_notify_cancel()  # a wait that is cancelled leaves it alone
+    """Run tools on a new thread, and send their requests on the running loop."""
+    loop, is_stopped, futures = asyncio.get_running_loop(), Event(), list[Future[Any]]()
+    result: Future[Completion] = Future()
+    result.set_running_or_notify_cancel()  # cancelling the wait must not cancel it
 
     def check_stop() -> None:
-        if is_over.is_set():
+        if is_stopped.is_set():
             raise Interrupted
 
     def send(request: CompletionRequest, origin: Origin) -> Completion:
@@ -330,18 +344,18 @@ async def run_on_thread(
         futures.append(asyncio.run_coroutine_threadsafe(ask(request, origin), loop))
         return cast("Completion", futures[-1].result())
 
-    def work() -> None:
+    def run() -> None:
         try:
-            ended.set_result(tool_runner(request, origin, send, check_stop))
+            result.set_result(tool_runner(request, origin, send, check_stop))
         except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
-            ended.set_exception(problem)
+            result.set_exception(problem)
 
-    # the loop's own threads are few, and requests may need them meanwhile
-    Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    # not one of the loop's few worker threads: requests may need those meanwhile
+    Thread(target=copy_context().run, args=(run,), daemon=True).start()
     try:
-        return await asyncio.wrap_future(ended)
+        return await asyncio.wrap_future(result)
     except asyncio.CancelledError:
-        is_over.set()
+        is_stopped.set()
         for future in futures:
             future.cancel()
         raise
@@ -391,9 +405,9 @@ class AsyncCompletionStream:
         while (delta := await self._next()) is not None:
             if text := self._first.take(delta):
                 return text
-        if rest := self._first.rest():
-            return rest
-        self._first.warn_of_calls(self._exchange_task.exchange)
+        if text := self._first.text_of_other_choice():
+            return text
+        self._first.warn_about_calls(self._exchange_task.exchange)
         raise StopAsyncIteration
 
     @property
@@ -415,7 +429,7 @@ class AsyncCompletionStream:
         self._is_over = True
         if self._task is None:
             return
-        if _is_elsewhere(self._task):
+        if _is_of_another_loop(self._task):
             _stop(self._task)
             return
         self._task.cancel()
@@ -430,7 +444,7 @@ class AsyncCompletionStream:
             self._task = asyncio.create_task(work)
             finalize(self, _stop, self._task).atexit = False
         task = self._task
-        if _is_elsewhere(task):
+        if _is_of_another_loop(task):
             raise SvcError(
                 "This stream was started on another event loop and can only be read "
                 "there. Send the request again on this loop."
@@ -441,7 +455,7 @@ class AsyncCompletionStream:
             await self.aclose()
             raise
         if delta is None:
-            self._queue.put_nowait(None)  # for another task that waits, too
+            self._queue.put_nowait(None)  # so that other waiting tasks end, too
             self._is_over = True
             await asyncio.wait([task])
             if not task.cancelled():
@@ -454,7 +468,7 @@ class AsyncCompletionStream:
         if self._task is None and not self._is_over:
             return f"<{type(self).__name__}: not started>"
         exchange, n_chars = self._exchange_task.exchange, self._n_chars
-        return state_of(self, exchange, n_chars=n_chars, is_over=self._is_over)
+        return describe_stream(self, exchange, n_chars=n_chars, is_over=self._is_over)
 
     async def __aenter__(self) -> Self:
         return self
@@ -463,11 +477,12 @@ class AsyncCompletionStream:
         await self.aclose()
 
 
-def _is_elsewhere(task: asyncio.Task[None]) -> bool:
+def _is_of_another_loop(task: asyncio.Task[None]) -> bool:
     return task.get_loop() is not asyncio.get_running_loop()
 
 
 async def _hand_over(task: Task, queue: DeltaQueue) -> None:
+    """Run an exchange and put its deltas into the queue; None marks the end."""
     try:
         await task.run(queue.put_nowait)
     finally:
@@ -475,8 +490,8 @@ async def _hand_over(task: Task, queue: DeltaQueue) -> None:
 
 
 def _stop(task: asyncio.Task[None]) -> None:
-    """Stop the task of a stream that was dropped, from any thread."""
-    with suppress(RuntimeError):  # the loop is closed, and the task with it
+    """Stop the task of a stream that nobody refers to any more, from any thread."""
+    with suppress(RuntimeError):  # the loop is closed, which has ended the task
         task.get_loop().call_soon_threadsafe(task.cancel)
 
 
@@ -492,7 +507,7 @@ class FirstChoice:
         self._others: dict[int, list[str]] = {}
 
     def take(self, delta: Delta) -> str:
-        """Return what a delta adds to the text."""
+        """Return what a delta adds to choice 0; other choices are held back."""
         self._has_text |= bool(delta.text)
         if delta.index == 0:
             self._is_zero_seen = True
@@ -502,17 +517,17 @@ class FirstChoice:
             self._others.setdefault(delta.index, []).append(delta.text)
         return ""
 
-    def rest(self) -> str:
-        """Return what was held back, at the end."""
+    def text_of_other_choice(self) -> str:
+        """Return the text of the lowest choice, at the end and without a choice 0."""
         others, self._others = self._others, {}
         return "".join(others[min(others)]) if others else ""
 
-    def warn_of_calls(self, exchange: Exchange | None) -> None:
-        """Say why a stream that has ended has no text, if it is for calls of tools."""
+    def warn_about_calls(self, exchange: Exchange | None) -> None:
+        """Warn that a finished stream has no text because the model called tools."""
         choices = exchange.choices if exchange else ()
         calls = [call for choice in choices for call in choice.tool_calls]
         if calls and not self._has_text:
-            self._has_text = True  # it is said once
+            self._has_text = True  # warn only once
             names = dict.fromkeys(call.function.name for call in calls)
             warn(
                 f"The model called {', '.join(names)} and wrote no text, so this "
@@ -523,10 +538,10 @@ class FirstChoice:
             )
 
 
-def state_of(
+def describe_stream(
     stream: object, exchange: Exchange | None, *, n_chars: int, is_over: bool
 ) -> str:
-    """Return what a stream's repr says: its state and length, and none of its text."""
+    """Return the repr of a stream: its state and its length, but none of its text."""
     state = "stopped" if is_over else "running"
     if exchange is not None:
         state = _STATES[exchange.status]

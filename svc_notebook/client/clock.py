@@ -12,7 +12,7 @@ from typing import TypeAlias
 from svc_notebook.exchange import new_id
 
 Clock: TypeAlias = Callable[[], float]
-"""Returns seconds that only grow."""
+"""Returns seconds; never runs backwards."""
 
 
 _utc_now = partial(datetime.now, UTC)
@@ -20,9 +20,9 @@ _utc_now = partial(datetime.now, UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Runtime:
-    """Where time, random numbers and ids come from; tests replace it."""
+    """The clock, sleep, random numbers and ids of a client; tests replace them."""
 
-    clock: Callable[[], float] = time.monotonic  # seconds that only grow
+    clock: Callable[[], float] = time.monotonic  # seconds, never backwards
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime] = _utc_now

@@ -1,9 +1,9 @@
-"""HTTP connections: our own over asyncio, idle ones, proxies, or a transport of httpx.
+"""HTTP connections: our own over asyncio, or the transport of httpx that a user gives.
 
-A connection serves one request at a time, and idle ones are kept on a stack: the time
-that a pool takes is quadratic in the number of requests in flight. The proxy that an
-endpoint names, else HTTPS_PROXY with NO_PROXY, is obeyed. Failures become our errors,
-in words a user can act on.
+A connection serves one request at a time. Idle connections are kept on a stack, since
+the time that httpx's pool takes is quadratic in the number of requests in flight. The
+proxy is the one that the endpoint names, else that of HTTPS_PROXY and NO_PROXY.
+Failures become our errors, with messages that tell users what to do.
 """
 
 import asyncio
@@ -53,8 +53,9 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from .response import HttpAnswer, ResponseHead
 from .retry import FailedTry, retry_after_s
 
-# httpx imports its command line with itself where click and rich are installed: that
-# takes longer than all the rest, and nobody uses it here.
+# Where click and rich are installed, httpx imports its command line too: that takes
+# longer than the rest of httpx, and it is never used here. A None in `sys.modules`
+# makes that import fail, which httpx expects.
 _COMMAND_LINE = "httpx._main"
 sys.modules.setdefault(_COMMAND_LINE, None)  # type: ignore[arg-type]  # fails the import
 
@@ -68,27 +69,28 @@ if sys.modules[_COMMAND_LINE] is None:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy: its address, which may hold a password, and how it may be shown."""
+    """A proxy: its address, which may contain a password, and a text to show."""
 
     shown: str
     _url: str = field(repr=False)
 
     @property
     def url(self) -> httpx.URL:
-        """Its address."""
+        """The address of the proxy."""
         return httpx.URL(self._url)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers for a request to it."""
+        """Return the headers that log in to the proxy; none without a login."""
         login = httpx.Proxy(self._url).raw_auth
         basic = b"Basic " + b64encode(b":".join(login or ()))
         return [(b"Proxy-Authorization", basic)] if login else []
 
 
 def proxy_for(base_url: str, named: str | None = None) -> Proxy | None:
-    """Return the proxy for an address: the one named, else the environment's.
+    """Return the proxy for an address: `named`, else that of the environment.
 
-    This machine has none: a key may go there unencrypted, but not to a proxy.
+    This machine's own addresses never have a proxy: a key may be sent to them over
+    plain HTTP, but not to a proxy.
     """
     parts = urlsplit(base_url)
     proxy: Proxy | SettingsError | None = None
@@ -97,13 +99,13 @@ def proxy_for(base_url: str, named: str | None = None) -> Proxy | None:
     if named:
         proxy = _proxy(named, "The proxy of the endpoint", "proxy")
     elif not proxy_bypass(parts.netloc):
-        proxy = _environments_proxy(parts.scheme)
+        proxy = _proxy_of_environment(parts.scheme)
     if isinstance(proxy, SettingsError):
         raise proxy
     return proxy
 
 
-def _environments_proxy(scheme: str) -> Proxy | SettingsError | None:
+def _proxy_of_environment(scheme: str) -> Proxy | SettingsError | None:
     named = getproxies()
     url = named.get(scheme) or named.get("all")
     if not url:
@@ -113,19 +115,19 @@ def _environments_proxy(scheme: str) -> Proxy | SettingsError | None:
 
 
 def _proxy(url: str, what: str, setting: str) -> Proxy | SettingsError:
-    """Return a proxy, or the error; its password is in this frame."""
+    """Return a proxy, or an error for the caller to raise: this frame has secrets."""
     full = url if "://" in url else f"http://{url}"
     parsed = parse_url(full)
     if parsed is None or parsed.scheme not in {"http", "https"} or not parsed.host:
         return SettingsError(
-            f"{what} cannot be used; set {setting}=http://HOST:PORT. NO_PROXY lists "
-            "hosts that are reached without a proxy of the environment."
+            f"{what} is not a usable address. Set {setting}=http://HOST:PORT. NO_PROXY "
+            "lists hosts that are reached without the environment's proxy."
         )
     return Proxy(f"{parsed.scheme}://{parsed.netloc.decode()}", full)
 
 
 def parse_url(text: str) -> httpx.URL | None:
-    """Return an address as httpx takes it; None if it does not."""
+    """Return an address as an httpx URL; None if httpx cannot read it."""
     try:
         url = httpx.URL(text)
         _ = url.host  # decodes international names
@@ -139,30 +141,31 @@ RawRequest = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
 
 
 class NotHttpError(Exception):
-    """What came is not HTTP, or its headers are too long."""
+    """The answer is not HTTP, or its headers are too long."""
 
 
 class ProxyRefusedError(Exception):
-    """A proxy did not connect to the service; it has the status of its answer."""
+    """A proxy did not connect to the service; the argument is the proxy's status."""
 
 
 # If an idle connection closes later than this after a request was written, the server
 # may have read the request and worked on it.
 _AT_ONCE_S = 0.25
 IDLE_S = 15.0  # short, so that we usually close it before a server or balancer does
-_MAX_HEAD_BYTES = 100 * 1024  # of headers, trailers and what goes with chunks
-_MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now; then TCP waits
-# Bytes of a body that come within so many seconds, or within this part of the time
-# since the first ones, are handed over together: each time, tasks and threads wake.
+_MAX_HEAD_BYTES = 100 * 1024  # of headers, trailers and the framing of chunks
+_MAX_WAITING_BYTES = 1024 * 1024  # of a body not read yet; above this, TCP waits
+# Each hand-over of body bytes wakes tasks and threads. So bytes are handed over
+# together if they arrive within 0.04 s, or within a tenth of the time since the first
+# bytes.
 _GATHER_S, _GATHER_PART = 0.04, 0.1
-_FIRST_FINAL, _FIRST_REDIRECT = 200, 300  # below: an interim answer
-_NEXT_ADDRESS_S = 0.25  # until the next address is tried, too (RFC 8305)
+_FIRST_FINAL, _FIRST_REDIRECT = 200, 300  # a status below 200 is an interim answer
+_NEXT_ADDRESS_S = 0.25  # until the next address is tried as well (RFC 8305, 5)
 
 
 _CHUNKED = "chunked"
 _PARSER_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-# What other clients read, too: old proxies and servers of hobbyists send it. It could
-# only deceive one who passes it on.
+# Old proxies and small servers send these, and other clients accept them. They are
+# dangerous only for a program that forwards the answer, which we do not.
 _LENIENCIES = {
     "lenient_headers": True,  # values over several lines, or with control characters
     "lenient_optional_cr_before_lf": True,
@@ -173,8 +176,8 @@ _LENGTH = re.compile(rb"(?im)^content-length:([^\r\n]*)\r?\n?")
 _NO_CONTROLS = bytes.maketrans(bytes(range(32)) + b"\x7f", b" " * 33)
 
 
-def put_right(head: bytes) -> bytes:
-    """Return headers with one Content-Length if it is repeated (RFC 9110, 8.6)."""
+def merge_lengths(head: bytes) -> bytes:
+    """Return headers in which equal Content-Lengths are merged (RFC 9110, 8.6)."""
     values = [value.strip() for value in b",".join(_LENGTH.findall(head)).split(b",")]
     if not values[0] or values.count(values[0]) < len(values):
         return head
@@ -186,8 +189,9 @@ def put_right(head: bytes) -> bytes:
 class Connection(asyncio.Protocol):
     """A connection to the service or its proxy; it serves one request at a time.
 
-    `status` is 0 until the headers of the answer are in; their names are in lower case.
-    The parser calls the methods that begin with `on_`. TLS needs `tls`.
+    `status` is 0 until all headers of the answer have arrived; `headers` has their
+    names in lower case. The parser calls the methods that begin with `on_`. `tls` is
+    needed for https addresses only.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -196,28 +200,33 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._idle_since_s = 0.0
         self._is_gathering = False
-        self._expect()
+        self._reset()
 
-    def _expect(self) -> None:
+    def _reset(self) -> None:
+        """Forget the last answer, before the next request."""
         self.status = 0
         self._begin_head()
         self._n_head_bytes = 0
         self._n_bodiless_bytes = 0  # since the newest bytes of a body
         self._body = bytearray()
-        self._first_s = self._due_s = 0.0  # of what is handed over, by the loop's clock
+        self._first_s = self._due_s = (
+            0.0  # of the first hand-over and of the next, by the loop's clock
+        )
         self._is_whole = self._is_lasting = False
-        self._failure: type[Exception] | None = None  # a class holds no frames
+        self._failure: type[Exception] | None = (
+            None  # an instance would hold frames with headers
+        )
 
     def _begin_head(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENCIES)
         self.headers = dict[str, str]()
         self._n_named_bytes = 0  # of headers and trailers
-        self._head = bytearray()  # as it came, until it is complete
-        self._has_lengths = False  # more than one
+        self._head = bytearray()  # the raw headers, until they are complete
+        self._has_lengths = False  # whether Content-Length is repeated
 
     async def open(self, url: httpx.URL, proxy: Proxy | None) -> None:
-        """Connect to the host of an address; after a failure it has to be closed."""
+        """Connect to the host of an address; after a failure the caller closes it."""
         loop, first = asyncio.get_running_loop(), proxy.url if proxy else url
         host, port = _host_port(first)
         sock = await _connect(await _addresses(host, port))
@@ -227,14 +236,16 @@ class Connection(asyncio.Protocol):
         if first.scheme == "https":
             await self._start_tls(host)
         if proxy and url.scheme == "https":
+            # The proxy connects us to the service (RFC 9110, 9.3.6); from then on TLS
+            # goes through the proxy, which cannot read the key.
             host, port = _host_port(url)
-            shown = f"[{host}]" if ":" in host else host
-            target = f"{shown}:{port}".encode()
+            host_in_url = f"[{host}]" if ":" in host else host
+            target = f"{host_in_url}:{port}".encode()
             headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
             await self.ask(("CONNECT", target, headers, b""), None)
             if self.status >= _FIRST_REDIRECT:
                 raise ProxyRefusedError(self.status)
-            self._expect()
+            self._reset()
             await self._start_tls(host)
 
     async def _start_tls(self, host: str) -> None:
@@ -243,7 +254,7 @@ class Connection(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes of an answer; those after its end spoil the connection."""
+        """Parse bytes of an answer; after bytes behind its end, it cannot be reused."""
         if not self.status:
             self._n_head_bytes += len(data)
         self._n_bodiless_bytes += len(data)
@@ -254,12 +265,13 @@ class Connection(asyncio.Protocol):
         elif self._body and not self._is_whole and failure is None:
             self._gather()
             return
-        self._tell(failure)
+        self._wake(failure)
 
     def _parse(self, data: bytes) -> bool:
         """Parse bytes; return False if they are not HTTP.
 
-        A Content-Length that is repeated stops the parser, so it is taken out.
+        The parser stops at a repeated Content-Length. In that case the headers are
+        parsed again with one Content-Length.
         """
         if not self.status:
             self._head += data
@@ -274,7 +286,10 @@ class Connection(asyncio.Protocol):
         end = _HEAD_END.search(self._head) if self._has_lengths else None
         if end is None:
             return True
-        head, rest = put_right(bytes(self._head[: end.end()])), self._head[end.end() :]
+        head, rest = (
+            merge_lengths(bytes(self._head[: end.end()])),
+            self._head[end.end() :],
+        )
         self._begin_head()
         try:
             self._parser.feed_data(head)
@@ -283,17 +298,17 @@ class Connection(asyncio.Protocol):
         return self._parse(bytes(rest))
 
     def _gather(self) -> None:
-        """Let a part of a body be read, now or together with what comes soon."""
+        """Hand over body bytes: at once, or together with those that arrive soon."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._due_s:
-            self._tell(None)
+            self._wake(None)
         elif not self._is_gathering:
             self._is_gathering = True
             loop.call_at(self._due_s, self._end_gathering)
 
     def _end_gathering(self) -> None:
         self._is_gathering = False
-        self._tell(None)
+        self._wake(None)
 
     def on_message_begin(self) -> None:
         """Refuse an answer that nobody asked for."""
@@ -301,9 +316,11 @@ class Connection(asyncio.Protocol):
             raise NotHttpError
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header, but no trailer; values of the same name are joined."""
+        """Note a header and ignore trailers; values of the same name are joined."""
         self._n_named_bytes += len(name) + len(value)
-        if self._n_named_bytes > _MAX_HEAD_BYTES:  # even if a body came with them
+        if (
+            self._n_named_bytes > _MAX_HEAD_BYTES
+        ):  # checked here too: body bytes reset the other count
             raise NotHttpError
         if self.status:
             return
@@ -317,10 +334,10 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= _FIRST_FINAL:
             if self.headers.get("transfer-encoding", _CHUNKED).lower() != _CHUNKED:
-                raise NotHttpError  # the body would be taken for what it is not
+                raise NotHttpError  # we cannot decode other transfer codings
             self.status = status
             self._head.clear()
-            # from here on, a length is a trailer's, and changes nothing
+            # from here on, a Content-Length is a trailer, and has no effect
             self._parser.set_dangerous_leniencies(lenient_chunked_length=True)
         else:
             self.headers.clear()
@@ -331,26 +348,31 @@ class Connection(asyncio.Protocol):
         self._body += data
 
     def on_message_complete(self) -> None:
-        """Note the end, and whether the connection can be used again."""
+        """Note the end of an answer, and whether the connection can be reused."""
         self._is_whole = self.status > 0
         self._is_lasting = self._parser.should_keep_alive()
 
     def eof_received(self) -> None:
-        """Note that no more bytes come: the end of a body without a length."""
+        """Note that no more bytes follow; this ends a body without a length."""
         self._is_whole |= self.status > 0 and not is_framed(self.headers)
-        self._tell(ConnectionResetError)
+        self._wake(ConnectionResetError)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Note that it is closed."""
-        self._tell(ConnectionResetError)
+        """Note that the connection is closed."""
+        self._wake(ConnectionResetError)
 
-    def _tell(self, failure: type[Exception] | None) -> None:
+    def _wake(self, failure: type[Exception] | None) -> None:
+        """Wake the task that waits for bytes, and note the first failure."""
         self._failure = self._failure or failure
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def ask(self, request: RawRequest, until_s: float | None) -> None:
-        """Send a request and wait for the headers of the answer, as `read` does."""
+        """Send a request and wait for the headers of the answer, until `until_s`.
+
+        Raises:
+            TimeoutError: They did not arrive until then, by the loop's clock.
+        """
         if self._failure:
             raise self._failure
         method, target, headers, body = request
@@ -358,18 +380,19 @@ class Connection(asyncio.Protocol):
         lines += [name + b": " + value for name, value in headers]
         self._transport.write(b"\r\n".join((*lines, b"", body)))
         while not self.status:
-            await self._more(until_s)
+            await self._wait_for_bytes(until_s)
 
     async def read(self, until_s: float | None) -> bytes:
         """Return the next bytes of the body, b"" at its end.
 
-        A TimeoutError is raised if none came until `until_s`, by the loop's clock.
+        Raises:
+            TimeoutError: None arrived until `until_s`, by the loop's clock.
         """
         while not self._body and not self._is_whole:
             try:
-                await self._more(until_s)
+                await self._wait_for_bytes(until_s)
             except TimeoutError:
-                if not self._body:  # it may have come, to be handed over with more
+                if not self._body:  # bytes may have arrived that were to wait for more
                     raise
         piece = bytes(self._body)
         self._body.clear()
@@ -378,8 +401,8 @@ class Connection(asyncio.Protocol):
         self._due_s = now_s + min((now_s - self._first_s) * _GATHER_PART, _GATHER_S)
         return piece
 
-    async def _more(self, until_s: float | None) -> None:
-        """Wait until something comes; raise why nothing will."""
+    async def _wait_for_bytes(self, until_s: float | None) -> None:
+        """Wait until bytes arrive; raise the failure if none will."""
         if self._failure:
             raise self._failure
         self._transport.resume_reading()
@@ -388,53 +411,55 @@ class Connection(asyncio.Protocol):
             await self._waiter
 
     def rest(self) -> bool:
-        """Prepare for the next request; return False if there can be none.
+        """Prepare for the next request; return False if no other one can be sent.
 
-        Bytes that came after the end of a reply would become the next one.
+        If bytes arrived after the end of a reply, they would be taken for the next
+        reply.
         """
         if not self._is_whole or not self._is_lasting or self._failure:
             return False
-        self._expect()
+        self._reset()
         self._idle_since_s = time.monotonic()
         return True
 
     @property
     def has_bytes(self) -> bool:
-        """Whether bytes of an answer have come."""
+        """Whether bytes of an answer have arrived."""
         return self._n_head_bytes > 0
 
     @property
     def is_stale(self) -> bool:
-        """Whether it was idle for too long, was closed, or has bytes out of turn."""
+        """Whether it was idle for too long, was closed, or has unexpected bytes."""
         is_old = time.monotonic() > self._idle_since_s + IDLE_S
         sock = self._transport.get_extra_info("socket")
         if is_old or self._failure or self._n_head_bytes or sock.fileno() < 0:
             return True
-        # The loop may not have looked yet. What comes between this and the request
-        # cannot be told from its answer: HTTP/1.1 numbers neither.
+        # The loop may not have noticed them yet. Bytes that arrive between this check
+        # and the request cannot be distinguished from its answer: HTTP/1.1 has no
+        # numbers.
         return _is_readable(sock.fileno())
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
-            await asyncio.sleep(0)  # then it is closed
+            await asyncio.sleep(0)  # the loop closes the socket in its next round
 
 
 _Address = tuple[Any, ...]  # as `getaddrinfo` returns it
 
 
 async def _addresses(host: str, port: int) -> list[_Address]:
-    """Return the addresses of a host, those of IPv4 and IPv6 in turn (RFC 8305)."""
+    """Return the addresses of a host, IPv4 and IPv6 alternating (RFC 8305, 4)."""
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         ip_address(host)
     except ValueError:
-        found = await asyncio.get_running_loop().run_in_executor(None, look_up)
+        addresses = await asyncio.get_running_loop().run_in_executor(None, look_up)
     else:
-        return look_up()  # nothing is asked, so that it needs no thread
+        return look_up()  # of a number: no DNS request, so no thread is needed
     families = defaultdict[int, list[_Address]](list)
-    for address in found:
+    for address in addresses:
         families[address[0]].append(address)
     turns = zip_longest(*families.values())
     return [address for turn in turns for address in turn if address]
@@ -443,7 +468,7 @@ async def _addresses(host: str, port: int) -> list[_Address]:
 async def _connect(addresses: list[_Address]) -> socket.socket:
     """Return a socket that is connected to the first address that answers (RFC 8305).
 
-    asyncio can do so, too, but leaves sockets open when it is cancelled (Python 3.11).
+    asyncio can do this too, but in Python 3.11 it leaves sockets open when cancelled.
     """
     waiting, tries, problems = list(addresses), set[_SocketTask](), []
     try:
@@ -462,7 +487,7 @@ async def _connect(addresses: list[_Address]) -> socket.socket:
                 problems.append(problem)
     finally:
         for task in tries:
-            task.add_done_callback(_close_late)
+            task.add_done_callback(_close_unneeded)
             task.cancel()
     if len(problems) == 1:
         raise problems[0]
@@ -484,14 +509,14 @@ async def _connect_to(address: _Address) -> socket.socket:
     return sock
 
 
-def _close_late(task: _SocketTask) -> None:
-    """Close what another address was faster than, or what nobody waits for."""
+def _close_unneeded(task: _SocketTask) -> None:
+    """Close a socket that connected too late, or that is no longer needed."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
 
 def _is_readable(descriptor: int) -> bool:
-    """Say whether a socket has bytes, or was closed; `selectors` would take 15 us."""
+    """Say whether a socket has bytes or was closed; `selectors` would take 15 us."""
     if not hasattr(select, "poll"):  # Windows
         return bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()
@@ -500,7 +525,7 @@ def _is_readable(descriptor: int) -> bool:
 
 
 def is_framed(headers: dict[str, str]) -> bool:
-    """Say whether HTTP says where the body ends; else the connection's end does."""
+    """Say whether headers mark the body's end; if not, it ends with the connection."""
     return "content-length" in headers or "transfer-encoding" in headers
 
 
@@ -509,10 +534,10 @@ def _host_port(url: httpx.URL) -> tuple[str, int]:
 
 
 _TCP_OPTIONS = (
-    ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question
-    ("TCP_KEEPINTVL", 10),  # seconds between questions
-    ("TCP_KEEPCNT", 3),  # questions without an answer until it is given up
-    ("TCP_NODELAY", 1),
+    ("TCP_KEEPIDLE", 20),  # seconds of silence before the first probe
+    ("TCP_KEEPINTVL", 10),  # seconds between probes
+    ("TCP_KEEPCNT", 3),  # unanswered probes until the connection counts as broken
+    ("TCP_NODELAY", 1),  # send the end of a request at once
 )
 
 
@@ -530,11 +555,13 @@ class Closable(Protocol):
     """A connection that can be closed."""
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
 
 C = TypeVar("C", bound=Closable)
-MAX_IDLE = 256  # replies that share a commit end together, and each leaves a connection
+# Replies that are committed to the ledger together end together, and each leaves an
+# idle connection.
+MAX_IDLE = 256
 
 
 class IdleStack(Generic[C]):
@@ -542,7 +569,7 @@ class IdleStack(Generic[C]):
 
     def __init__(self) -> None:
         self._idle: list[C] = []
-        self._keeper = self._keep()
+        self._closer = self._close_with_loop()
         self._is_closed = False
 
     def take(self) -> C | None:
@@ -557,15 +584,15 @@ class IdleStack(Generic[C]):
         return True
 
     async def open(self) -> None:
-        """Begin; from now on the end of the loop closes idle connections."""
-        await anext(self._keeper)
+        """From now on, the end of the loop closes the idle connections."""
+        await anext(self._closer)
 
     async def aclose(self) -> None:
         """Close the idle connections."""
-        await self._keeper.aclose()
+        await self._closer.aclose()
 
-    async def _keep(self) -> AsyncGenerator[None]:
-        """Wait for the end: a loop that shuts down closes its async generators."""
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
+        """Close the connections when the loop shuts down: it ends its generators."""
         try:
             yield
         finally:
@@ -582,7 +609,7 @@ class _AllStacks(Forkable):
         self.watch_forks()
 
     def after_in_child(self) -> None:
-        """Let each begin without its parent's connections."""
+        """Let each begin without the connections of the parent process."""
         for stacks in self.of:
             stacks.begin_child()
 
@@ -618,7 +645,7 @@ class IdleStacks(Generic[C]):
             await stack.aclose()
 
     def begin_child(self) -> None:
-        """Begin without connections: closing one would disturb the parent's loop."""
+        """Begin without connections: closing the parent's would disturb its loop."""
         leave_to_parent(list(self._stacks.items()))
         self._lock = Lock()
         self._stacks = WeakKeyDictionary()
@@ -632,13 +659,13 @@ class IdleStacks(Generic[C]):
 _all_stacks = _AllStacks()
 
 
-# A foreign error's text is shown only if it cannot contain the key or a header. The
-# foreign error is not kept as a cause, because its frames contain both.
+# The text of another library's error is shown only if it cannot contain the key or a
+# header. That error is not kept as a cause, because its frames contain both.
 _CHECK = "Check the base address (`%svc use` shows it) and the network"
 
 
 def host_port_of(base_url: str, proxy: str) -> str:
-    """Return host and port, and the proxy in between, for people."""
+    """Return the host, the port and the proxy, for messages."""
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = f"[{parts.hostname}]" if "[" in parts.netloc else parts.hostname
@@ -647,10 +674,10 @@ def host_port_of(base_url: str, proxy: str) -> str:
 
 
 def explain(problem: BaseException, host_port: str, *, is_sent: bool) -> FailedTry:
-    """Return the failure of a try without an answer, from what was raised."""
+    """Turn an exception into the failure of a try that got no answer."""
     if isinstance(problem, (ProxyRefusedError, httpx.ProxyError)):
-        is_lasting, reason = True, "the proxy refused"
-        if str(problem).startswith("407"):  # httpx says it in its text only
+        is_lasting, reason = True, "the proxy refused to connect"
+        if str(problem).startswith("407"):  # httpx has the status only in its text
             reason = (
                 "the proxy requires a login (status 407). Set HTTPS_PROXY to "
                 "http://USER:PASSWORD@HOST:PORT"
@@ -658,7 +685,7 @@ def explain(problem: BaseException, host_port: str, *, is_sent: bool) -> FailedT
     elif not isinstance(problem, (OSError, NotHttpError, httpx.TransportError)):
         is_lasting, reason = True, f"the transport raised {type(problem).__name__}"
     elif is_sent and not isinstance(problem, httpx.ConnectError):
-        return _closed_or_foreign(problem, host_port)
+        return _closed_or_not_http(problem, host_port)
     else:
         reason, is_lasting = _why_not_connected(problem)
     error = NoConnectionError(f"No connection to {host_port}: {reason}. {_CHECK}.")
@@ -666,11 +693,11 @@ def explain(problem: BaseException, host_port: str, *, is_sent: bool) -> FailedT
 
 
 def explain_break(problem: Exception, host_port: str) -> FailedTry:
-    """Return the failure of a reply that ended too early, from what was raised."""
-    if _is_foreign(problem):
+    """Turn an exception into the failure of a reply that ended too early."""
+    if _is_not_http(problem):
         error = DocumentError(
-            f"{host_port} sent a reply that is not HTTP: a chunk of it is malformed, "
-            f"or what goes with the chunks is too long. {_CHECK}."
+            f"{host_port} sent a reply that is not valid HTTP: a chunk is malformed, "
+            f"or the headers of its chunks are too long. {_CHECK}."
         )
         return FailedTry(error=error, is_lasting=True)
     return FailedTry(
@@ -681,8 +708,8 @@ def explain_break(problem: Exception, host_port: str) -> FailedTry:
     )
 
 
-def explain_late(host_port: str, within_s: float) -> FailedTry:
-    """Return the failure of a connection that was not made in time."""
+def explain_connect_timeout(host_port: str, within_s: float) -> FailedTry:
+    """Return the failure of a connection that took too long to open."""
     error = TimedOutError(
         f"No connection to {host_port} within {within_s:g} s. {_CHECK}.",
         deadline="connect",
@@ -691,15 +718,15 @@ def explain_late(host_port: str, within_s: float) -> FailedTry:
     return FailedTry(error=error, is_lasting=True, is_sent=False)
 
 
-def _is_foreign(problem: BaseException) -> bool:
-    """Say whether what came is not HTTP; httpx says in words if it just ended."""
+def _is_not_http(problem: BaseException) -> bool:
+    """Say whether the answer is not HTTP; httpx's text tells if it only ended."""
     has_ended = re.search("closed connection|disconnected without", str(problem))
-    is_foreign = isinstance(problem, (NotHttpError, httpx.RemoteProtocolError))
-    return is_foreign and not has_ended
+    is_protocol_error = isinstance(problem, (NotHttpError, httpx.RemoteProtocolError))
+    return is_protocol_error and not has_ended
 
 
-def _closed_or_foreign(problem: BaseException, host_port: str) -> FailedTry:
-    if not _is_foreign(problem):
+def _closed_or_not_http(problem: BaseException, host_port: str) -> FailedTry:
+    if not _is_not_http(problem):
         unanswered = NoConnectionError(
             f"{host_port} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
@@ -713,7 +740,7 @@ def _closed_or_foreign(problem: BaseException, host_port: str) -> FailedTry:
 
 
 def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
-    """Return the reason in words, and whether it will last."""
+    """Return the reason, and whether a retry at once would fail in the same way."""
     for cause in _causes(problem):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = (
@@ -723,17 +750,24 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
             )
             return reason, True
         if isinstance(cause, ssl.SSLError):
-            return "the server does not use TLS there; the port may be wrong", True
+            return (
+                "the server does not use TLS on this port; the port may be wrong",
+                True,
+            )
         if isinstance(cause, socket.gaierror):
             if cause.errno == socket.EAI_AGAIN:
-                return "its name cannot be looked up now (DNS gives no answer)", False
+                return (
+                    "the host name cannot be looked up now (DNS does not answer)",
+                    False,
+                )
             return "no such host", True
         if f"[Errno {ECONNREFUSED}]" in str(cause):  # of one address, or of several
-            return "nothing listens there (connection refused)", False
+            return "no server listens on this port (connection refused)", False
     return "the network failed", False
 
 
 def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    """Iterate an exception and all exceptions that led to it, each once."""
     seen: set[int] = set()
     waiting = [problem]
     while waiting:
@@ -747,14 +781,14 @@ def _causes(problem: BaseException | None) -> Iterator[BaseException]:
             waiting += cause.exceptions
 
 
-_EMULATOR_HEADER = "x-svc-emulator"  # holds what is said of an answer, else 1
+_EMULATOR_HEADER = "x-svc-emulator"  # the emulator's note on an answer, or 1
 _NOTE_CHARS = 60  # any server can send this header, and footers show it
 
 _FIRST_ERROR = 400
 
 
 class TransportConnection:
-    """One exchange through a transport of httpx, asked and read as a `Connection`."""
+    """One exchange through a transport of httpx, with the methods of `Connection`."""
 
     def __init__(
         self, transport: httpx.AsyncBaseTransport, url: httpx.URL, connect_s: float
@@ -765,7 +799,7 @@ class TransportConnection:
 
     async def ask(self, request: RawRequest, until_s: float | None) -> None:
         """Send a request and wait for the headers of the answer."""
-        # httpx knows the target from the address: a proxy is asked for another one
+        # httpx makes the target from the address: for a proxy it is another one
         method, _, headers, body = request
         extensions = {"timeout": self._timeout}
         sent = httpx.Request(
@@ -787,22 +821,24 @@ class TransportConnection:
     async def aclose(self) -> None:
         """Give the connection back to the transport, which may close it."""
         if self._answer is not None:
-            with suppress(Exception):  # the exchange is over, whatever it is
+            with suppress(
+                Exception
+            ):  # the exchange is over, so its errors do not matter
                 await self._answer.aclose()
 
 
-_kept_out: set[str] = set()
+_redacted_in_logs: set[str] = set()
 
 
 def keep_out_of_logs(key: Key) -> None:
-    """Redact this key in the logs of httpx, which may show what the service quotes."""
+    """Redact this key in the logs of httpx, where an answer may quote it."""
 
     def redact(record: logging.LogRecord) -> bool:
         record.msg, record.args = key.redact(record.getMessage()), ()
         return True
 
-    if key.digest("logs") not in _kept_out:  # many clients may share a key
-        _kept_out.add(key.digest("logs"))
+    if key.digest("logs") not in _redacted_in_logs:  # many clients may share a key
+        _redacted_in_logs.add(key.digest("logs"))
         for part in ("connection", "http11", "http2", "proxy", "socks"):
             logging.getLogger(f"httpcore.{part}").addFilter(redact)
 
@@ -813,13 +849,13 @@ AnyConnection = Connection | TransportConnection
 class HttpTransport:
     """Sends requests to one base address, for one operation.
 
-    A failure is a value, not an exception, so that no traceback keeps the frame that
-    wrote the key into a header. A Retry-After date counts against `now`. `through` is
-    a transport to use instead of connections of our own. `endpoint` may name a proxy
+    A failure is returned, not raised, so that no traceback keeps the frame in which the
+    key was written into a header. A Retry-After date is compared with `now`. `through`
+    is a transport to use instead of our own connections. `endpoint` may name a proxy
     and the certificates to trust.
 
     Raises:
-        SettingsError: httpx does not take the address, or the proxy cannot be used.
+        SettingsError: httpx cannot read the address, or the proxy cannot be used.
     """
 
     def __init__(
@@ -860,10 +896,18 @@ class HttpTransport:
         within_s: float,
         on_sent: Callable[[], None],
     ) -> HttpAnswer | FailedTry | None:
-        """Send a body and wait for the headers of the answer; None if time is over.
+        """Send a body and wait for the headers of the answer.
 
-        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
-        `on_sent` is called when the request begins to be written.
+        Args:
+            body: The body of the request.
+            key: The key that the headers carry.
+            is_streamed: Whether a stream is requested.
+            connect_s: Most seconds until the connection is open.
+            within_s: Most seconds from then to the headers.
+            on_sent: Called just before the request is written.
+
+        Returns:
+            The answer, or the failure; None if the headers took too long.
         """
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
@@ -882,21 +926,23 @@ class HttpTransport:
                     asked_s + within_s,
                 )
                 return self._answer(connection, stack)
-            except _STOPS as problem:
+            except _ANY_STOP as problem:
                 failure = problem
             took_s = asyncio.get_running_loop().time() - asked_s
             await connection.aclose()
             is_closed = isinstance(failure, ConnectionError) and took_s < _AT_ONCE_S
             if idle is None or not is_closed or idle.has_bytes:
                 break
-            idle = None  # the server closed it while idle and did not read the request
+            # The server closed the idle connection and did not read the request, so it
+            # is safe to send it again on a new one.
+            idle = None
         if isinstance(failure, (httpx.ConnectTimeout, httpx.PoolTimeout)):
-            return explain_late(self._host_port, connect_s)
+            return explain_connect_timeout(self._host_port, connect_s)
         if isinstance(failure, (TimeoutError, httpx.TimeoutException)):
             return None
-        return self._explained(failure, is_sent=True)
+        return self._to_failure(failure, is_sent=True)
 
-    def _explained(self, problem: BaseException, *, is_sent: bool) -> FailedTry:
+    def _to_failure(self, problem: BaseException, *, is_sent: bool) -> FailedTry:
         if not isinstance(problem, Exception):
             raise type(problem)  # without the frames that hold headers
         return explain(problem, self._host_port, is_sent=is_sent)
@@ -912,21 +958,21 @@ class HttpTransport:
         try:
             if "https" in {self._url.scheme, self._proxy and self._proxy.url.scheme}:
                 tls = tls_context(self._ca_file)
-        except OSError:  # ssl's errors are such, too
+        except OSError:  # ssl's errors are OSErrors, too
             error = unreadable_certificates(self._ca_file)
             return FailedTry(error=error, is_lasting=True, is_sent=False)
         connection = Connection(tls)
         try:
             async with asyncio.timeout(within_s):
                 await connection.open(self._url, self._proxy)
-        except _STOPS as problem:
+        except _ANY_STOP as problem:
             failure = problem
         else:
             return connection
         await connection.aclose()
         if isinstance(failure, TimeoutError):
-            return explain_late(self._host_port, within_s)
-        return self._explained(failure, is_sent=False)
+            return explain_connect_timeout(self._host_port, within_s)
+        return self._to_failure(failure, is_sent=False)
 
     def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> RawRequest:
         is_forwarded = self._proxy and self._url.scheme == "http"
@@ -936,7 +982,7 @@ class HttpTransport:
             *request_headers(key, self._endpoint),
             (b"Content-Type", b"application/json"),
             (b"Accept", _ACCEPT_STREAM if is_streamed else b"application/json"),
-            # Compressors hold text back, which a stream must not.
+            # A compressor would hold text of a stream back.
             (b"Accept-Encoding", b"identity" if is_streamed else b"gzip, deflate"),
             (b"User-Agent", _USER_AGENT),
             (b"Content-Length", b"%d" % len(body)),
@@ -959,12 +1005,12 @@ class HttpTransport:
             location=headers.get("location", ""),
         )
 
-        async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
+        async def release(is_ended: bool) -> None:  # noqa: FBT001 - its only argument
             is_kept = False
             try:
                 if is_ended and isinstance(connection, Connection):
                     is_kept = connection.rest() and stack.put(connection)
-            finally:  # also when it is cancelled here
+            finally:  # also if it is cancelled meanwhile
                 if not is_kept:
                     await connection.aclose()
 
@@ -972,16 +1018,16 @@ class HttpTransport:
             head,
             connection.read,
             encoding=headers.get("content-encoding", ""),
-            broken=lambda problem: explain_break(problem, self._host_port),
+            to_failure=lambda problem: explain_break(problem, self._host_port),
             is_framed=is_framed(headers),
             release=release,
         )
 
 
-_STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
-# JSON, too: an error, or a reply of a server that does not stream
+_ANY_STOP = (Exception, asyncio.CancelledError, KeyboardInterrupt)
+# JSON, too: for errors, and for servers that do not stream
 _ACCEPT_STREAM = b"text/event-stream, application/json"
 
 
-# The installed version is the same, but importlib.metadata takes 9 ms to say it.
+# importlib.metadata would return the same version, but takes 9 ms.
 _USER_AGENT = f"svc-notebook/{import_module('svc_notebook').__version__}".encode()

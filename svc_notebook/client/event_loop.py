@@ -1,8 +1,9 @@
 """The portal: one event loop on a background thread, for code that cannot await.
 
-Jupyter runs cells inside a running loop, so `Client` cannot start one there; it hands
-its work to this loop and waits. Each process has one, made at first use and after a
-fork. An interrupted wait cancels the work, which gets a moment to clean up.
+Jupyter runs cells inside a running loop, so `Client` cannot start a loop there; it
+hands its work to the portal and waits. Each process has one portal, opened at first
+use, also after a fork. An interrupted wait cancels the work, which gets a moment to
+clean up.
 """
 
 import asyncio
@@ -16,8 +17,8 @@ from weakref import WeakKeyDictionary
 from svc_notebook.errors import SvcError
 from svc_notebook.fork import Forkable, leave_to_parent
 
-CLEAN_UP_S = 2.0  # to close connections and record what was stopped
-LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+CLEAN_UP_S = 2.0  # to close connections and record stopped exchanges
+LOOK_S = 0.5  # on some systems, only a wait with a timeout can be interrupted
 STOPPED = "The request was stopped before it was complete."
 _SHUTTING_DOWN = "Python is shutting down; no more requests can be sent."
 
@@ -34,7 +35,7 @@ class BackgroundTask(Generic[Result]):
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
-        """Start it; called on the loop's thread."""
+        """Start the work; called on the loop's thread."""
         self._task = self._portal.loop.create_task(work)
         self._task.add_done_callback(self._end)
         if self._is_cancelled:
@@ -42,19 +43,19 @@ class BackgroundTask(Generic[Result]):
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether it runs in the process from which this one was forked."""
+        """Whether it runs in the parent process, from which this one was forked."""
         return not self._portal.is_here
 
     def stop(self) -> None:
         """Stop the work without waiting for its end."""
         self._is_cancelled = True
         if self.is_left_behind or self.ended.is_set():
-            return  # without waking the loop
-        with suppress(RuntimeError):  # the loop may be closed, which ends it too
+            return  # do not wake the loop for nothing
+        with suppress(RuntimeError):  # the loop may be closed, which has ended the work
             self._portal.loop.call_soon_threadsafe(self._stop)
 
     def cancel(self) -> bool:
-        """Stop the work and wait a moment; return whether it has ended."""
+        """Stop the work and wait up to `CLEAN_UP_S`; return whether it has ended."""
         self.stop()
         can_wait = not (self.is_left_behind or self._portal.is_own_thread)
         return can_wait and self.ended.wait(CLEAN_UP_S)
@@ -77,7 +78,7 @@ class BackgroundTask(Generic[Result]):
 
     def _end(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
-            task.exception()  # read, so that asyncio does not complain
+            task.exception()  # asyncio warns about an exception that nobody reads
         self.ended.set()
 
 
@@ -85,7 +86,7 @@ class Portal:
     """An event loop on a daemon thread.
 
     Attributes:
-        is_here: Whether it runs in this process, not in the one that forked this one.
+        is_here: Whether it runs in this process; False in a child after a fork.
     """
 
     def __init__(self) -> None:
@@ -98,26 +99,26 @@ class Portal:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can take work."""
+        """Whether it accepts work."""
         return self.is_here and not self.loop.is_closed()
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether this is called on its thread, which must not wait for itself."""
+        """Whether this is the portal's thread, which must not wait for itself."""
         return current_thread() is self._thread
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> BackgroundTask[Result]:
         """Start some work and return at once."""
-        job: BackgroundTask[Result] = BackgroundTask(self)
+        task: BackgroundTask[Result] = BackgroundTask(self)
         try:
-            self.loop.call_soon_threadsafe(job.start, work)
+            self.loop.call_soon_threadsafe(task.start, work)
         except KeyboardInterrupt:
-            job.stop()
+            task.stop()
             raise
         except RuntimeError:
             work.close()
             raise SvcError(_SHUTTING_DOWN) from None
-        return job
+        return task
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do some work and wait for its result; not on the portal's own thread."""
@@ -130,7 +131,7 @@ class Portal:
         return self.submit(work).wait()
 
     def settle(self) -> None:
-        """Stop what is running and wait a moment until it is recorded."""
+        """Stop all work and wait up to `CLEAN_UP_S` until it is recorded."""
         if self.is_open and not self.is_own_thread:
             with suppress(SvcError):
                 self.submit(_end_tasks()).ended.wait(CLEAN_UP_S)
@@ -140,7 +141,7 @@ class Portal:
         if not self.is_open:
             return
         with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.loop.create_task, _end_all())
+            self.loop.call_soon_threadsafe(self.loop.create_task, _end_tasks_and_stop())
             self._thread.join(CLEAN_UP_S)
         if not self._thread.is_alive():
             self.loop.close()
@@ -155,7 +156,7 @@ async def _end_tasks() -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _end_all() -> None:
+async def _end_tasks_and_stop() -> None:
     loop = asyncio.get_running_loop()
     await _end_tasks()
     with suppress(Exception):
@@ -192,14 +193,15 @@ def portal() -> Portal:
             if _process.is_over:
                 raise SvcError(_SHUTTING_DOWN)
             _process.portal = Portal()
+            # atexit runs the newest function first: registered again, this one runs
+            # before the ledger's, so that nothing is written to a ledger being closed
             atexit.unregister(_settle)
-            atexit.register(_settle)  # before what the ledger registered, so that
-            # nothing is written to it while it is being closed
+            atexit.register(_settle)
         return _process.portal
 
 
 def open_portal() -> Portal | None:
-    """Return this process's portal if it is open; None otherwise."""
+    """Return this process's portal if it is open; else None."""
     current = _process.portal
     return current if current is not None and current.is_open else None
 
@@ -215,11 +217,12 @@ def _close() -> None:
         _process.portal.close()
 
 
-atexit.register(_close)  # when this is imported, so that it runs after its users' own
+atexit.register(_close)  # at import, so that it runs after those of its users
 
 
-TICK_S = 0.25  # an interrupt of an awaiting cell is noticed at the next tick: the
-# SIGINT handler of ipykernel does not wake its own loop
+# The SIGINT handler of ipykernel does not wake its own loop. With a timer, an interrupt
+# of a cell that awaits a reply is noticed at the next tick.
+TICK_S = 0.25
 
 
 class _Tick:
@@ -229,7 +232,7 @@ class _Tick:
     timer: asyncio.TimerHandle
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the timer, again and again."""
+        """Set the timer, and set it again each time it ends."""
         self.timer = loop.call_later(TICK_S, self.start, loop)
 
 

@@ -1,6 +1,6 @@
-"""The record of an exchange while it runs, and the sinks that get it when it ends.
+"""The record of an exchange while it runs, and the sinks that store it at its end.
 
-The wait for our own rate limit is never part of a latency. The key is never recorded.
+A latency never includes the wait for our own rate limit. The key is never recorded.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from .clock import Runtime
 class ExchangeRecord:
     """What is known of an exchange that has not ended.
 
-    `at_start` has what was known when it began; its `ended_at` and status are not true
-    yet. The fields after `prompt` are of the newest try, or of all, as in `Exchange`;
-    `sent_s` is when the newest try was sent, by the clock.
+    `at_start` holds what was known when the exchange began; its `ended_at` and `status`
+    are placeholders. The fields after `prompt` are about the newest try or about all
+    tries, as in `Exchange`. `sent_s` is when the newest try was sent, by the clock.
     """
 
     at_start: Exchange
@@ -53,7 +53,7 @@ class ExchangeRecord:
     sent_s: float | None = None
 
     def send(self, now_s: float) -> None:
-        """Note that a request is sent; what an earlier try received is dropped."""
+        """Note that a request is sent; text of an earlier try is dropped."""
         self.n_attempts += 1
         self.sent_s = now_s
         self.first_text_s = None
@@ -76,7 +76,7 @@ class ExchangeRecord:
         """Return the finished exchange."""
         choices = self.body.choices if self.body else ()
         reply = estimate_reply_tokens(choices, max_tokens=self.at_start.max_tokens)
-        both = self.prompt + reply
+        total = self.prompt + reply
         return replace(
             self.at_start,
             is_emulated=self.at_start.is_emulated or self.is_emulated,
@@ -93,8 +93,8 @@ class ExchangeRecord:
             latency_s=None if self.sent_s is None else now_s - self.sent_s,
             ended_at=ended_at,
             est_completion_tokens=reply.best,
-            est_low_tokens=both.low,
-            est_high_tokens=both.high,
+            est_low_tokens=total.low,
+            est_high_tokens=total.high,
         )
 
 
@@ -111,14 +111,14 @@ def to_failure(error: SvcError) -> Failure:
 
 
 def internal_error(problem: Exception) -> SvcError:
-    """Build the error for something that should not have happened."""
+    """Build the error for an exception that is a mistake in this package."""
     return errors.internal_error(
         problem, "The request was not retried because it may have been billed."
     )
 
 
-def completed(error: SvcError, exchange: Exchange) -> SvcError:
-    """Return the error with what is known of its exchange, and no old frames."""
+def with_exchange(error: SvcError, exchange: Exchange) -> SvcError:
+    """Add what is known of its exchange to an error, and remove its old frames."""
     error.n_attempts = exchange.n_attempts
     error.exchange_id = exchange.exchange_id
     error.partial = Completion(exchange) if exchange.choices else None
@@ -131,19 +131,19 @@ CANCELLED = Failure(
 )
 
 
-# If another program holds the ledger, the reply waits for its row no longer than this.
+# If another program holds the ledger, a reply waits this long for its row at most.
 KEPT_WITHIN_S = 3.0
 
 
 class Sinks:
-    """The sinks of one client; a sink that fails never costs the reply."""
+    """The sinks of one client; if one fails, the reply is returned all the same."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
         self._warned: set[str] = set()
 
     def add(self, exchange: Exchange) -> list["Future[None]"]:
-        """Give an exchange to every sink; the futures are done when it is kept."""
+        """Give an exchange to every sink; the futures end when it is stored."""
         receipts = []
         for sink in self._sinks:
             try:
@@ -157,14 +157,17 @@ class Sinks:
         return [receipt for receipt in receipts if receipt is not None]
 
     async def keep(self, exchange: Exchange) -> Exchange:
-        """Give an exchange to every sink, wait a moment until it is kept, return it."""
+        """Give an exchange to every sink, and return it when they have stored it.
+
+        The wait is at most `KEPT_WITHIN_S`.
+        """
         for receipt in self.add(exchange):
             if not await _is_done(receipt, within_s=KEPT_WITHIN_S):
                 self._warn(
                     f"An exchange is not in the ledger after {KEPT_WITHIN_S:.0f} s. It "
                     "is kept in memory until it can be written."
                 )
-            # if it failed, the ledger has said why and keeps it in memory
+            # a receipt may also hold an error: the ledger has reported it already
         return exchange
 
     def _warn(self, message: str) -> None:
@@ -179,7 +182,7 @@ _waiting: WeakKeyDictionary[
 
 
 def _end_all(waiting: deque["asyncio.Future[None]"]) -> None:
-    """End the waits for rows; waking a loop once for many is cheaper."""
+    """End the waits for rows; one call for many rows wakes the loop once."""
     while waiting:
         ended = waiting.popleft()
         if not ended.done():
@@ -194,7 +197,7 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
     def wake(_: "Future[None]") -> None:
         waiting = _waiting.setdefault(loop, deque())
         waiting.append(ended)
-        if len(waiting) == 1:  # else the loop is about to look at them all
+        if len(waiting) == 1:  # otherwise the loop is already being woken
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(_end_all, waiting)
 
@@ -208,7 +211,7 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
 
 
 Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
-"""Finds the recorded exchange that answers a request; None to ask the service."""
+"""Finds a recorded exchange for a request; None if the service is to be asked."""
 
 
 class RecordedAnswer:

@@ -1,7 +1,7 @@
 """`GET /models`: asks a server which models it has.
 
-The service's document does not show it, so only addresses other than SVC_BASE_URL are
-asked. A server that does not have it is silently left alone.
+The service's document does not show this operation, so only addresses other than
+SVC_BASE_URL are asked. If a server does not have it, nothing is said.
 """
 
 import asyncio
@@ -24,12 +24,13 @@ WITHIN_S = 3.0  # a person may be waiting for the list
 _AGAIN_S = 30.0  # until a server that did not answer is asked again
 _MAX_BYTES = 4_000_000  # some servers list hundreds of models, with long texts
 _OK = 200
-# it has said what it has, or that it has no list; what failed may pass, or need a key
-_LASTING = frozenset({_OK, 404, 405, 410, 501})
+# With these, a server has listed its models or said that it has no list, and is not
+# asked again. Other statuses may pass, or need another key.
+_FINAL_STATUSES = frozenset({_OK, 404, 405, 410, 501})
 
 
 def may_ask(base_url: str) -> bool:
-    """Say whether a server is to be asked now, and note that it is."""
+    """Say whether a server is to be asked now, and note that it is asked."""
     facts, now_s = facts_of(base_url), time.monotonic()
     if now_s < facts.asked_s + _AGAIN_S:
         return False
@@ -38,7 +39,7 @@ def may_ask(base_url: str) -> bool:
 
 
 async def ask_for_models(transport: "HttpTransport", key: Key, base_url: str) -> None:
-    """Keep the models that a server lists, or why its list could not be read."""
+    """Ask a server for its models; keep them, or why they could not be read."""
     facts = facts_of(base_url)
     facts.problem, facts.status = f"no answer within {WITHIN_S:.0f} s", 0
     with suppress(TimeoutError):
@@ -65,7 +66,7 @@ async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
             piece := await answer.read(within_s=WITHIN_S), bytes
         ):
             if not piece:
-                if answer.head.status in _LASTING:
+                if answer.head.status in _FINAL_STATUSES:
                     facts.asked_s = float("inf")
                 break
             body += piece

@@ -1,7 +1,7 @@
-"""Slots of one limit for several machines: a `QuotaLeases` leases them, in blocks.
+"""One rate limit for several machines: `QuotaLeases` leases its slots, in blocks.
 
-A limiter whose windows are kept by a `LeasedQuota` lets a request go when it has a slot
-of the one quota. Nothing here knows how they talk to each other.
+Each machine's limiter uses a `LeasedQuota` as its store and lets a request go when it
+has leased a slot. How the two exchange messages is up to the caller.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from .rate_windows import (
 )
 
 Leased = tuple[list[int], float]
-"""The slots, and how long to wait before asking for more, in seconds."""
-History = Mapping[str, Sequence[float]]
-"""How many seconds ago the requests of each model were sent, if in the last minute."""
+"""The numbers of the leased slots, and the seconds to wait before asking for more."""
+SendAges = Mapping[str, Sequence[float]]
+"""For each model, how many seconds ago the requests of the last minute were sent."""
 
-LONGEST_S = 600.0  # a request that began earlier is not looked for in a ledger
-USE_S = 5.0  # a worker lets no request out later than this after it asked for a slot
-TALK_S = 0.02  # what happens within it is said in one call
-AGAIN_S = 1.0  # a slot that another worker gives back is seen after so long
+LONGEST_S = 600.0  # requests that began earlier are not searched in a ledger
+USE_S = 5.0  # a leased slot can be used for so long after it was asked for
+TALK_S = 0.02  # everything that happens within this time is reported in one call
+AGAIN_S = 1.0  # a worker asks again after this, as another may have given slots back
 
 
 def sent_lately(
@@ -43,8 +43,9 @@ def sent_lately(
 ) -> dict[str, list[float]]:
     """Return how many seconds ago requests were sent, by model, in the last minute.
 
-    What was not answered may have been sent when it ended, and each of several tries
-    may have been sent as late as the last one. A 429 counts nowhere.
+    The times are the latest possible ones: a request without a reply may have been sent
+    just before it ended, and each of several tries as late as the last one. Requests
+    that were refused with a 429 are not counted.
     """
     history = defaultdict[str, list[float]](list)
     for exchange in exchanges:
@@ -60,48 +61,49 @@ def sent_lately(
 class QuotaLeases:
     """Leases the slots of each model's windows to workers, in blocks.
 
-    `history` is what was sent before it began. One that is started again in the place
-    of one that died leases nothing until it has been told what that one had sent.
+    `history` holds when requests were sent before this began. If `is_restarted`, it
+    replaces a process that died, and leases nothing until `recall` has told it what was
+    sent under that process.
 
-    A slot that was leased counts as sent now until the worker says when it was. If it
-    does not, because it died, the slot counts as sent when the lease ran out.
+    A leased slot counts as sent now, until its worker reports when it was sent. If the
+    worker died before, the slot counts as sent when its lease ended.
     """
 
     def __init__(
         self,
         limit_of: Callable[[str], Limit | None],
         *,
-        history: History | None = None,
+        history: SendAges | None = None,
         is_restarted: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._limit_of = limit_of
         self._windows: dict[str, Windows] = {}  # by model, made at its first request
-        # not those of the one before, which workers may still give back
+        # random start: workers may still give back slots of the process that died
         self._numbers = count(randbits(62))
         self._leased: dict[int, tuple[float, int, str, Slot]] = {}
-        # What the one before has leased is not known. It may still be used for a while,
-        # and unless somebody knows what was sent, it is over a minute later.
+        # Which slots the process that died had leased is not known. They may be used
+        # for USE_S more; without a `recall`, the limit is free a minute after that.
         self._usable_s = clock() + USE_S + MARGIN_S if is_restarted else -inf
         self._closed_until_s = self._usable_s + MINUTE_S
         if not is_restarted:
             self._count(history or {})
 
     def has_forgotten(self) -> bool:
-        """Say whether it leases nothing, only because it does not know what was sent.
+        """Say whether it waits for `recall` before it leases slots again.
 
-        What the one before has leased cannot be used any more then: call `recall`.
+        By then, leases of the process that died have ended.
         """
         return self._usable_s <= self._clock() < self._closed_until_s
 
-    def recall(self, history: History) -> None:
-        """Count what was sent under the one before, and lease again."""
+    def recall(self, history: SendAges) -> None:
+        """Count the requests sent before the restart, and lease again."""
         if self.has_forgotten():
             self._closed_until_s = -inf
             self._count(history)
 
-    def _count(self, history: History) -> None:
+    def _count(self, history: SendAges) -> None:
         now_s = self._clock()
         for model, ages_s in history.items():
             self._windows_of(model).count(now_s - age_s for age_s in ages_s)
@@ -114,9 +116,9 @@ class QuotaLeases:
         sent: Sequence[int],
         unused: Sequence[int],
     ) -> Leased:
-        """Lease up to `n` slots; `sent` and `unused` are earlier ones."""
+        """Lease up to `n` slots; `sent` and `unused` report on slots leased before."""
         now_s = self._clock()
-        self._lapse(now_s)
+        self._end_old_leases(now_s)
         windows = self._windows_of(model)
         for number in sent:
             if number in self._leased:
@@ -144,12 +146,13 @@ class QuotaLeases:
         return self._windows[model]
 
     def end(self, worker: int) -> None:
-        """End the leases of a worker that died; it may have used them."""
+        """End the leases of a worker that died; their slots count as sent."""
         for _, owner, model, slot in self._leased.values():
             if owner == worker and not slot.is_sent:
                 self._windows[model].sent(slot)
 
-    def _lapse(self, now_s: float) -> None:
+    def _end_old_leases(self, now_s: float) -> None:
+        """Drop leases older than `FLIGHT_S`; unreported slots count as sent now."""
         while self._leased:
             number, (leased_s, _, model, slot) = next(iter(self._leased.items()))
             if now_s < leased_s + FLIGHT_S:
@@ -160,13 +163,13 @@ class QuotaLeases:
 
 
 class LeasedQuota:
-    """A worker's share of the slots of one model: the store of its limiter's windows.
+    """A worker's leased slots of one model: the `QuotaStore` of its limiter.
 
     Attributes:
         n_open: Requests of the worker that have not ended.
     """
 
-    stamp_s = -inf  # every request is noted: the actor's clock is another one
+    stamp_s = -inf  # report every request: `QuotaLeases` has another clock
 
     def __init__(
         self,
@@ -177,16 +180,16 @@ class LeasedQuota:
         self.n_open = 0
         self._lease = lease
         self._clock = clock
-        self._n_out = 0  # those that were let out
-        self._free: deque[tuple[int, float]] = deque()  # slots, and until when
+        self._n_out = 0  # open requests that have their slot
+        self._free: deque[tuple[int, float]] = deque()  # slots, and when they expire
         self._sent: list[int] = []
         self._unused: list[int] = []
         self._is_short = False
         self._again_s = -inf
-        self._talk: asyncio.Task[None] | None = None
+        self._report_task: asyncio.Task[None] | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
-        """Return a slot, or the wait for one."""
+        """Return the number of a slot, or the wait for one."""
         while self._free:
             slot, until_s = self._free.popleft()
             if now_s < until_s:
@@ -195,7 +198,7 @@ class LeasedQuota:
             self._unused.append(slot)
         self._is_short = True
         if now_s >= self._again_s:
-            self._say()
+            self._begin_report()
         return Waiting(max(self._again_s - now_s, TALK_S), windows[-1].name)
 
     def end(self) -> None:
@@ -204,32 +207,32 @@ class LeasedQuota:
         self._n_out = min(max(self._n_out - 1, 0), self.n_open)
 
     def times(self) -> Sequence[float]:
-        """Return nothing: only the actor knows."""
+        """Return nothing: only `QuotaLeases` knows."""
         return ()
 
     def stamp(self, ticket: int, _: float) -> None:
         """Note that a request is being sent."""
         self._sent.append(ticket)
-        self._say()
+        self._begin_report()
 
     def drop(self, ticket: int) -> None:
         """Give a slot back."""
         self._unused.append(ticket)
-        self._say()
+        self._begin_report()
 
-    def found(self) -> Limit | None:
-        """Return nothing: these limits are known."""
+    def learnt_limit(self) -> Limit | None:
+        """Return None: leased limits are documented."""
         return None
 
-    def keep_found(self, limit: Limit) -> None:
-        """Do nothing, as above."""
+    def keep_learnt_limit(self, limit: Limit) -> None:
+        """Do nothing: leased limits are documented."""
 
-    def _say(self) -> None:
-        if self._talk is None or self._talk.done():
-            self._talk = asyncio.get_running_loop().create_task(self._call())
+    def _begin_report(self) -> None:
+        if self._report_task is None or self._report_task.done():
+            self._report_task = asyncio.get_running_loop().create_task(self._report())
 
-    async def _call(self) -> None:
-        """Report, and lease what is needed; one call says what happens meanwhile."""
+    async def _report(self) -> None:
+        """Report on slots and lease more; events of `TALK_S` share one call."""
         await asyncio.sleep(TALK_S)
         while self._is_short or self._sent or self._unused:
             n_waiting = self.n_open - self._n_out - len(self._free)
@@ -240,7 +243,7 @@ class LeasedQuota:
             asked_s = self._clock()
             try:
                 granted, wait_s = await self._lease(n, sent, unused)
-            except Exception:  # noqa: BLE001 - it is being started again
+            except Exception:  # noqa: BLE001 - the other side is being restarted
                 self._sent, self._unused = sent + self._sent, unused + self._unused
                 self._is_short, granted, wait_s = True, [], AGAIN_S
             self._free.extend((slot, asked_s + USE_S) for slot in granted)

@@ -1,9 +1,10 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
-A documented limit is kept by windows (`rate_windows`); a limit that nobody knows is
-found by AIMD (`aimd`). A 429 closes a model for a while, whichever it is. So a request
-waits until its model is open, has a place in flight, and its windows have room; if a
-429 closed the model for longer than `patience_s`, it goes out anyway. Nothing sleeps.
+A documented limit is kept by sliding windows (`rate_windows`); a limit that is not
+documented is learnt by AIMD (`aimd`). In both cases a 429 closes the model for a while.
+So a request waits until its model is open, it has a place among the requests in flight,
+and the windows have room. If a 429 closed the model for longer than `patience_s`, the
+request is sent anyway. Nothing here sleeps.
 """
 
 import os
@@ -35,20 +36,21 @@ from .rate_windows import (
 )
 from .too_many_requests import Refusals
 
-PLACE_S = 0.5  # nobody knows when a request in flight ends; this is for people
+# Nobody knows when a request in flight ends; this estimate is only shown to people.
+PLACE_S = 0.5
 
 
 class RateLimiter:
     """Decides when the next request of one model may be sent.
 
-    Two callers wait for it. `ExchangeTask` paces every request: it reserves a slot and
-    waits until the slot may pass. The `Scheduler` of a run waits before that: it looks
-    at `due`, which takes no slot, so that a trial is made only when its request can go,
-    and so that a pause holds the next one back. The scheduler alone keeps what the user
-    set for a run: its own windows, and the most requests in flight.
+    It has two callers. `ExchangeTask` calls it for every request: it reserves a slot
+    and waits until the slot may pass. The `Scheduler` of a run waits before that: it
+    reads `due`, which takes no slot, so that it starts a trial only when its request
+    can be sent, and so that a paused run starts none. The limits that a user sets for
+    one run are the scheduler's own: windows, and the most requests in flight.
 
-    Its `limit` is the documented one, or what 429s have shown of it. `others` is the
-    count shared with other kernels.
+    `limit` is the documented limit, or the one learnt from 429s. `others` is the count
+    shared with other kernels.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class RateLimiter:
         if limit in {None, NO_LIMIT}:
             self._learnt = LearntLimits(learns_rate=not self._is_known, store=others)
         if self._learnt and self._learnt.rate.limit != NO_LIMIT:
-            self.limit = self._learnt.rate.limit  # as another kernel has found it
+            self.limit = self._learnt.rate.limit  # as another kernel has learnt it
             self.refusals = Refusals(closed_until_s=clock())
         self._windows = Windows(
             self.limit, clock=clock, others=others if self._is_known else None
@@ -84,15 +86,15 @@ class RateLimiter:
         return self.limit.in_flight if learnt is None else learnt.concurrency.level
 
     @property
-    def found(self) -> Limit | None:
-        """What was found of limits that are not known; None if nothing was."""
-        return self._learnt.found if self._learnt else None
+    def learnt_limit(self) -> Limit | None:
+        """The learnt limits; None if there are none, or if they are documented."""
+        return self._learnt.learnt_limit if self._learnt else None
 
     def reserve(self, *, is_own: bool = False) -> Slot:
         """Take a slot in the model's queue.
 
-        `is_own` is for a caller that limits its requests in flight itself: the level
-        that was found does not hold it up.
+        `is_own` says that the caller limits its requests in flight itself, so that the
+        learnt number does not hold it up.
         """
         slot = self._windows.reserve()
         slot.is_own = is_own
@@ -101,36 +103,38 @@ class RateLimiter:
     def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Waiting:
         """Let a slot's request go now, or return how long it has to wait, and why.
 
-        Ask again after waiting: a request in front may have gone out late, which moves
-        the ones behind it. If a 429 closed the model for longer than `patience_s`, the
-        request goes out anyway, and the caller gets the service's own answer at once.
+        Call it again after the wait: if an earlier request was sent late, the wait gets
+        longer. If a 429 closed the model for longer than `patience_s`, the request is
+        sent anyway, so that the caller gets the service's own answer at once.
         """
-        closed = self._closed()
+        closed = self._closed_wait()
         if 0 < closed.wait_s <= patience_s:
             self._free(slot)
             return closed
-        if (full := self._full(slot)) is not None:
-            return full
+        if (place_wait := self._take_place(slot)) is not None:
+            return place_wait
         due = self._windows.try_pass(slot)
         if due.wait_s > 0:
-            self._free(slot)  # those that may go before it need the place
+            self._free(slot)  # requests that may be sent earlier need the place
         elif self._learnt:
             with self._lock:
                 slot.out_s = self._clock()
                 self._learnt.concurrency = self._learnt.concurrency.began(slot.out_s)
-        return self._named(due)
+        return self._with_model_name(due)
 
     def due(self) -> Waiting:
         """Return how long a request would have to wait now; no slot is taken."""
-        closed = self._closed()
-        return closed if closed.wait_s > 0 else self._named(self._windows.due())
+        closed = self._closed_wait()
+        return (
+            closed if closed.wait_s > 0 else self._with_model_name(self._windows.due())
+        )
 
     def room(self) -> Room | None:
         """Return how many requests may be sent now; None if no limit is known."""
         return self._windows.room() if self._is_known else None
 
     def held_s(self) -> Sequence[float]:
-        """Return when the requests in the windows went: see `Windows.held_s`."""
+        """Return when the requests in the windows were sent: see `Windows.held_s`."""
         return self._windows.held_s() if self._is_known else ()
 
     def sent(self, slot: Slot) -> None:
@@ -171,7 +175,7 @@ class RateLimiter:
 
     def overloaded(self, slot: Slot) -> None:
         """Note that the server could not take the request (503)."""
-        # not when it was written: what was let out together is refused together
+        # when it was let out, not written: such requests are refused together
         self._leave(slot, partial(Concurrency.refused, sent_s=slot.out_s or 0.0))
 
     def answered(self, slot: Slot) -> None:
@@ -188,11 +192,11 @@ class RateLimiter:
         self._leave(slot, Concurrency.answered)
 
     def failed(self, slot: Slot) -> None:
-        """Note that a request that was sent ended in another way."""
+        """Note that a sent request ended without a reply, a 429 or a 503."""
         self._leave(slot, Concurrency.ended)
 
-    def _full(self, slot: Slot) -> Waiting | None:
-        """Take a place among the requests in flight; return the wait for one."""
+    def _take_place(self, slot: Slot) -> Waiting | None:
+        """Take a place among the requests in flight; None if taken, else the wait."""
         with self._lock:
             most = self.in_flight
             if slot.has_place or most is None:
@@ -209,7 +213,7 @@ class RateLimiter:
     def _leave(
         self, slot: Slot, then: Callable[[Concurrency, float], Concurrency]
     ) -> None:
-        """End a request, which says something about the requests in flight."""
+        """End a request; `then` updates the learnt number of requests in flight."""
         self._free(slot, then)
         if self._learnt:
             self._learnt.keep(self._clock())
@@ -219,10 +223,11 @@ class RateLimiter:
         slot: Slot,
         then: Callable[[Concurrency, float], Concurrency] = Concurrency.ended,
     ) -> None:
-        """Free the place of a request, and hand free places to those that wait.
+        """Free the place of a request, and hand free places to waiting requests.
 
-        A place is only for a request in flight, or one that is about to go: one that
-        waits for anything else could wait for those that wait for its place.
+        Only a request that is in flight or is about to be sent has a place. If one kept
+        its place while it waits for its window, it could block the very requests that
+        it waits for.
         """
         with self._lock:
             if not slot.has_place:
@@ -238,13 +243,13 @@ class RateLimiter:
             while self._waiting and self._n_placed < (self.in_flight or UNLIMITED):
                 first, _ = self._waiting.popitem(last=False)
                 woken.append(first)
-                first.has_place = True  # nobody else gets it meanwhile
+                first.has_place = True  # so that no other request takes it meanwhile
                 self._n_placed += 1
         for waiter in woken:  # outside the lock: it runs the caller's code
             if wake := waiter.wake:
                 wake()
 
-    def _closed(self) -> Waiting:
+    def _closed_wait(self) -> Waiting:
         """Return how long the model is closed by a 429."""
         with self._lock:
             now_s = self._clock()
@@ -255,7 +260,10 @@ class RateLimiter:
         return Waiting(wait_s, f"{self._model} refuses more requests for now (429)")
 
     def _settle(self) -> None:
-        """Look at the newest 429 once more, before the model opens again."""
+        """Evaluate the newest 429 before the model opens again.
+
+        By then, the answers to requests sent at the same time have arrived.
+        """
         newest = self.refusals
         sent_s = self._windows.sent_s()
         minute_s = [at_s for at_s in sent_s if at_s > newest.sent_s - MINUTE_S]
@@ -271,14 +279,14 @@ class RateLimiter:
         self.refusals = newest.settled(minute_s, is_known=self._is_known)
 
     def _allow_learnt(self) -> None:
-        """Let so many requests out as were found to be allowed."""
+        """Apply the learnt limits to the windows."""
         if self._learnt and not self._is_known:
             learnt = self._learnt.rate.limit
             if learnt != self.limit:
                 self.limit = learnt
                 self._windows.allow(learnt)
 
-    def _named(self, due: Waiting) -> Waiting:
+    def _with_model_name(self, due: Waiting) -> Waiting:
         kind = "" if self._is_known else "estimated "
         return Waiting(
             due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}"
@@ -288,8 +296,8 @@ class RateLimiter:
 class RateLimits:
     """The rate limiters of one key at one address, by model.
 
-    `limit_of` returns the known limit of a model, None if it has to be found;
-    `others_of` returns the count that other kernels share; None without one.
+    `limit_of` returns the documented limit of a model, None if it has to be learnt;
+    `others_of` returns the count shared with other kernels, None without one.
     """
 
     def __init__(
@@ -326,7 +334,7 @@ class _Shared(Forkable):
         self.watch_forks()
 
     def after_in_child(self) -> None:
-        """Begin with new ones: a lock may have been held at the fork."""
+        """Begin with new limiters: at the fork, another thread may have held a lock."""
         leave_to_parent(self.limits)
         self.limits = {}
 
@@ -339,14 +347,14 @@ def shared_limits(
 ) -> RateLimits:
     """Return the rate limits of a key at an address, shared in this process."""
     digest = key.digest(base_url)
-    # limits that were changed in the file apply at once
+    # with the limits in it, a change in the user's file applies at once
     quota_key = (base_url, digest, clock, endpoint.models, endpoint.limit)
     if (limits := _shared.limits.get(quota_key)) is not None:
         return limits
     path = default_ledger(os.environ).with_name("limits.sqlite")
 
     def others_of(model: str) -> SharedQuota | None:
-        # Only this clock shows the same time in every kernel.
+        # Only the monotonic clock shows the same time in every kernel of a machine.
         if clock is not time.monotonic:
             return None
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)

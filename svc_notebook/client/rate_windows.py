@@ -1,7 +1,7 @@
 """Documented limits as sliding windows, which this machine's kernels share.
 
-Nothing here sleeps. A slot is taken in one step, so that two callers never get the same
-one; an unused slot is given back.
+Nothing here sleeps. A slot is taken in one step under a lock, so that two callers never
+get the same slot; an unused slot is given back.
 """
 
 import platform
@@ -24,16 +24,16 @@ from svc_notebook.service.catalogue import Limit
 
 from .clock import Clock
 
-# A window of ours is longer than the service's by this: a request takes a different
-# time on its way there than the one before it.
+# Our windows are this much longer than the service's, because two requests may need
+# different times to reach it.
 MARGIN_S = 0.08
 SECOND_S = 1.0  # doc: Rate limits per model
 MINUTE_S = 60.0
 UNLIMITED = sys.maxsize
 NO_LIMIT = Limit(per_second=None, per_minute=None)
 _MINUTE, _SECOND = "per-minute limit", "per-second limit"
-STAMP_S = 0.01  # a smaller delay is within the margin, and noting it costs time
-FLIGHT_S = 30.0  # a request let out longer ago counts as sent, even if nobody noted it
+STAMP_S = 0.01  # smaller delays are not noted: the margin covers them
+FLIGHT_S = 30.0  # a request let out earlier counts as sent, even if nobody noted it
 
 
 class Window(NamedTuple):
@@ -48,8 +48,8 @@ class Window(NamedTuple):
 class Slot:
     """One request in the queue of its model."""
 
-    at_s: float  # when its request may be sent, by the clock; then when it was
-    is_out: bool = False  # whether it may go
+    at_s: float  # when its request may be sent, then when it was sent, by the clock
+    is_out: bool = False  # whether its request was let out
     is_sent: bool = False  # whether its request was written
     ticket: int | None = None  # its row in the count that kernels share
     is_own: bool = False  # whether the caller limits the requests in flight
@@ -60,11 +60,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long a request waits, as far as is known now, and why, for people."""
+    """How long a request has to wait, as far as is known now, and why."""
 
     wait_s: float
     reason: str = ""
-    is_for_place: bool = False  # it ends when another request does: see `Slot.wake`
+    is_for_place: bool = False  # until another request ends: see `Slot.wake`
 
 
 class Room(NamedTuple):
@@ -77,7 +77,7 @@ class Room(NamedTuple):
 def longest_wait(
     times_s: Sequence[float], windows: Sequence[Window], now_s: float
 ) -> Waiting:
-    """Return the longest wait of the windows; times are newest first."""
+    """Return the longest wait of all windows; `times_s` is newest first."""
     waits = [
         Waiting(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
         for window in windows
@@ -90,14 +90,18 @@ class QuotaStore(Protocol):
     """A count of one model's requests that several limiters share.
 
     Attributes:
-        stamp_s: A request that is written later than it was let out by more than this
-            is noted.
+        stamp_s: If a request is written more than this many seconds after it was let
+            out, `stamp` is called.
     """
 
     stamp_s: float
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
-        """Count a request that goes now: its ticket or wait, None without a count."""
+        """Count a request that is sent now.
+
+        Returns:
+            Its ticket; the wait if it may not be sent yet; None without a count.
+        """
 
     def times(self) -> Sequence[float]:
         """Return when the requests of the last minute were sent, as far as known."""
@@ -108,19 +112,19 @@ class QuotaStore(Protocol):
     def drop(self, ticket: int) -> None:
         """Stop counting a request."""
 
-    def found(self) -> Limit | None:
-        """Return the limits that another limiter has found."""
+    def learnt_limit(self) -> Limit | None:
+        """Return the limits that another limiter has learnt."""
 
-    def keep_found(self, limit: Limit) -> None:
-        """Keep limits that were found."""
+    def keep_learnt_limit(self, limit: Limit) -> None:
+        """Keep limits that were learnt."""
 
 
 class Windows:
     """Limits the requests in any second and in any minute.
 
     The windows slide, because the document does not say that they begin at full
-    seconds. A request counts from when its bytes were written, because one that had to
-    connect first arrives late. `others` is the count shared with other kernels.
+    seconds. A request counts from when its bytes were written, since it may have to
+    open a connection first. `others` is the count shared with other kernels.
     """
 
     def __init__(
@@ -131,18 +135,18 @@ class Windows:
         self._held_until_s, self._held_by = -inf, ""
         self._clock = clock
         self._lock = Lock()
-        self._sent_s = array("d")  # in order; a minute may have many thousands
-        self._slots: list[Slot] = []  # those that wait, or were sent since
+        self._sent_s = array("d")  # sorted; many thousands of times in a minute
+        self._slots: list[Slot] = []  # slots that wait, or were sent after `_sent_s`
 
     def allow(self, limit: Limit) -> None:
-        """Allow so many requests from now on."""
+        """Apply this limit from now on."""
         self._windows = (
             Window(limit.per_minute or UNLIMITED, MINUTE_S + MARGIN_S, _MINUTE),
             Window(limit.per_second or UNLIMITED, SECOND_S + MARGIN_S, _SECOND),
         )
 
     def sent_s(self) -> list[float]:
-        """Return when the requests of the last minute went, if not refused."""
+        """Return when the accepted requests of the last minute were sent."""
         with self._lock:
             self._drop_old(self._clock())
             out_s = (slot.at_s for slot in self._slots if slot.is_out)
@@ -162,14 +166,14 @@ class Windows:
         with self._lock:
             now_s = self._clock()
             if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
-                self._keep_sent()
+                self._compact()
                 slot.at_s, slot.is_out = now_s, True
                 return Waiting(0.0)
-            at_s, reason = self._earliest(self._place_of(slot, now_s), now_s)
+            at_s, reason = self._earliest(self._position_of(slot, now_s), now_s)
             slot.at_s = max(slot.at_s, at_s)
             if slot.at_s > now_s:
                 return Waiting(slot.at_s - now_s, reason)
-            due = self._take_of_others(slot, now_s)
+            due = self._take_shared(slot, now_s)
             if due.wait_s <= 0:
                 slot.at_s, slot.is_out = now_s, True
             return due
@@ -194,7 +198,7 @@ class Windows:
     def sent(self, slot: Slot) -> None:
         """Note that a slot's request is being written now."""
         with self._lock:
-            if slot.is_sent and self._forget(slot):  # on another connection
+            if slot.is_sent and self._forget(slot):  # sent again on a new connection
                 self._slots.append(slot)
             late_s = self._clock() - slot.at_s
             slot.at_s += late_s
@@ -213,42 +217,44 @@ class Windows:
 
     def room(self) -> Room:
         """Return how many requests may be sent now, counting those of all kernels."""
-        others = self._others.times() if self._others else ()
+        others_s = self._others.times() if self._others else ()
         with self._lock:
             now_s = self._clock()
-            own = self._gone_s(now_s)
+            own_s = self._sent_times_s(now_s)
         minute, second = (
             window.n_allowed
-            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
+            - max(_n_in(window, own_s, now_s), _n_in(window, others_s, now_s))
             for window in self._windows
         )
         return Room(max(second, 0), max(minute, 0))
 
     def held_s(self) -> list[float]:
-        """Return when the requests of the last minute went, in seconds from now.
+        """Return when the requests of the last minute were sent, in seconds from now.
 
-        Requests of all kernels count, oldest first. A time above 0 is that of a request
+        Requests of all kernels count, oldest first. A positive time means a request
         that still waits.
         """
         others = self._others.times() if self._others else ()
         with self._lock:
             now_s = self._clock()
-            own = self._gone_s(now_s)
+            own = self._sent_times_s(now_s)
         since_s = now_s - self._windows[0].length_s
         own, others = (
             [at_s for at_s in times_s if at_s > since_s] for times_s in (own, others)
         )
         return sorted(at_s - now_s for at_s in max(own, others, key=len))
 
-    def _place_of(self, slot: Slot, now_s: float) -> int:
-        """Bring the slots in order, and return where this one is."""
-        # A request that may go but was not sent is behind all that were.
-        self._slots.sort(key=lambda other: (_gone_s(other, now_s), not other.is_out))
-        self._keep_sent()
+    def _position_of(self, slot: Slot, now_s: float) -> int:
+        """Sort the slots, and return the position of this slot."""
+        # A request that was let out but not sent comes after all that were sent.
+        self._slots.sort(
+            key=lambda other: (_earliest_sent_s(other, now_s), not other.is_out)
+        )
+        self._compact()
         return len(self._sent_s) + self._slots.index(slot)
 
-    def _keep_sent(self) -> None:
-        """Keep only the time of the first slots that were sent: 8 bytes, not 160."""
+    def _compact(self) -> None:
+        """Keep only the times of the oldest sent slots: 8 bytes each, not 160."""
         n_sent = sum(1 for _ in takewhile(lambda slot: slot.is_sent, self._slots))
         for slot in self._slots[:n_sent]:
             insort(self._sent_s, slot.at_s)
@@ -268,13 +274,13 @@ class Windows:
     def _n_slots(self) -> int:
         return len(self._sent_s) + len(self._slots)
 
-    def _gone_s(self, now_s: float) -> list[float]:
-        return [*self._sent_s, *(_gone_s(slot, now_s) for slot in self._slots)]
+    def _sent_times_s(self, now_s: float) -> list[float]:
+        return [*self._sent_s, *(_earliest_sent_s(slot, now_s) for slot in self._slots)]
 
-    def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
+    def _take_shared(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
             return Waiting(0.0)
-        if now_s < self._held_until_s:  # known already, and reading the file is slow
+        if now_s < self._held_until_s:  # known already; reading the file is slow
             return Waiting(self._held_until_s - now_s, self._held_by)
         taken = self._others.take(now_s, self._windows)
         if isinstance(taken, Waiting):
@@ -284,22 +290,24 @@ class Windows:
         return Waiting(0.0)
 
     def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
-        """Return when the slot at this position may be sent, and what holds it."""
+        """Return when the slot at a position may be sent, and which limit delays it."""
         earliest_s, reason = -inf, ""
         for n_allowed, length_s, name in self._windows:
             if at < n_allowed:
                 continue
             at_sent = at - n_allowed
             if at_sent < len(self._sent_s):
-                gone_s = self._sent_s[at_sent]
+                sent_s = self._sent_s[at_sent]
             else:
-                gone_s = _gone_s(self._slots[at_sent - len(self._sent_s)], now_s)
-            if gone_s + length_s > earliest_s:
-                earliest_s, reason = gone_s + length_s, name
+                sent_s = _earliest_sent_s(
+                    self._slots[at_sent - len(self._sent_s)], now_s
+                )
+            if sent_s + length_s > earliest_s:
+                earliest_s, reason = sent_s + length_s, name
         return earliest_s, reason
 
     def _drop_old(self, now_s: float) -> None:
-        """Forget the slots before the longest window; those that wait stay."""
+        """Drop slots sent before the longest window began; waiting slots stay."""
         old_s = now_s - self._windows[0].length_s
         if self._sent_s and self._sent_s[0] <= old_s:
             del self._sent_s[: bisect_right(self._sent_s, old_s)]
@@ -311,28 +319,28 @@ def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
     return sum(at_s + window.length_s > now_s for at_s in times_s)
 
 
-def _gone_s(slot: Slot, now_s: float) -> float:
-    """Return the earliest time at which a request can have gone out."""
+def _earliest_sent_s(slot: Slot, now_s: float) -> float:
+    """Return when a request was sent, or the earliest time at which it can be."""
     is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
     return slot.at_s if is_known else max(slot.at_s, now_s)
 
 
-BUSY_S = 0.02  # to wait for a kernel that uses the file; then it is tried again
-MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
-PAUSE_S = 5.0  # after a failure the others are not asked for a while
+BUSY_S = 0.02  # one wait for another kernel that uses the file
+MAX_BUSY_S = 1.0  # a kernel that holds the file for longer has probably been stopped
+PAUSE_S = 5.0  # after a failure, the file is not used for this long
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent (
   ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
 )"""
-_FOUND_SCHEMA = """
+_LEARNT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS found (
   quota TEXT PRIMARY KEY, at_s REAL NOT NULL,
   per_second INTEGER, per_minute INTEGER, in_flight INTEGER
 )"""
-FOUND_S = 3600.0  # then it may have changed, and is found again
-# The newest tickets to keep. Age does not remove rows of other keys, because they may
-# use another clock.
-_KEPT = 2000
+LEARNT_S = 3600.0  # after that the limit may have changed, and is learnt again
+# Rows of other keys may be of another clock, so their age says nothing: only this many
+# of the newest rows are kept.
+_MAX_ROWS = 2000
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
 Result = TypeVar("Result")
@@ -341,19 +349,19 @@ Result = TypeVar("Result")
 class SharedQuota:
     """The count that the kernels of this machine share for one address, key and model.
 
-    The service counts by key (doc: Rate limits per model), so two notebooks with one
-    key must count together. A SQLite file holds the times of the last minute and a
-    hash; no key, prompt or address. It is opened for each step and closed after it, so
-    that a killed kernel or a fork blocks nothing. If the file fails, a kernel goes on
-    with its own count. `quota` identifies address, key and model; the clock shows the
-    same time in all kernels.
+    The service counts requests by key (doc: Rate limits per model), so notebooks with
+    the same key must count together. A SQLite file holds the times of the last minute
+    and a hash, but no key, prompt or address. It is opened for each step and closed
+    after it, so that a killed kernel or a fork blocks nothing. If the file fails, the
+    kernel uses its own count. `quota` identifies address, key and model; `clock` must
+    show the same time in all kernels.
     """
 
     stamp_s = STAMP_S
 
     def __init__(self, path: Path, quota: str, *, clock: Clock) -> None:
         self._path = path
-        # The clock is this machine's; a home folder may be on several.
+        # The clock is only valid on this machine, but machines may share a home folder.
         marked = f"{_clock_id()}\n{quota}".encode()
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
@@ -361,7 +369,7 @@ class SharedQuota:
         self._busy_since_s: float | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
-        """Count a request that goes now: its ticket or wait, None without the file."""
+        """Count a request that is sent now: its ticket or wait; None if that fails."""
         taken = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = taken is None and self._busy_since_s is not None
         return Waiting(BUSY_S, windows[-1].name) if is_busy else taken
@@ -382,15 +390,17 @@ class SharedQuota:
         sql = "DELETE FROM sent WHERE ticket=?"
         self._step(lambda file: file.execute(sql, (ticket,)))
 
-    def found(self) -> Limit | None:
-        """Return the limits that a kernel has found in the last hour."""
-        if not self._path.exists():  # a look leaves no file behind
+    def learnt_limit(self) -> Limit | None:
+        """Return the limits that a kernel has learnt in the last hour."""
+        if not self._path.exists():  # a look does not create the file
             return None
-        return self._step(lambda file: _found(file, self._quota, self._clock()))
+        return self._step(lambda file: _learnt_limit(file, self._quota, self._clock()))
 
-    def keep_found(self, limit: Limit) -> None:
-        """Keep limits that were found, for an hour."""
-        self._step(lambda file: _keep(file, self._quota, self._clock(), limit))
+    def keep_learnt_limit(self, limit: Limit) -> None:
+        """Keep limits that were learnt, for an hour."""
+        self._step(
+            lambda file: _keep_learnt_limit(file, self._quota, self._clock(), limit)
+        )
 
     def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """Open the file and do the work in one transaction; None if that fails."""
@@ -398,7 +408,8 @@ class SharedQuota:
             return None
         try:
             with closing(self._open()) as file:
-                # A power cut may lose it: after one, a minute's count is stale anyway.
+                # A power cut may lose the commit, but then the last minute is over
+                # anyway.
                 file.execute("PRAGMA synchronous=OFF")
                 file.execute("BEGIN IMMEDIATE")
                 file.execute(_SCHEMA)
@@ -417,7 +428,7 @@ class SharedQuota:
         return None
 
     def _is_busy(self, problem: Exception) -> bool:
-        """Say whether another kernel has the file, but not for too long."""
+        """Say whether another kernel uses the file, for less than `MAX_BUSY_S`."""
         if getattr(problem, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
             return False
         now_s = self._clock()
@@ -433,7 +444,7 @@ class SharedQuota:
 
 @cache
 def _clock_id() -> str:
-    """Return what tells this machine's clock from that of others, and of restarts."""
+    """Return an id of the clock: it differs between machines and after a restart."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
     except OSError:  # not Linux
@@ -447,23 +458,25 @@ def _times(file: sqlite3.Connection, quota: str) -> list[float]:
     return [at_s for (at_s,) in rows]
 
 
-def _found(file: sqlite3.Connection, quota: str, now_s: float) -> Limit | None:
-    file.execute(_FOUND_SCHEMA)
+def _learnt_limit(file: sqlite3.Connection, quota: str, now_s: float) -> Limit | None:
+    file.execute(_LEARNT_SCHEMA)
     row = file.execute(
         "SELECT per_second, per_minute, in_flight FROM found "
         "WHERE quota=? AND at_s>? AND at_s<=?",
-        (quota, now_s - FOUND_S, now_s + 1),
+        (quota, now_s - LEARNT_S, now_s + 1),
     ).fetchone()
     if row is None or not all(n is None or (type(n) is int and n > 0) for n in row):
         return None
     return Limit(per_second=row[0], per_minute=row[1], in_flight=row[2])
 
 
-def _keep(file: sqlite3.Connection, quota: str, now_s: float, limit: Limit) -> None:
-    file.execute(_FOUND_SCHEMA)
-    # those of a time to come are from before this machine was restarted
+def _keep_learnt_limit(
+    file: sqlite3.Connection, quota: str, now_s: float, limit: Limit
+) -> None:
+    file.execute(_LEARNT_SCHEMA)
+    # times in the future are from before this machine was restarted
     file.execute(
-        "DELETE FROM found WHERE at_s<=? OR at_s>?", (now_s - FOUND_S, now_s + 1)
+        "DELETE FROM found WHERE at_s<=? OR at_s>?", (now_s - LEARNT_S, now_s + 1)
     )
     file.execute(
         "INSERT OR REPLACE INTO found VALUES (?, ?, ?, ?, ?)",
@@ -475,7 +488,7 @@ def _take(
     file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
 ) -> Waiting | int | None:
     keep_s = max(window.length_s for window in windows)
-    # A time of the future is from before this machine was restarted.
+    # Times in the future are from before this machine was restarted.
     file.execute(
         "DELETE FROM sent WHERE quota=? AND (at_s<=? OR at_s>?)",
         (quota, now_s - keep_s, now_s + 1),
@@ -484,5 +497,7 @@ def _take(
     if longest.wait_s > 0:
         return longest
     added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
-    file.execute("DELETE FROM sent WHERE ticket<=?", ((added.lastrowid or 0) - _KEPT,))
+    file.execute(
+        "DELETE FROM sent WHERE ticket<=?", ((added.lastrowid or 0) - _MAX_ROWS,)
+    )
     return added.lastrowid

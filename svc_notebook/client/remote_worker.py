@@ -1,7 +1,7 @@
-"""Sends requests for another process: a client that is driven by messages.
+"""Sends requests for another process (the driver), which it gets as messages.
 
-Requests come in batches, and finished exchanges go back, both as bytes. Nothing here
-knows how the processes talk to each other.
+Requests arrive in batches and finished exchanges are returned, both as bytes. How the
+processes exchange these bytes is up to the caller.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from .rate_limit import RateLimits
 from .request_pipeline import Attempt, RequestPipeline
 from .retry import FailedTry, Policy
 
-GATHER_S = 0.01  # one call hands over what comes within it: a call takes 0.2 ms
-BEAT_S = 1.0  # until it is seen that a worker cannot be reached any more
+GATHER_S = 0.01  # one call returns all that ended within this time; it takes 0.2 ms
+BEAT_S = 1.0  # between checks whether a worker can still be reached
 
 
 class WorkerRequest(msgspec.Struct, array_like=True, gc=False):
@@ -53,25 +53,26 @@ class WorkerResponse(msgspec.Struct, array_like=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-# as JSON, which the service gets, too: its numbers may be of any size
+# JSON, as the service gets it: msgpack has no integers above 64 bits
 encode_requests = msgspec.json.Encoder(enc_hook=dict).encode
 _read_requests = msgspec.json.Decoder(list[WorkerRequest]).decode
 read_response = msgspec.msgpack.Decoder(WorkerResponse).decode
 _read_exchange = msgspec.json.Decoder(Exchange).decode
-_NO_REQUEST = CompletionRequest(model="", messages=())  # the driver has it
+# sent back instead of the request, which the driver knows
+_NO_REQUEST = CompletionRequest(model="", messages=())
 
 Lease = Callable[[str, int, list[int], list[int]], Awaitable[Leased]]
-"""Reports slots of a model, and leases more: see `Quota.lease`."""
+"""Reports on slots of a model, and leases more: see `QuotaLeases.lease`."""
 
 
 class RemoteWorker:
-    """Sends the requests that it is given, on the loop of its actor."""
+    """Sends requests for a driver, on the event loop of its own process."""
 
     def __init__(self, settings: Settings, *, key: Key, lease: Lease | None) -> None:
         self._quotas: dict[str, LeasedQuota] = {}
         self._lease = lease
         self._path = RequestPipeline(
-            replace(settings, traces="off"),  # the driver has the spans
+            replace(settings, traces="off"),  # the driver records the spans
             key=key,
             limits=RateLimits(
                 clock=time.monotonic,
@@ -92,7 +93,7 @@ class RemoteWorker:
             task.add_done_callback(self._tasks.discard)
 
     async def take(self) -> list[bytes]:
-        """Wait until something has ended, and return all that has."""
+        """Wait until an exchange has ended, and return all that have."""
         await self._has_ended.wait()
         await asyncio.sleep(self._taken_s + GATHER_S - time.monotonic())
         self._taken_s = time.monotonic()
@@ -104,7 +105,7 @@ class RemoteWorker:
         quota = self._quota_of(message.request.model)
         if quota:
             quota.n_open += 1
-        # how many may be in flight is the driver's to say
+        # the driver decides how many requests are in flight
         policy = replace(message.policy, limits_in_flight=True)
         error, exchange, is_unsent = None, None, False
         try:
@@ -115,15 +116,17 @@ class RemoteWorker:
                 exchange, is_unsent = task.exchange, task.is_unsent
                 raise
         except Exception as problem:  # noqa: BLE001 - the driver waits for it
-            said = problem if isinstance(problem, SvcError) else internal_error(problem)
-            said.partial = None  # it is in the exchange
-            vars(said).pop("__notes__", None)  # the driver adds its own
-            error = pickle.dumps(said)
+            svc_error = (
+                problem if isinstance(problem, SvcError) else internal_error(problem)
+            )
+            svc_error.partial = None  # the exchange holds it, too
+            vars(svc_error).pop("__notes__", None)  # the driver adds its own
+            error = pickle.dumps(svc_error)
         finally:
             if quota:
                 quota.end()
         self._ended.append(
-            _encoded(WorkerResponse(message.number, exchange, error, is_unsent))
+            _encode_response(WorkerResponse(message.number, exchange, error, is_unsent))
         )
         self._has_ended.set()
 
@@ -135,41 +138,41 @@ class RemoteWorker:
         return self._quotas[model]
 
 
-def _encoded(ended: WorkerResponse) -> bytes:
+def _encode_response(ended: WorkerResponse) -> bytes:
     if ended.exchange is not None:
         ended.exchange = msgspec.structs.replace(ended.exchange, request=_NO_REQUEST)
     try:
         return _encode(ended)
-    except UnicodeEncodeError:  # half a surrogate pair, which the ledger replaces, too
+    except UnicodeEncodeError:  # half a surrogate pair; the ledger replaces it, too
         text = json.dumps(msgspec.to_builtins(ended.exchange), ensure_ascii=False)
         ended.exchange = _read_exchange(text.encode("utf-8", "replace"))
         return _encode(ended)
 
 
 async def wait_for_worker(call: Awaitable[Any], is_usable: Callable[[], bool]) -> Any:  # noqa: ANN401 - the worker's
-    """Wait for what a worker says, while it can be used; then a ConnectionError."""
-    said = asyncio.ensure_future(call)
+    """Wait for the answer of a worker; raise ConnectionError once it is unusable."""
+    answer = asyncio.ensure_future(call)
     try:
         while is_usable():
-            if (await asyncio.wait([said], timeout=BEAT_S))[0]:
-                return await said
+            if (await asyncio.wait([answer], timeout=BEAT_S))[0]:
+                return await answer
     finally:
-        said.cancel()  # nobody else would end it
+        answer.cancel()  # otherwise the call would go on
     raise ConnectionError
 
 
 SendRemote = Callable[
     [CompletionRequest, Policy], Awaitable[tuple[Exchange | None, SvcError | None]]
 ]
-"""Lets a worker send a request; returns its exchange, and its error if any."""
+"""Lets a worker send a request; returns its exchange and, if it failed, its error."""
 
 
 async def send_by_worker(attempt: Attempt, *, send: SendRemote) -> FailedTry | None:
-    """Send a request from a worker; what is before and after it happens here."""
+    """Let a worker send a request; this process waits, records and redacts."""
     record, key = attempt.record, attempt.context.key
     clock = attempt.context.runtime.clock
     record.send(clock())
-    # to a worker is as good as sent: if it is lost, the request may have been billed
+    # handed to a worker counts as sent: if the worker is lost, it may have been billed
     attempt.on_sent()
     exchange, error = await send(record.at_start.request, attempt.policy)
     if exchange is not None:
@@ -180,8 +183,8 @@ async def send_by_worker(attempt: Attempt, *, send: SendRemote) -> FailedTry | N
         record.emulator_note = key.redact(exchange.emulator_note)
         record.first_text_s = exchange.first_text_s
         record.queue_s += exchange.queue_s
-        # a latency is what the worker has measured, not the way to it
+        # the latency that the worker measured, without the way to the worker
         took_s = exchange.latency_s
         record.sent_s = None if took_s is None else clock() - took_s
-    # the worker has tried again already, as often as the policy says
+    # lasting: the worker has already retried as often as the policy allows
     return None if error is None else FailedTry(error=error, is_lasting=True)

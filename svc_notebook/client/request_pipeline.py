@@ -1,7 +1,7 @@
 """The pipeline of every completion request: wait for the rate limit, send, read, retry.
 
-Every sink gets an exchange once, however it ends. Errors are raised without the
-frames in which they arose, because those may hold what the service sent back.
+Every sink gets an exchange once, however it ends. Errors are raised without the frames
+in which they arose, because those may contain the service's answer.
 """
 
 import asyncio
@@ -69,9 +69,9 @@ from .exchange_record import (
     ExchangeRecord,
     RecordedAnswer,
     Sinks,
-    completed,
     internal_error,
     to_failure,
+    with_exchange,
 )
 from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot, Waiting
@@ -86,26 +86,26 @@ from .retry import (
 )
 
 Watch = Callable[[Waiting], None]
-"""Called at each wait, on the loop's thread; it must return at once. What it raises
-becomes a warning."""
+"""Called at each wait, on the loop's thread; it must return at once. If it raises, a
+warning is shown."""
 
-_SAID_S = 2.0  # shorter waits are not worth a line
+_MIN_SHOWN_S = 2.0  # shorter waits are not worth a line
 
 
-def say(waiting: Waiting) -> None:
+def print_wait(waiting: Waiting) -> None:
     """Write a line on stderr if a wait is long enough to be noticed."""
-    if waiting.wait_s >= _SAID_S:
+    if waiting.wait_s >= _MIN_SHOWN_S:
         write_line(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}")
 
 
-def tell(watch: Watch | None, waiting: Waiting) -> None:
-    """Call `watch`; its own mistake must not fail a request."""
+def call_watch(watch: Watch | None, waiting: Waiting) -> None:
+    """Call `watch`; if it raises, the request goes on."""
     try:
         if watch is not None:
             watch(waiting)
     except Exception as problem:  # noqa: BLE001 - the reply comes first
         kind = type(problem).__name__
-        warn(f"watch= raised {kind}; the request goes on. Correct the function.")
+        warn(f"watch= raised {kind}. The request goes on; correct the function.")
 
 
 ShowDelta = Callable[[Delta], None]
@@ -135,13 +135,13 @@ class ExchangeContext:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
-    """One try of an exchange, with what is needed to send it.
+    """One try of an exchange, with everything that is needed to send it.
 
     Attributes:
-        record: Gets what is received.
+        record: Receives the reply and its times.
         body: The request as bytes.
-        on_sent: To be called once the service may have read the request.
-        show: Gets each delta.
+        on_sent: Call it once the service may have read the request.
+        show: Receives each delta.
     """
 
     record: ExchangeRecord
@@ -154,7 +154,7 @@ class Attempt:
 
 
 SendOnce = Callable[[Attempt], Awaitable[FailedTry | None]]
-"""Makes one try from this process, or all the policy's tries on a worker."""
+"""Makes one try from this process, or all tries of the policy on a worker."""
 
 
 async def send_once(attempt: Attempt) -> FailedTry | None:
@@ -206,8 +206,8 @@ async def _send(attempt: Attempt) -> FailedTry | None:
 class ExchangeTask:
     """One exchange; `run` it once.
 
-    It runs in one task from beginning to end and holds no suspended generator, so
-    that cancelling the task is all it takes to stop it, also when a loop shuts down.
+    It runs in one task and holds no suspended generator, so that cancelling the task
+    stops it completely, also when the event loop shuts down.
     """
 
     def __init__(
@@ -262,9 +262,9 @@ class ExchangeTask:
         except (asyncio.CancelledError, KeyboardInterrupt) as stop:
             self._context.sinks.add(self._end("cancelled", CANCELLED))
             stopped = type(stop)
-        except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
+        except Exception as problem:  # noqa: BLE001 - users only see our errors
             self._failure = FailedTry(error=internal_error(problem))
-        if stopped:  # a new one, without the frames that hold the reply
+        if stopped:  # a new exception, without the frames that hold the reply
             raise stopped
         error = self._failure.error if self._failure else None
         if error is None:
@@ -272,10 +272,10 @@ class ExchangeTask:
         self._context.key.redact_error(error)
         self._add_remedy(error)
         exchange = self._end("error", to_failure(error))
-        raise completed(error, await self._context.sinks.keep(exchange))
+        raise with_exchange(error, await self._context.sinks.keep(exchange))
 
     def _start(self) -> None:
-        """Begin the deadlines: a stream may have been made long before it is read."""
+        """Start the deadlines now: a stream may be made long before it is read."""
         record, runtime = self._record, self._runtime
         record.at_start = structs.replace(record.at_start, started_at=runtime.now())
         self._deadlines = Deadlines(
@@ -286,7 +286,7 @@ class ExchangeTask:
         )
 
     def _add_remedy(self, error: SvcError) -> None:
-        """Say what a refusal means for this key and this endpoint."""
+        """Add to an error what to do with this key, model or endpoint."""
         endpoint = self._context.endpoint
         if isinstance(error, AuthError):
             key = self._context.key
@@ -312,9 +312,9 @@ class ExchangeTask:
             name_address(error, self._record.at_start.endpoint)
 
     async def _tries(self, show: ShowDelta) -> None:
-        """Try until it succeeds or is given up; `_failure` is that of the last try."""
+        """Try until a try succeeds or none is left; `_failure` is from the last try."""
 
-        def noted(delta: Delta) -> None:
+        def show_and_note(delta: Delta) -> None:
             if delta.text or delta.calls:
                 self._has_shown = True
                 self._record.text(self._runtime.clock())
@@ -322,7 +322,7 @@ class ExchangeTask:
 
         while (slot := await self._pace()) is not None:
             try:
-                failure = await self._context.send(self._attempt(slot, noted))
+                failure = await self._context.send(self._attempt(slot, show_and_note))
             except BaseException:
                 if slot.is_sent:
                     self._limiter.failed(slot)
@@ -338,18 +338,18 @@ class ExchangeTask:
                 return
             await self._wait(wait_s)
 
-    def _is_without_usage(self, error: SvcError) -> bool:
-        """Say whether to try again without asking a stream for its tokens.
+    def _drops_usage(self, error: SvcError) -> bool:
+        """Say whether to try again without asking a stream for its usage.
 
-        Some servers refuse the option; those that take it are found by trying once.
+        Some servers refuse `stream_options`; a first try shows which.
         """
-        begun, endpoint = self._record.at_start, self._context.endpoint
+        at_start, endpoint = self._record.at_start, self._context.endpoint
         if not isinstance(error, ServiceError) or endpoint.stream_usage is not None:
             return False
-        if not begun.is_streamed or not refuses_stream_usage(error):
+        if not at_start.is_streamed or not refuses_stream_usage(error):
             return False
         facts_of(endpoint.base_url or "").takes_stream_usage = False
-        before, self._body = self._body, encode(begun.request, is_streamed=True)
+        before, self._body = self._body, encode(at_start.request, is_streamed=True)
         return self._body != before
 
     def _attempt(self, slot: Slot, show: ShowDelta) -> Attempt:
@@ -377,26 +377,26 @@ class ExchangeTask:
                     self._limiter.give_back(slot)
                     self._failure = self._failure or _too_late(due, self._context)
                     return None
-                tell(self._watch, due)
+                call_watch(self._watch, due)
                 if due.is_for_place:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(min(left_s, _MAX_TIMEOUT_S)):
                             await has_place.wait()
-                    has_place.clear()  # it may have to give the place back
+                    has_place.clear()  # the place may be lost again
                 else:
                     await self._runtime.sleep(due.wait_s)
         except BaseException:
             self._limiter.give_back(slot)
             raise
         finally:
-            slot.wake = None  # a slot is kept for a minute, but waits no more
+            slot.wake = None  # the slot is kept for a minute, but no longer waits
             self._record.queue_s += self._runtime.clock() - began_s
             if not self._policy.is_limit_in_total:
                 self._deadlines.queue_s = self._record.queue_s
         return slot
 
     def _wait_left_s(self) -> float:
-        """Return how long it may wait for a limit."""
+        """Return how long the request may wait for a rate limit."""
         if not self._policy.is_limit_in_total:
             return math.inf
         return self._deadlines.total_left_s(self._runtime.clock())
@@ -407,7 +407,7 @@ class ExchangeTask:
             self._limiter.answered(slot)
             return None
         error, closed_s = failure.error, 0.0
-        if self._is_without_usage(error):
+        if self._drops_usage(error):
             self._limiter.failed(slot)
             return 0.0
         if isinstance(error, RateLimitError):
@@ -436,7 +436,7 @@ class ExchangeTask:
     async def _wait(self, wait_s: float) -> None:
         """Wait between two tries."""
         began_s = self._runtime.clock()
-        tell(self._watch, Waiting(wait_s, reason_to_retry(self._failure)))
+        call_watch(self._watch, Waiting(wait_s, reason_to_retry(self._failure)))
         if self._context.tracing and self._failure:
             self._context.tracing.retry(self._failure.error, wait_s)
         try:
@@ -456,11 +456,11 @@ class ExchangeTask:
         return self.exchange
 
 
-_MAX_TIMEOUT_S = 1e6  # an event loop takes no infinity
+_MAX_TIMEOUT_S = 1e6  # an event loop cannot wait for infinity
 
 
 def _too_late(due: Waiting, context: ExchangeContext) -> FailedTry:
-    """Return the failure of a request that a limit would hold up for too long."""
+    """Return the failure of a request that would wait too long for a rate limit."""
     total_s = context.timeouts.total_s or 0.0
     error = TimedOutError(
         f"The request would wait {due.wait_s:.0f} s ({due.reason}), longer than "
@@ -493,8 +493,8 @@ def to_request(
     """Check the arguments of a verb and return the request.
 
     Args:
-        prompt: As the verb takes it.
-        default_model: Model id if `arguments` names none.
+        prompt: The prompt, in any form that the verb accepts.
+        default_model: Model id if `arguments` has none.
         arguments: The other arguments by name: `model`, `system`, and parameters.
         info_of: Returns what is known of a model.
     """
@@ -533,16 +533,16 @@ class RunTools(Protocol):
         ask: SendRequest,
         check_stop: Callable[[], None] = lambda: None,
     ) -> Completion:
-        """Run the rounds; `check_stop` is called often and stops them by an error."""
+        """Run the rounds; `check_stop` is called often, and raises to stop them."""
 
 
 def take_no_tools(_: dict[str, Any], *, run_tools: bool = True) -> None:
-    """Leave the tools among the arguments: nothing here can run them."""
+    """Leave the tools in the arguments: a plain client does not run functions."""
     del run_tools
 
 
 class TaskOptions(TypedDict, total=False):
-    """How an exchange is begun; see `RequestPipeline.begin`."""
+    """The keyword arguments of `RequestPipeline.begin`."""
 
     is_streamed: bool
     origin: Origin | None
@@ -555,7 +555,9 @@ def _look_up(
     look_up: Answerer, request: CompletionRequest, origin: Origin, *, body: bytes
 ) -> Exchange | None:
     """Look for a recorded answer, unless the request contains a key."""
-    for key in known_keys():  # an answer would keep the prompt, and an error quote it
+    for (
+        key
+    ) in known_keys():  # the ledger would keep the prompt, and an error could quote it
         key.refuse_in(body)
     return look_up(request, origin)
 
@@ -563,10 +565,10 @@ def _look_up(
 class RequestPipeline:
     """Makes the exchanges of one client; for the arguments see `AsyncClient`.
 
-    Several threads may use it. `send` sends one request.
+    Several threads may use it. `send` makes one try of a request.
     """
 
-    def __init__(  # noqa: PLR0913 - one seam each
+    def __init__(  # noqa: PLR0913 - each argument replaces one part
         self,
         settings: Settings,
         *,
@@ -591,7 +593,7 @@ class RequestPipeline:
         self._take_tools = take_tools
         self._runtime = runtime
         self._lock = Lock()
-        self._made: ExchangeContext | None = None
+        self._shared_context: ExchangeContext | None = None
 
     def request(
         self, prompt: Prompt | CompletionRequest, arguments: Mapping[str, Any]
@@ -606,9 +608,9 @@ class RequestPipeline:
     def tool_runner(
         self, arguments: dict[str, Any], *, run_tools: bool
     ) -> RunTools | None:
-        """Take the tools out of a verb's arguments, and return what runs them.
+        """Take the functions out of a verb's `tools`, and return what runs them.
 
-        None if nothing is run.
+        None if there are no functions to run.
         """
         check_flag("run_tools", run_tools)
         return self._take_tools(arguments, run_tools=run_tools)
@@ -629,7 +631,7 @@ class RequestPipeline:
         again.
         """
         info = structs.replace(self.settings.endpoint.info_of(request.model), extra={})
-        if request.info != info:  # it was built for another one
+        if request.info != info:  # it was built for another endpoint
             request = structs.replace(request, info=info)
         body = encode(
             request,
@@ -712,9 +714,9 @@ class RequestPipeline:
             await transport.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop; it can be used again."""
-        if self._made is not None:
-            await self._made.transport.aclose()
+        """Close the connections of the running loop; they open again when needed."""
+        if self._shared_context is not None:
+            await self._shared_context.transport.aclose()
 
     @property
     def _base_url(self) -> str:
@@ -723,19 +725,19 @@ class RequestPipeline:
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
-        if self._made is not None:
-            return self._made
+        if self._shared_context is not None:
+            return self._shared_context
         base_url, runtime = self._base_url, self._runtime
         key = self._key or find_key(base_url=base_url, endpoint=self.settings.endpoint)
         check_variables(self.settings.endpoint)
-        hide_others(key)  # a request or a reply may have the key of another address
+        hide_others(key)  # a request or a reply may contain the key of another address
         from .connections import HttpTransport, keep_out_of_logs  # noqa: PLC0415 - httpx at first use
 
         if self._transport:
             keep_out_of_logs(key)
         with self._lock:
-            if self._made is None:
-                self._made = ExchangeContext(
+            if self._shared_context is None:
+                self._shared_context = ExchangeContext(
                     transport=HttpTransport(
                         base_url,
                         now=runtime.now,
@@ -751,4 +753,4 @@ class RequestPipeline:
                     send=self._send,
                     tracing=tracing_of(self.settings.traces),
                 )
-            return self._made
+            return self._shared_context

@@ -1,7 +1,7 @@
-"""Reads one HTTP response within its deadlines: decompresses it and makes deltas of it.
+"""Reads one HTTP response within its deadlines: decompresses and decodes it.
 
-Size and time are limited. Each read ends before the next begins, because a suspended
-reader would keep its connection.
+Size and time are limited. No generator is suspended between two reads, because it would
+hold the connection.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from svc_notebook.wire.decode import (
 
 from .retry import FailedTry
 
-PIECE_BYTES = 256 * 1024  # what is decompressed at once: see `Inflater`
+PIECE_BYTES = 256 * 1024  # most bytes decompressed at once: see `Inflater`
 MAX_BODY_BYTES = 64 * 1024 * 1024  # decompressed; far more than any reply needs
-_ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, as the first bytes say
+_ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, detected by the first bytes
 _GZIP = b"\x1f\x8b"
 
 
 class InflateError(Exception):
-    """The body or its encoding is not what was asked for; users never see this."""
+    """The body cannot be decompressed; this error never reaches users."""
 
 
 class Inflater:
-    """Decompresses one body in bounded pieces, so that a bomb is seen before it is big.
+    """Decompresses one body in bounded pieces, so that a zip bomb is noticed early.
 
-    gzip and deflate may have several members.
+    A gzip body may consist of several members.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -56,24 +56,24 @@ class Inflater:
         return self._is_plain or self._member.eof
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Return what the next bytes contain, in bounded pieces."""
+        """Decompress the next bytes, in pieces of at most `PIECE_BYTES`."""
         if self._is_plain:
             yield piece
             return
-        rest = piece
-        while rest and not self._is_over:
+        compressed = piece
+        while compressed and not self._is_over:
             if self._member.eof:
-                if not _GZIP.startswith(rest[: len(_GZIP)]):
+                if not _GZIP.startswith(compressed[: len(_GZIP)]):
                     self._is_over = True  # padding after the end
                     return
                 self._member = zlib.decompressobj(_ANY_HEADER)
             try:
-                opened = self._member.decompress(rest, PIECE_BYTES)
+                piece_of_body = self._member.decompress(compressed, PIECE_BYTES)
             except zlib.error:
                 raise InflateError from None
-            if opened:
-                yield opened
-            rest = self._member.unconsumed_tail or self._member.unused_data
+            if piece_of_body:
+                yield piece_of_body
+            compressed = self._member.unconsumed_tail or self._member.unused_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class ResponseHead:
     content_type: str = ""
     retry_after_s: float | None = None
     is_emulated: bool = False
-    emulator_note: str = ""  # what it says of its answer
+    emulator_note: str = ""  # the emulator's note on its answer
     location: str = ""  # where a redirect points to
 
     def not_documented(self, reason: str, body: bytes) -> DocumentError:
@@ -97,9 +97,10 @@ class ResponseHead:
 class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
-    `read` is `Connection.read`, of what is still compressed; `broken` makes the failure
-    of what it raises; `is_framed` says whether HTTP says where the body ends;
-    `release` is called once at the end, with whether the whole body was read.
+    `read` is `Connection.read` and returns compressed bytes; `to_failure` turns an
+    exception of `read` into a failure. `is_framed` says whether headers mark the end of
+    the body. `release` is called once at the end; its argument says whether all was
+    read.
     """
 
     def __init__(
@@ -108,32 +109,32 @@ class HttpAnswer:
         read: Callable[[float], Awaitable[bytes]],
         *,
         encoding: str,
-        broken: Callable[[Exception], FailedTry],
+        to_failure: Callable[[Exception], FailedTry],
         is_framed: bool,
         release: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.head = head
         self._read = read
         self._encoding = encoding
-        self._broken = broken
+        self._to_failure = to_failure
         self._is_framed = is_framed
         self._release = release
         self._inflater: Inflater | None = None
-        self._opened: Iterator[bytes] = iter(())
+        self._pieces: Iterator[bytes] = iter(())
         self._n_bytes = 0
         self._is_ended = False
         self._is_closed = False
 
     async def read(self, *, within_s: float) -> bytes | FailedTry | None:
-        """Return the next bytes, b"" at the end, None when the time is over."""
+        """Return the next bytes; b"" at the end, None when `within_s` is over."""
         deadline_s = asyncio.get_running_loop().time() + within_s
         try:
-            while not (piece := next(self._opened, b"")):
-                packed = await self._take(deadline_s)
-                if not packed or isinstance(packed, FailedTry):
-                    return self._end() if packed == b"" else packed
+            while not (piece := next(self._pieces, b"")):
+                compressed = await self._take(deadline_s)
+                if not compressed or isinstance(compressed, FailedTry):
+                    return self._end() if compressed == b"" else compressed
                 self._inflater = self._inflater or Inflater(self._encoding)
-                self._opened = self._inflater.feed(packed)
+                self._pieces = self._inflater.feed(compressed)
         except InflateError:
             return self._refused("with a body that cannot be decompressed", b"")
         self._n_bytes += len(piece)
@@ -142,7 +143,7 @@ class HttpAnswer:
         return piece
 
     async def close(self, *, within_s: float = 0.0) -> None:
-        """Release the connection; it is used again if the body ends in time."""
+        """Release the connection; it is reused if the body ends within `within_s`."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -150,24 +151,24 @@ class HttpAnswer:
         is_open = not self._is_ended
         try:
             while is_open:
-                packed = await self._take(deadline_s)
-                is_open = bool(packed) and isinstance(packed, bytes)
+                compressed = await self._take(deadline_s)
+                is_open = bool(compressed) and isinstance(compressed, bytes)
         finally:
             await self._release(self._is_ended)
 
     async def _take(self, deadline_s: float) -> bytes | FailedTry | None:
-        """Take bytes off the connection; a time-out closes the reader for good."""
+        """Read compressed bytes; None when the time is over."""
         try:
-            packed = await self._read(deadline_s)
+            compressed = await self._read(deadline_s)
         except TimeoutError:
             return None
         except asyncio.CancelledError:
             failure = None
-        except Exception as problem:  # noqa: BLE001 - whatever it is, nothing more comes
-            failure = self._broken(problem)
+        except Exception as problem:  # noqa: BLE001 - after any error nothing more arrives
+            failure = self._to_failure(problem)
         else:
-            self._is_ended = not packed
-            return packed
+            self._is_ended = not compressed
+            return compressed
         if failure is None:  # raised again without the frames that hold headers
             raise asyncio.CancelledError
         return failure
@@ -176,7 +177,7 @@ class HttpAnswer:
         if self._inflater is None or self._inflater.is_whole:
             return b""
         if not self._is_framed:
-            return self._broken(ConnectionResetError())
+            return self._to_failure(ConnectionResetError())
         return self._refused("with a body that cannot be decompressed to its end", b"")
 
     def _refused(self, reason: str, body: bytes) -> FailedTry:
@@ -186,17 +187,17 @@ class HttpAnswer:
 _OK = 200
 _STREAM_TYPE = "text/event-stream"
 _PAGE_TYPE = "text/html"
-_BLANK = b" \t\r\n\xef\xbb\xbf"  # a BOM, too
-_WHOLE_STARTS = b'{["<'
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and a byte-order mark
+_NOT_EVENT_STARTS = b'{["<'  # JSON or a page
 _DONE = "[DONE]"  # doc: Response, streamed
-_STREAM_EVENTS = frozenset({"", "message", "error"})  # "message": the standard's
+_STREAM_EVENTS = frozenset({"", "message", "error"})  # "message" is SSE's default name
 
 
 class ReplyReader:
     """Reads the body of a reply: events, or JSON in one piece.
 
-    The first bytes and the content type decide which of them it is, because a service
-    may answer a request for a stream in one piece, or the other way round.
+    The first bytes and the content type decide which of the two it is, because a
+    service may answer a request for a stream with one piece, or the other way round.
     """
 
     def __init__(
@@ -204,20 +205,20 @@ class ReplyReader:
     ) -> None:
         self.error: SvcError | None = None
         self.is_done = False  # whether nothing more has to be read
-        self.n_events = 0  # without comments; JSON in one piece has none
+        self.n_events = 0  # comments do not count; JSON in one piece has no events
         self._is_streamed = is_streamed
         self._head = head
         self._kind = head.content_type.lower()
         self._n_choices = n_choices
         self._is_events: bool | None = None  # None until the first byte
-        self._pieces: list[bytes] = []  # of JSON; of events only the first
+        self._pieces: list[bytes] = []  # all of JSON, but only the first of events
         self._events = SseDecoder()
         self._chunks = ChunkDecoder(content_type=head.content_type)
         self._assembly = Assembly()
         self._whole: CompletionBody | None = None
 
     def feed(self, piece: bytes) -> list[Delta]:
-        """Take the next bytes and return what they add."""
+        """Decode the next bytes and return the deltas in them."""
         if self._is_events is None:
             piece = piece.lstrip(_BLANK)
             if not piece:
@@ -237,11 +238,11 @@ class ReplyReader:
             self.error = self._head.not_documented(
                 "with text that is not a stream", b"".join(self._pieces)
             )
-        return self._close()
+        return self._end_stream()
 
     @property
     def is_finished(self) -> bool:
-        """Whether every choice that was asked for has its finish reason."""
+        """Whether every requested choice has its finish reason."""
         has_all = self._assembly.n_choices >= self._n_choices
         return has_all and self._assembly.is_finished
 
@@ -259,7 +260,7 @@ class ReplyReader:
     def _looks_like_events(self, first: bytes) -> bool:
         is_stream = self._is_streamed or _STREAM_TYPE in self._kind
         is_page = _PAGE_TYPE in self._kind
-        return is_stream and not is_page and first not in _WHOLE_STARTS
+        return is_stream and not is_page and first not in _NOT_EVENT_STARTS
 
     def _take_events(self, piece: bytes) -> list[Delta]:
         deltas: list[Delta] = []
@@ -277,11 +278,11 @@ class ReplyReader:
 
     def _take(self, event: ServerSentEvent) -> Sequence[Delta]:
         if event.data.strip() == _DONE:
-            return self._close(has_done=True)
+            return self._end_stream(has_done=True)
         chunk = self._chunks.decode(event)
         if isinstance(chunk, Fault):
             self.error = to_error(chunk, status=_OK)
-            return self._close()
+            return self._end_stream()
         for delta in chunk.deltas:
             if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
                 reason = "with more text after the end of a choice"
@@ -289,19 +290,19 @@ class ReplyReader:
         self._assembly.add(chunk)
         return chunk.deltas
 
-    def _close(self, *, has_done: bool = False) -> Sequence[Delta]:
-        """End a stream, and say what it lacks."""
+    def _end_stream(self, *, has_done: bool = False) -> Sequence[Delta]:
+        """End a stream, and set `error` if it is incomplete."""
         chunk = self._chunks.flush()
         if chunk.deltas:
             self._assembly.add(chunk)
         self.is_done = True
         if self.error is None:
-            self.error = self._problem(has_done=has_done)
+            self.error = self._error_of_stream(has_done=has_done)
         return chunk.deltas
 
-    def _problem(self, *, has_done: bool) -> SvcError | None:
+    def _error_of_stream(self, *, has_done: bool) -> SvcError | None:
         if self.is_finished:
-            return _failed(self._assembly.body())
+            return _service_failure(self._assembly.body())
         if has_done and self._assembly.is_finished:
             return self._too_few(self._assembly.n_choices)
         return StreamBrokenError(_CUT_SHORT if self._assembly.n_choices else _EMPTY)
@@ -326,14 +327,14 @@ class ReplyReader:
         elif not all(choice.finish_reason for choice in whole.choices):
             self.error = self._incomplete(_UNFINISHED)
         else:
-            self.error = _failed(whole)
+            self.error = _service_failure(whole)
         return [to_delta(choice) for choice in whole.choices]
 
-    def _too_few(self, n_came: int) -> DocumentError:
+    def _too_few(self, n_received: int) -> DocumentError:
         n_asked = self._n_choices
         return self._incomplete(
-            f"The service sent {n_came} of the {n_asked} choices that were requested "
-            f"(n={n_asked}). svc.last() holds them. Ask again with a "
+            f"The service sent {n_received} of the {n_asked} choices that were "
+            f"requested (n={n_asked}). svc.last() holds them. Ask again with a "
             f"smaller n, or ask {n_asked} times."
         )
 
@@ -353,12 +354,12 @@ def _is_keep_alive(event: ServerSentEvent) -> bool:
     return not start or (event.type not in _STREAM_EVENTS and start not in "{[")
 
 
-def _failed(body: CompletionBody) -> SvcError | None:
+def _service_failure(body: CompletionBody) -> SvcError | None:
     """Return the error for a reply that ended because the service failed."""
     if all(choice.finish_reason != "error" for choice in body.choices):
         return None
-    said = Fault(message="the reply ends with finish_reason 'error'")
-    return to_error(said, status=_OK)
+    fault = Fault(message="the reply ends with finish_reason 'error'")
+    return to_error(fault, status=_OK)
 
 
 _UNFINISHED = """\
@@ -371,10 +372,10 @@ _CUT_SHORT = """\
 The reply was cut short: the stream ended without a finish reason. \
 svc.last() holds the reply so far; ask again for a complete one."""
 
-DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
+DRAIN_S = 0.05  # to read the end after [DONE], so that the connection can be reused
 AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason
-MAX_FAULT_BYTES = 2 * 1024 * 1024  # of an error body: a message shows only a part of it
-_FAULT_S = 5.0  # the status says what matters; the error body gets no more time
+MAX_FAULT_BYTES = 2 * 1024 * 1024  # of an error body; a message shows only a part of it
+_FAULT_S = 5.0  # to read an error body: the status already says what matters
 _END_OF_SUCCESS = 300
 
 
@@ -426,6 +427,7 @@ class AnswerReader:
         return None
 
     async def _read_fault(self) -> FailedTry:
+        """Return the failure for an answer with an error status."""
         head = self._answer.head
         if head.status in _REDIRECTS:
             return FailedTry(error=_redirected(head), is_lasting=True)
@@ -439,6 +441,7 @@ class AnswerReader:
         await self._answer.close(within_s=DRAIN_S if is_whole else 0.0)
 
     def _left(self) -> Left:
+        """Return the time left for the next bytes, and the deadline that limits it."""
         now_s = self._clock()
         left = self._deadlines.for_body(
             now_s, sent_s=self._sent_s, event_s=self._event_s
@@ -451,7 +454,7 @@ class AnswerReader:
         return Left(min(left_s, left.left_s), left.name, AFTER_FINISH_S)
 
     async def _fault_body(self) -> bytes:
-        """Read as much of an error body as comes in a short time."""
+        """Read as much of an error body as arrives within `_FAULT_S`."""
         body = bytearray()
         until_s = self._clock() + min(self._left().left_s, _FAULT_S)
         while len(body) < MAX_FAULT_BYTES:
@@ -462,24 +465,26 @@ class AnswerReader:
         return bytes(body)
 
 
-_REDIRECTS = range(300, 400)  # the document has none
+_REDIRECTS = range(300, 400)  # the document shows no redirects
 _NOT_MODIFIED = 304
 
 
 def _redirected(head: ResponseHead) -> DocumentError:
-    """Build the error for a redirect: the key and the prompt stay where they are."""
+    """Build the error for a redirect, which is not followed (it would send the key)."""
     if head.location:
         message = (
             f"The service answered with a redirect (status {head.status}) to "
-            f"{_shown(head.location)}. It was not followed: neither the API key nor "
-            "the prompt is sent to another address."
+            f"{_location_text(head.location)}. It was not followed: neither the API "
+            "key nor the prompt is sent to another address."
         )
     else:
         is_unchanged = head.status == _NOT_MODIFIED
-        what = "not modified" if is_unchanged else "a redirect without an address"
+        description = (
+            "not modified" if is_unchanged else "a redirect without an address"
+        )
         message = (
-            f"The service answered with status {head.status} ({what}) instead of a "
-            "reply."
+            f"The service answered with status {head.status} ({description}) instead "
+            "of a reply."
         )
     return DocumentError(
         message,
@@ -489,11 +494,11 @@ def _redirected(head: ResponseHead) -> DocumentError:
     )
 
 
-def _shown(location: str) -> str:
-    """Return where a redirect leads: no password, no query, nothing unprintable."""
+def _location_text(location: str) -> str:
+    """Return the target of a redirect without password, query and unprintable text."""
     try:
         parts = urlsplit(location)
-        _ = parts.port  # a password with a slash in it is read as a port
+        _ = parts.port  # raises if a password with a slash is taken for a port
     except ValueError:
         return "an address that cannot be read"
     host, path = parts.netloc.rpartition("@")[2], parts.path
@@ -501,4 +506,4 @@ def _shown(location: str) -> str:
         path = path.rpartition("@")[2]
     scheme = f"{parts.scheme}:" if parts.scheme else ""
     server = f"{scheme}//{host}" if host else ""
-    return printable(f"{server}{path}"[:HEAD_CHARS]) or "nowhere"
+    return printable(f"{server}{path}"[:HEAD_CHARS]) or "an empty address"

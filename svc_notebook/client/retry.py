@@ -1,8 +1,8 @@
-"""Retries: which failures, how often, and after which wait (doc: Errors, Limits). Pure.
+"""Retries: which failures, how often, after which wait (doc: Errors, Limits). Pure.
 
-The wait is exponential backoff with full jitter, on top of the service's Retry-After,
-which is never cut short. A request is never retried when a part of its reply was shown.
-After a time-out it is not retried either, because it was probably billed.
+The wait is exponential backoff with full jitter, added to the service's Retry-After,
+which is never shortened. A request is never retried after a part of its reply was
+shown, nor after a time-out, because it was probably billed.
 """
 
 import math
@@ -23,11 +23,11 @@ from svc_notebook.errors import (
 )
 
 MAX_ASKED_S = 60.0  # if the service asks to wait longer, the exchange fails at once
-# After a 429 `rate_limit` decides when the model's next request may go; this is so that
-# a refused one is not in front of those that wait already.
+# After a 429, `rate_limit` decides when the model's next request is sent. With this
+# wait, requests that already wait come before the refused one.
 MIN_REFUSED_S = 0.1
 _BASE_S = 1.0  # of the backoff: 1 s, 2 s, 4 s ...
-_MAX_OWN_S = 8.0  # ... and at most this, times a jitter from 0 to 1
+_MAX_OWN_S = 8.0  # the most; then times a jitter from 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,13 @@ class Policy:
 
     Attributes:
         n_tries: Most requests for one exchange.
-        n_unsent_tries: The same, where no connection could be made: nothing was
-            billed, and a sweep outlives some seconds without a network.
-        is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
-            into its queue instead, which uses up no try.
+        n_unsent_tries: Most tries if no connection can be opened. It may be larger,
+            since nothing was billed.
+        is_refusal_retried: Whether to retry after a 429. A sweep puts the trial back
+            into its queue instead, without using up a try.
         limits_in_flight: Whether the caller limits its requests in flight itself.
-        is_limit_in_total: Whether the total deadline bounds the wait for a rate limit,
-            too: a person waits for it, a sweep does not.
+        is_limit_in_total: Whether the total deadline includes the wait for a rate
+            limit: yes if a person waits, no in a sweep.
     """
 
     n_tries: int = 3
@@ -69,7 +69,7 @@ class Policy:
 
 INTERACTIVE = Policy()
 
-# A sweep has many more trials: it waits out some seconds without a network.
+# With five tries, a sweep survives some seconds without a network.
 QUEUED = Policy(n_unsent_tries=5, is_refusal_retried=False, is_limit_in_total=False)
 
 
@@ -99,7 +99,8 @@ def retry_wait_s(
     # (Exponential Backoff And Jitter, AWS Architecture Blog, 2015).
     backoff_s = _BASE_S * 2.0 ** (attempt - 1)
     own_s = jitter * min(_MAX_OWN_S, backoff_s if asked_s else max(backoff_s, closed_s))
-    # Added to the other waits, so that requests refused together come back apart.
+    # Jitter is added to the service's wait too, so that requests refused together do
+    # not return together.
     least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
     return max(own_s + max(asked_s, closed_s), least_s)
 
@@ -107,7 +108,9 @@ def retry_wait_s(
 def _may_pass(error: SvcError, policy: Policy) -> bool:
     """Say whether this kind of failure may pass."""
     if isinstance(error, TimedOutError):
-        return False  # what was sent is probably billed, and a dead host stays dead
+        return (
+            False  # it was probably billed, and a host that is down stays down for now
+        )
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried
@@ -137,8 +140,8 @@ _PASSING_STATUSES = frozenset({408, *range(500, 600)}) - {511}
 def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | None:
     """Return the seconds that the service asks to wait; None without a valid value.
 
-    A date is compared with the answer's own date, if it has one, because our clock
-    (`now_at`, aware) may be wrong. The headers' names are in lower case.
+    A date is compared with the Date header of the answer, if there is one, because our
+    clock (`now_at`, aware) may be wrong. The headers' names are in lower case.
     """
     in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:

@@ -1,6 +1,6 @@
-"""A limit on what is spent, checked before every request of the package.
+"""A limit on tokens or cost, checked before every request of the package.
 
-It counts from the moment it is set. Requests in flight are completed, so the total
+It counts from the moment it is set. Requests in flight are not stopped, so the total
 can end a little above the limit.
 """
 
@@ -16,7 +16,7 @@ from svc_notebook.service.request import CompletionRequest
 
 SpendingKind = Literal["tokens", "cost"]
 CostOf = Callable[[str, int, int], float | None]
-"""Returns what tokens of a model's prompt and completion cost; None if unknown."""
+"""Returns the cost of prompt and completion tokens of a model id; None if unknown."""
 
 _ARGUMENTS: dict[SpendingKind, str] = {"tokens": "max_tokens_total", "cost": "max_cost"}
 
@@ -24,14 +24,15 @@ _ARGUMENTS: dict[SpendingKind, str] = {"tokens": "max_tokens_total", "cost": "ma
 class SpendingLimit:
     """Counts tokens and cost, and refuses requests once a limit is reached.
 
-    Reported tokens are counted, else estimated ones. The emulator's count too, as if
-    they were paid; answers from the ledger or a file do not. Any thread may use it.
+    Reported tokens are counted; estimated ones where none are reported. Requests to the
+    emulator count as if they were paid; recorded answers do not count. Any thread may
+    use it.
     """
 
     def __init__(self) -> None:
         self._most: dict[SpendingKind, float] = {}
         self._used: dict[SpendingKind, float] = {"tokens": 0.0, "cost": 0.0}
-        # of requests in flight, by exchange id
+        # by the exchange ids of the requests in flight
         self._expected: dict[str, dict[SpendingKind, float]] = {}
         self._cost_of: CostOf = lambda *_: None
         self._n_replies = self._n_reply_tokens = 0
@@ -63,24 +64,25 @@ class SpendingLimit:
         for kind, limit in most.items():
             if used[kind] >= limit:
                 raise SpendingLimitError(
-                    f"{_of(kind, used[kind], limit)} are used, with what is in flight. "
-                    "Nothing more was sent, and everything so far is kept. To go on, "
-                    f"set the limit again: svc.use({_ARGUMENTS[kind]}=...) counts from "
-                    "0, and float('inf') removes it."
+                    f"{_used_of_limit(kind, used[kind], limit)} are used, including "
+                    "requests in flight. This request was not sent; earlier replies "
+                    "are kept. To go on, set the limit again: "
+                    f"svc.use({_ARGUMENTS[kind]}=...) counts from 0, and float('inf') "
+                    "removes the limit."
                 )
 
     def begin(self, exchange: Exchange) -> None:
-        """Count what a request that is sent will probably take."""
+        """Count the expected amounts of a request that is being sent."""
         prompt = exchange.est_prompt_tokens
         n_choices = int(exchange.request.params.get("n", 1))
         with self._lock:
             reply = self._n_reply_tokens / max(self._n_replies, 1) or DEFAULT_MAX_TOKENS
             reply = min(round(reply), exchange.max_tokens or round(reply)) * n_choices
-            taken = self._taken(exchange, prompt, reply)
-            self._expected[exchange.exchange_id] = taken
+            amounts = self._amounts(exchange, prompt, reply)
+            self._expected[exchange.exchange_id] = amounts
 
     def end(self, exchange: Exchange) -> None:
-        """Count what it took."""
+        """Count the actual amounts of a request that has ended."""
         prompt = completion = 0
         if exchange.body is not None:
             usage = exchange.body.usage
@@ -94,12 +96,12 @@ class SpendingLimit:
                 completion = completion if reported[1] is None else reported[1]
         with self._lock:
             self._expected.pop(exchange.exchange_id, None)
-            for kind, amount in self._taken(exchange, prompt, completion).items():
+            for kind, amount in self._amounts(exchange, prompt, completion).items():
                 self._used[kind] += amount
             self._n_replies += len(exchange.choices)
             self._n_reply_tokens += completion
 
-    def _taken(
+    def _amounts(
         self, exchange: Exchange, prompt: int, completion: int
     ) -> dict[SpendingKind, float]:
         cost = self._cost_of(exchange.request.model, prompt, completion) or 0.0
@@ -107,11 +109,12 @@ class SpendingLimit:
 
     def __str__(self) -> str:
         return ", ".join(
-            _of(kind, self._used[kind], most) for kind, most in self._most.items()
+            _used_of_limit(kind, self._used[kind], most)
+            for kind, most in self._most.items()
         )
 
 
-def _of(kind: SpendingKind, used: float, most: float) -> str:
+def _used_of_limit(kind: SpendingKind, used: float, most: float) -> str:
     if kind == "tokens":
         return f"{used:,.0f} of {most:,.0f} tokens"
     return f"{used:,.6g} of {most:,.6g} in cost"

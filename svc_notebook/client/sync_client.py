@@ -1,7 +1,7 @@
 """`Client`: the verbs of `AsyncClient`, for code that does not await.
 
-A request is checked here and runs on the portal, so that a notebook's cell may use it
-while the kernel's loop is running, and several threads at once.
+A request is checked here and runs on the portal's event loop. So a cell can use it
+while the kernel's own loop is running, and several threads can use it at once.
 """
 
 import inspect
@@ -19,18 +19,18 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest, Prompt
 
-from .async_client import AsyncClient, BaseClient, FirstChoice, state_of
+from .async_client import AsyncClient, BaseClient, FirstChoice, describe_stream
 from .event_loop import LOOK_S, STOPPED, BackgroundTask, open_portal, portal
 from .exchange_record import Answerer
 from .model_list import may_ask
 from .rate_windows import Waiting
-from .request_pipeline import RequestPipeline, Task, Watch, say
+from .request_pipeline import RequestPipeline, Task, Watch, print_wait
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
-def like(
+def with_arguments_of(
     verb: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, P], Result]]:
     """Give a method the arguments and the docstring of another method."""
@@ -63,16 +63,16 @@ class Client(BaseClient):
         self._finalizer = finalize(self, _release, self._path)
         self._finalizer.atexit = False  # the portal closes everything at exit
 
-    @like(AsyncClient.complete)
-    def complete(  # noqa: D102 - see `like`
+    @with_arguments_of(AsyncClient.complete)
+    def complete(  # noqa: D102 - see `with_arguments_of`
         self,
         prompt: Prompt | CompletionRequest,
         *,
         run_tools: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = say,
+        watch: Watch | None = print_wait,
         answers: Answerer | None = None,
-        **arguments: Any,  # noqa: ANN401 - see `like`
+        **arguments: Any,  # noqa: ANN401 - see `with_arguments_of`
     ) -> Completion:
         tool_runner = self._path.tool_runner(arguments, run_tools=run_tools)
         request = self._path.request(prompt, arguments)
@@ -87,20 +87,20 @@ class Client(BaseClient):
             return ask(request, origin)
         return tool_runner(request, origin or Origin(), ask)
 
-    @like(AsyncClient.stream)
-    def stream(  # noqa: D102 - see `like`
+    @with_arguments_of(AsyncClient.stream)
+    def stream(  # noqa: D102 - see `with_arguments_of`
         self,
         prompt: Prompt | CompletionRequest,
         *,
         is_streamed: bool = True,
         origin: Origin | None = None,
-        watch: Watch | None = say,
+        watch: Watch | None = print_wait,
         answers: Answerer | None = None,
-        **arguments: Any,  # noqa: ANN401 - see `like`
+        **arguments: Any,  # noqa: ANN401 - see `with_arguments_of`
     ) -> "CompletionStream":
         queue: StreamQueue = SimpleQueue()
 
-        def tell(waiting: Waiting) -> None:
+        def put_and_watch(waiting: Waiting) -> None:
             queue.put(waiting)
             if watch is not None:
                 watch(waiting)
@@ -109,7 +109,7 @@ class Client(BaseClient):
             self._path.request(prompt, arguments),
             is_streamed=is_streamed,
             origin=origin,
-            watch=tell,
+            watch=put_and_watch,
             answers=answers,
         )
         return CompletionStream(task, queue)
@@ -118,7 +118,7 @@ class Client(BaseClient):
         """Ask the server for its models in the background, if it is to be asked now.
 
         Args:
-            wait_s: How long to wait for the list, in seconds.
+            wait_s: Most seconds to wait for the list.
         """
         base_url = self.settings.base_url or ""
         facts = facts_of(base_url)
@@ -142,7 +142,7 @@ class Client(BaseClient):
 
 
 def _release(path: RequestPipeline) -> None:
-    """Close the connections of a client that was dropped."""
+    """Close the connections of a client that nobody refers to any more."""
     current = open_portal()
     if current is not None:
         with suppress(SvcError):
@@ -163,8 +163,9 @@ class CompletionStream:
 
     The request is sent at once. Iterate the stream for the text of choice 0, piece by
     piece; then read `completion`. If the service sends no choice 0, the text of the
-    lowest choice comes at the end. Or call `poll` repeatedly. `cancel` and `close` stop
-    it, and so does dropping it. Use it in `with`, or iterate it to its end.
+    lowest choice comes at the end. You can also call `poll` repeatedly. `cancel` and
+    `close` stop the request; so does deleting the stream. Use it in `with`, or iterate
+    it to its end.
 
     Example:
         >>> with svc.stream("Tell a story.") as stream:
@@ -201,36 +202,38 @@ class CompletionStream:
         """Call a function once with the completion, when the request has ended.
 
         Args:
-            callback: Called however it ends, whether or not the stream is read; not if
-                it was stopped before it began. It is called before `poll` returns the
-                end, and before `cancel` returns. It may run on the client's thread, and
-                must be short.
-            notes: Notes for the completion.
+            callback: A function of the completion. It is called however the request
+                ends, even if nobody reads the stream, but not if the request was
+                stopped before it began. It is called before `poll` returns the end and
+                before `cancel` returns, possibly on the client's thread; it must be
+                short.
+            notes: Notes to add to the completion.
         """
         self._notes = notes
-        # without `self`, so that the stream can be dropped
+        # the callback must not refer to `self`, or the stream could not be deleted
         task = self._exchange_task
 
-        def tell(_: "Future[None]") -> None:
+        def call_back(_: "Future[None]") -> None:
             if task.exchange is not None:
                 callback(Completion(task.exchange, notes=notes))
 
-        self._arrived.end.add_done_callback(tell)
+        self._arrived.end.add_done_callback(call_back)
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
-        """Return what arrived since the last call; wait a while if nothing did.
+        """Return what arrived since the last call; wait if nothing has arrived.
 
         Args:
-            timeout_s: Longest wait in seconds; None waits until something comes.
+            timeout_s: Longest wait in seconds; None waits until something arrives.
 
         Returns:
-            New content and waits, oldest first; empty when the time is over or the
-            reply has ended (see `is_done`).
+            New content (`Delta`) and waits for a limit (`Waiting`), oldest first; empty
+            if nothing arrived in time or the reply has ended (see `is_done`).
 
         Raises:
             SvcError: The request failed (raised once, at the end), or this process was
                 forked while the request ran.
-            KeyboardInterrupt: The user stopped it; the request is stopped too.
+            KeyboardInterrupt: The user interrupted the wait; the request is stopped
+                too.
         """
         if not self._is_ended and self._job.is_left_behind:
             raise SvcError(
@@ -259,9 +262,9 @@ class CompletionStream:
                 for item in self.poll():
                     if isinstance(item, Delta) and (text := self._first.take(item)):
                         yield text
-            if text := self._first.rest():
+            if text := self._first.text_of_other_choice():
                 yield text
-            self._first.warn_of_calls(self._exchange_task.exchange)
+            self._first.warn_about_calls(self._exchange_task.exchange)
         except KeyboardInterrupt:
             self.cancel()
             raise
@@ -271,7 +274,7 @@ class CompletionStream:
         """The completion, once the reply has ended; after a failure the reply so far.
 
         Raises:
-            SvcError: The request failed during the wait here.
+            SvcError: The request failed while this waited for its end.
         """
         while not self._is_done:
             self.poll()
@@ -299,7 +302,7 @@ class CompletionStream:
         self.cancel()
 
     def __repr__(self) -> str:
-        return state_of(
+        return describe_stream(
             self,
             self._exchange_task.exchange,
             n_chars=self._arrived.n_chars,
@@ -317,7 +320,7 @@ class CompletionStream:
         return Completion(exchange, notes=self._notes) if exchange else None
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
-        """Return the next item; None at the end or if nothing comes in time."""
+        """Return the next item; None at the end, or if nothing arrives in time."""
         item = None
         while item is None and not self._is_ended:
             try:
@@ -326,14 +329,14 @@ class CompletionStream:
                 if timeout_s is not None:
                     return None
         if isinstance(item, StreamEnd):
-            self._queue.put(item)  # for another thread that waits, too
+            self._queue.put(item)  # so that other waiting threads end, too
             self._is_ended, self._error = True, item.error
             return None
         return item
 
 
 class _Arrived:
-    """What the portal's thread tells: the first choice's characters, and the end."""
+    """Set by the portal's thread: the characters of choice 0 so far, and the end."""
 
     def __init__(self) -> None:
         self.n_chars = 0
@@ -341,7 +344,7 @@ class _Arrived:
 
 
 async def _hand_over(task: Task, queue: StreamQueue, arrived: _Arrived) -> None:
-    """Run an exchange and put its deltas into the queue, and always an end."""
+    """Run an exchange and put its deltas into the queue, then always an end."""
 
     def show(delta: Delta) -> None:
         if delta.index == 0:

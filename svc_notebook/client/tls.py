@@ -10,9 +10,9 @@ from svc_notebook.errors import SettingsError
 
 @cache
 def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
-    """One context for all connections that trust the same certificates.
+    """Return one context for all connections that trust the same certificates.
 
-    Without a file it obeys SSL_CERT_FILE and SSL_CERT_DIR.
+    Without `ca_file`, SSL_CERT_FILE and SSL_CERT_DIR are used.
     """
     trusted = ssl.create_default_context(cafile=ca_file) if ca_file else True
     context = httpx.create_ssl_context(verify=trusted)

@@ -1,4 +1,4 @@
-"""How long a 429 closes a model: by its Retry-After, or else by our own rule."""
+"""How long a 429 closes a model: its Retry-After, or our own rule without one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,27 +7,28 @@ from math import inf
 from .rate_windows import MARGIN_S, MINUTE_S, SECOND_S
 
 CLOSED_S = SECOND_S + MARGIN_S  # after a 429 without a Retry-After
-N_BEFORE_MINUTE = 3  # 429s in a row, until the minute of an unknown limit is full
+N_BEFORE_MINUTE = 3  # 429s in a row after which an unknown minute limit counts as full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """How long the 429s of a model close it. Pure: callers pass the time.
+    """How long 429s close a model, so that no request is sent. Callers pass the time.
 
-    A 429 closes the model for a second. If nothing was accepted since the 429 before
-    it, the minute is full, and the model stays closed until a minute has passed. Where
-    no limit is known, it is closed for 2 and for 4 seconds before that is assumed.
+    A 429 closes the model for a second. If no request was accepted since the 429 before
+    it, the limit per minute is used up, and the model stays closed until its oldest
+    request is a minute old. If the limit is not known, the model is closed for 2 and
+    then for 4 seconds before this is assumed.
 
     Attributes:
-        newest_s, sent_s: When the newest one came that said something new, and when
+        newest_s, sent_s: When the newest 429 arrived that said something new, and when
             its request was sent.
-        previous_s: When the one before it came.
-        n_in_row: How many came since a request was accepted.
-        spread: Every wait of ours is longer by this share of it, from 0 to 1: kernels
-            that were refused together come back apart.
-        closed_until_s: No request is sent before.
-        is_settled: Whether it was looked at once more when the model would open again:
-            answers to requests that were sent with it come later.
+        previous_s: When the 429 before it arrived.
+        n_in_row: 429s since a request was last accepted.
+        spread: Lengthens our own waits by this share, from 0 to 1, so that kernels that
+            were refused together do not return together.
+        closed_until_s: No request is sent before this time.
+        is_settled: Whether the newest 429 was evaluated a second time, just before the
+            model opens: by then, answers to requests sent with it have arrived.
     """
 
     newest_s: float = -inf
@@ -48,10 +49,10 @@ class Refusals:
     ) -> "Refusals":
         """Return the state after a 429 that came at `now_s`.
 
-        The wait that the service asks for is never cut short.
+        The wait that the service asks for is never shortened.
         """
         until_s = max(self.closed_until_s, now_s + (retry_after_s or 0.0))
-        if sent_s < self.closed_until_s:  # let out before the newest: nothing new
+        if sent_s < self.closed_until_s:  # sent before the newest 429: says nothing new
             return replace(self, closed_until_s=until_s)
         return Refusals(
             newest_s=now_s,
@@ -65,23 +66,24 @@ class Refusals:
         )
 
     def is_repeated(self, minute_s: Sequence[float]) -> bool:
-        """Say whether nothing was accepted since the one before, within a minute.
+        """Say whether no request was accepted between the last two 429s.
 
-        `minute_s` has when the requests of the minute before it were accepted.
+        `minute_s` holds when the requests of the minute before the newest were
+        accepted.
         """
         return self.previous_s > self.newest_s - MINUTE_S and not any(
             at_s > self.previous_s for at_s in minute_s
         )
 
     def is_minute_full(self, minute_s: Sequence[float], *, is_known: bool) -> bool:
-        """Say whether the newest one was for the minute, not for the second."""
+        """Say whether the newest 429 was about the minute, not the second."""
         n_needed = 1 if is_known else N_BEFORE_MINUTE
         return self.is_repeated(minute_s) and self.n_in_row >= n_needed
 
     def settled(self, minute_s: Sequence[float], *, is_known: bool) -> "Refusals":
-        """Return the state when the model would open again after a 429.
+        """Return the state after evaluating the newest 429, before the model opens.
 
-        `is_known` says whether the limit is known; else it has to be found.
+        `is_known` says whether the limit is documented; otherwise it is learnt.
         """
         if not self.is_repeated(minute_s):
             return replace(self, is_settled=True, n_in_row=1)

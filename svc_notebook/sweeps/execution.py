@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from svc_notebook.client.event_loop import BackgroundTask, portal
 from svc_notebook.client.exchange_record import to_failure
-from svc_notebook.client.rate_lease import LONGEST_S, History, sent_lately
+from svc_notebook.client.rate_lease import LONGEST_S, SendAges, sent_lately
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
@@ -503,7 +503,7 @@ class Preflight:
             )
         return TrialRounds(plan.tools, ledger=ledger, hide=self.context.key_hider())
 
-    def _sent_lately(self, ledger: Ledger) -> History:
+    def _sent_lately(self, ledger: Ledger) -> SendAges:
         """Return what the ledger says was sent to the run's models in a minute."""
         now = datetime.now(UTC)
         exchanges = ledger.read(
@@ -590,7 +590,7 @@ class Executor:
             model: limiter_of(context, model) for model in self._plan.grid.n_by_model
         }
         return {
-            model: None if limiter is None else limiter.found
+            model: None if limiter is None else limiter.learnt_limit
             for model, limiter in limiters.items()
         }
 

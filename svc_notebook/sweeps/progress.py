@@ -193,8 +193,8 @@ def _note(
     words = [f"{queue.n_failed} failed"] if queue.n_failed else []
     words.append(f"{queue.n_tokens:,} tokens")
     words += scores
-    if found_limit := queue.limiter and queue.limiter.found:
-        words.append(f"limit found: {_shown(found_limit)}")
+    if learnt_limit := queue.limiter and queue.limiter.learnt_limit:
+        words.append(f"limit found: {_shown(learnt_limit)}")
     if queue.given_up:
         words.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:

@@ -28,7 +28,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from svc_notebook.client.rate_lease import History, QuotaLeases
+from svc_notebook.client.rate_lease import QuotaLeases, SendAges
 from svc_notebook.client.remote_worker import (
     BEAT_S,
     GATHER_S,
@@ -382,7 +382,7 @@ def started(
 class _QuotaActor(QuotaLeases):
     """The quota of an endpoint, as an actor; Ray starts it again if its node dies."""
 
-    def __init__(self, endpoint: Endpoint, history: History) -> None:
+    def __init__(self, endpoint: Endpoint, history: SendAges) -> None:
         context = import_module("ray").get_runtime_context()
         is_restarted = context.was_current_actor_reconstructed  # `history` is old then
         super().__init__(endpoint.limit_of, history=history, is_restarted=is_restarted)
@@ -461,7 +461,7 @@ class Cluster:
         key: Key,
         models: Iterable[str],
         n_workers: int | None = None,
-        sent_lately: Callable[[], History] = dict,
+        sent_lately: Callable[[], SendAges] = dict,
     ) -> None:
         self._on = on
         self._sent_lately = sent_lately  # what the ledger says of it

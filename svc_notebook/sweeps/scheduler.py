@@ -15,11 +15,11 @@ from itertools import groupby, islice, zip_longest
 from random import Random
 from typing import Protocol
 
-from svc_notebook.client.aimd import FIRST
+from svc_notebook.client.aimd import FIRST_LEVEL
 from svc_notebook.client.clock import Clock
 from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
-from svc_notebook.client.request_pipeline import Watch, tell
+from svc_notebook.client.request_pipeline import Watch, call_watch
 from svc_notebook.client.too_many_requests import Refusals
 from svc_notebook.errors import (
     BadRequestError,
@@ -186,7 +186,7 @@ MOST_IN_FLIGHT = 64  # to one model, where its limit would allow more
 def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
     """Return how many requests are sent to a model at once."""
     if in_flight or limit is None:
-        return in_flight or FIRST  # then the limiter finds it
+        return in_flight or FIRST_LEVEL  # then the limiter finds it
     # as many as a minute lets out, so that slow replies do not waste the limit
     return limit.in_flight or min(limit.per_minute or UNLIMITED, MOST_IN_FLIGHT)
 
@@ -374,7 +374,7 @@ class ModelQueue:
         until_s, said_s = now_s + due.wait_s, self._said_until_s
         if due.wait_s > 0 and (now_s >= said_s or until_s > said_s + LOOK_S):
             self._said_until_s = until_s
-            tell(self._watch, due)
+            call_watch(self._watch, due)
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_notebook.client.aimd import FIRST, Concurrency
+from svc_notebook.client.aimd import FIRST_LEVEL, Concurrency
 
 MANY = 10**9
 
@@ -109,7 +109,7 @@ def test_a_server_with_slots_gets_what_it_can_do(
 
     assert server.rate(15.0) >= 0.8 * slots / 0.1
     assert server.rate(0.0) >= 0.7 * slots / 0.1
-    assert server.state.level <= max(2 * slots, 2 * FIRST)
+    assert server.state.level <= max(2 * slots, 2 * FIRST_LEVEL)
 
 
 @pytest.mark.slow

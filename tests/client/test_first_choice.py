@@ -25,4 +25,7 @@ def test_choice_0_or_else_the_lowest(
     """Choice 0 is shown as it comes; without one the lowest is, at the end."""
     front = FirstChoice()
 
-    assert ([front.take(each) for each in deltas], front.rest()) == (shown, rest)
+    assert ([front.take(each) for each in deltas], front.text_of_other_choice()) == (
+        shown,
+        rest,
+    )

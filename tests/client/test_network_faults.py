@@ -18,7 +18,7 @@ import pytest
 from svc_notebook.client.async_client import AsyncClient
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.request_pipeline import say
+from svc_notebook.client.request_pipeline import print_wait
 from svc_notebook.client.sync_client import Client
 from svc_notebook.client.tls import tls_context
 from svc_notebook.emulator.emulator import Emulator
@@ -144,7 +144,7 @@ def test_a_wait_needs_no_standard_error(
     monkeypatch.setattr(sys, "stderr", stream)
     server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
 
-    assert client_of(server.base_url).complete("Hi", watch=say).text == "Hello."
+    assert client_of(server.base_url).complete("Hi", watch=print_wait).text == "Hello."
 
 
 def test_a_watch_that_raises_fails_no_request(

@@ -87,7 +87,7 @@ def test_a_proxy_that_cannot_be_used(url: str, monkeypatch: pytest.MonkeyPatch) 
     """It is refused with the right form; no frame of the traceback has its password."""
     monkeypatch.setenv("HTTPS_PROXY", url)
 
-    with pytest.raises(SettingsError, match=r"; set proxy=http://HOST:PORT"):
+    with pytest.raises(SettingsError, match=r"Set proxy=http://HOST:PORT"):
         proxy_for("https://svc.example/v1", url)
     with pytest.raises(SettingsError, match="HTTPS_PROXY=http://HOST:PORT") as caught:
         proxy_for("https://svc.example/v1")

@@ -296,7 +296,7 @@ def test_a_known_number_in_flight_is_kept(now: Now, *, is_own: bool) -> None:
 
     assert waits == [0.0, 0.0, 0.0, 0.5, 0.5]
     assert limiter.try_pass(slots[3]).wait_s == 0.0
-    assert limiter.found is None
+    assert limiter.learnt_limit is None
 
 
 def answer(limiter: RateLimiter, slots: list[Slot], now: Now) -> None:
@@ -318,7 +318,7 @@ def test_the_level_rises_while_replies_come_in_time(
         answer(limiter, slots, now)
 
     assert n_at_once == [8, 16, 32, 64]
-    assert limiter.found == Limit(per_second=None, per_minute=None, in_flight=64)
+    assert limiter.learnt_limit == Limit(per_second=None, per_minute=None, in_flight=64)
 
 
 def test_an_overloaded_server_gets_fewer_at_once(now: Now) -> None:
@@ -362,7 +362,7 @@ def test_what_was_found_is_kept_for_an_hour(now: Now, tmp_path: Path) -> None:
     quota = quota_of(tmp_path / "limits.sqlite", now)
     limit = Limit(per_second=20, per_minute=150, in_flight=64)
     now.s = 1000.0
-    quota.keep_found(limit)
+    quota.keep_learnt_limit(limit)
     now.s += 3000.0
     other = RateLimiter("m", None, clock=now, others=quota)
     slots = passed(other, 70)
@@ -372,7 +372,7 @@ def test_what_was_found_is_kept_for_an_hour(now: Now, tmp_path: Path) -> None:
     assert other.limit == Limit(per_second=20, per_minute=150)
     assert other.in_flight == 64
     assert len(slots) == 20
-    assert late.found is None
+    assert late.learnt_limit is None
     assert late.in_flight == 8
 
 
@@ -381,12 +381,12 @@ def test_a_row_that_cannot_be_is_not_used(now: Now, tmp_path: Path, row: str) ->
     """What somebody wrote into the file does not decide how requests go."""
     path = tmp_path / "limits.sqlite"
     quota = quota_of(path, now)
-    quota.keep_found(Limit(per_second=1, per_minute=1))
+    quota.keep_learnt_limit(Limit(per_second=1, per_minute=1))
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         (marked,) = file.execute("SELECT quota FROM found").fetchone()
         file.execute(f"REPLACE INTO found VALUES (?, 0, {row})", (marked,))  # noqa: S608 - of this test
 
-    assert quota.found() is None
+    assert quota.learnt_limit() is None
 
 
 class Service:
