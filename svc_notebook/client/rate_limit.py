@@ -34,7 +34,7 @@ from .rate_windows import (
     Waiting,
     Windows,
 )
-from .too_many_requests import Refusals
+from .retry import Refusals
 
 # Nobody knows when a request in flight ends; this estimate is only shown to people.
 PLACE_S = 0.5

@@ -20,7 +20,7 @@ from svc_notebook.client.clock import Clock
 from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.rate_windows import UNLIMITED, Waiting, Windows
 from svc_notebook.client.request_pipeline import Watch, call_watch
-from svc_notebook.client.too_many_requests import Refusals
+from svc_notebook.client.retry import Refusals
 from svc_notebook.errors import (
     BadRequestError,
     RateLimitError,
