@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import (
+    PLAIN_CODE,
     QUIET_LINE,
     WRAPPED,
     folded_html,
@@ -54,7 +55,7 @@ def _entry_html(entry: MessageEntry) -> str:
     text = (
         reply_html(entry.text)
         if entry.is_markdown
-        else f'<pre style="{_TYPED}"><code>{to_text(typed)}</code></pre>'
+        else f'<pre style="{_TYPED}">{PLAIN_CODE}{to_text(typed)}</code></pre>'
     )
     text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
     notes = "".join(map(_quiet, entry.notes))

@@ -1,7 +1,7 @@
 """Pieces of HTML that all outputs share: quiet lines, cards, grids, folds.
 
-Styles are inline. A colour that the host sets has a fallback that is legible on white
-and on black.
+Styles are inline, and use no variables: VS Code and Colab set JupyterLab's to those of
+a light theme as soon as a widget is shown, whatever their own theme is.
 """
 
 from collections.abc import Iterable
@@ -9,9 +9,10 @@ from html import escape
 
 from .escape import to_text
 
-_QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
-_BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
-# A host that does not trust a notebook drops var(); the plain value stays then.
+# Paler than the host's text, but legible in every theme that is legible itself.
+_QUIET = "color-mix(in srgb,currentcolor 75%,transparent)"
+_BORDER = "rgba(127,127,127,.4)"
+# A host that does not trust a notebook drops the mix; the plain value stays then.
 QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
 _GRID = "display:grid;gap:.75em;margin-bottom:.5em;grid-template-columns:"
 _GAP_EM, _COLUMN_EM = 0.75, 14
@@ -20,6 +21,7 @@ _CARD = (
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
+PLAIN_CODE = "<code style=background:none>"  # VS Code marks code, also whole texts
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 _VERBATIM = f"{WRAPPED};margin:0"
 
@@ -32,7 +34,7 @@ def quiet_html(html: str, *, hint: str = "") -> str:
 
 def verbatim_html(html: str) -> str:
     """Show escaped text as it is written, with its lines and blanks."""
-    return f'<pre style="{_VERBATIM}"><code>{html}</code></pre>'
+    return f'<pre style="{_VERBATIM}">{PLAIN_CODE}{html}</code></pre>'
 
 
 def card_html(heading: str, body: str, closing: str = "") -> str:
@@ -76,5 +78,5 @@ def folded_html(titled: tuple[str, str]) -> str:
     """Fold a text behind its title."""
     title, text = titled
     return details_html(
-        title, f'<pre style="{FOLDED_TEXT}"><code>{to_text(text)}</code></pre>'
+        title, f'<pre style="{FOLDED_TEXT}">{PLAIN_CODE}{to_text(text)}</code></pre>'
     )

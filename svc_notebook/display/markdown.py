@@ -23,6 +23,7 @@ from markdown_it.utils import EnvType, OptionsDict
 
 from .code_colours import MAX_COLOURED_CHARS, to_spans
 from .escape import to_text, visible, without_blank_lines
+from .html_styles import PLAIN_CODE
 
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
@@ -285,8 +286,7 @@ def token_lines(token: Token) -> tuple[int, int]:
 # Short, since the open end of a long code block repeats it 20 times a second.
 _PRE = (
     "<div class=highlight{mark} style=margin-bottom:1em>"
-    "<pre style=padding:.6em;overflow:auto;"
-    "background:var(--jp-cell-editor-background,#8881)>"
+    "<pre style=padding:.6em;overflow:auto;background:#8881>"
     "<code style=background:none;white-space:pre>"
 )
 _PRE_END = "</code></pre></div>\n"
@@ -387,7 +387,7 @@ class _SafeRenderer(RendererHTML):
 
 
 def _as_written(source: str) -> str:
-    return f"<pre style=white-space:pre-wrap><code>{to_text(source)}</code></pre>"
+    return f"<pre style=white-space:pre-wrap>{PLAIN_CODE}{to_text(source)}</code></pre>"
 
 
 _RENDERER = _SafeRenderer(PARSER)

@@ -22,8 +22,7 @@ _POLICY = (
 )
 _STYLE = """\
 :root{color-scheme:light dark;--page:#fff;--ink:#1c1c1c;--quiet:#595959;--line:#ccc;
---soft:#f4f6f9;--warn:#9a4a00;--link:#0b57a4;--jp-ui-font-color2:var(--quiet);
---jp-border-color2:var(--line)}
+--soft:#f4f6f9;--warn:#9a4a00;--link:#0b57a4}
 @media screen and (prefers-color-scheme:dark){:root{--page:#16181b;--ink:#e6e6e6;
 --quiet:#a3a3a3;--line:#454a50;--soft:#20242a;--warn:#f0a868;--link:#7db8f0}}
 *{box-sizing:border-box}

@@ -4,7 +4,7 @@ import re
 from html import escape
 
 from .escape import to_text, without_blank_lines
-from .html_styles import WRAPPED
+from .html_styles import PLAIN_CODE, WRAPPED
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="'
@@ -46,5 +46,5 @@ def page_html(source: str) -> str:
         f'title="HTML of the reply" onload="{_MEASURE}" '
         f'srcdoc="{without_blank_lines(escape(inside))}" style="{_FRAME}"></iframe>'
         f"<details><summary>HTML source</summary>"
-        f'<pre style="{WRAPPED}"><code>{to_text(source)}</code></pre></details>'
+        f'<pre style="{WRAPPED}">{PLAIN_CODE}{to_text(source)}</code></pre></details>'
     )

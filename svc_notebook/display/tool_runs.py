@@ -7,7 +7,7 @@ from typing import Protocol
 from svc_notebook.service.params import shorten
 
 from .escape import to_terminal, to_text
-from .html_styles import FOLDED_TEXT, details_html, quiet_html
+from .html_styles import FOLDED_TEXT, PLAIN_CODE, details_html, quiet_html
 
 # The part of a line that the next part overwrites, as progress bars do.
 _REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
@@ -85,7 +85,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
 def tool_run_html(step: Step) -> str:
     """Draw one call: a line, and folded below it the arguments and the result."""
     body = "".join(
-        f'<div>{title}</div><pre style="{FOLDED_TEXT}"><code>{html}</code></pre>'
+        f'<div>{title}</div><pre style="{FOLDED_TEXT}">{PLAIN_CODE}{html}</code></pre>'
         for title, html in run_parts(step)
     )
     return details_html(_run_line(step), body)

@@ -13,6 +13,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from svc_notebook.display.markdown import to_html
 from svc_notebook.panels.widget import script, style
+from tests.browser.hosts import THEMES as HOST_THEMES
+from tests.browser.hosts import page_html
 from tests.panels.protocol import of_kind
 
 THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
@@ -125,6 +127,52 @@ UNTIDY = """() => {
 }"""
 
 
+# Text with less contrast than people can read (WCAG 1.4.3), as a browser mixes its
+# colours: axe cannot judge colours made by color-mix, and passes them.
+FAINT = """(at) => {
+  const UNREAD = ":disabled, [aria-disabled=true], option, script, style, .svc-unseen";
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+  const light = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const [colour, alpha] of colours) {
+      canvas.globalAlpha = alpha;
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+    }
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((byte) =>
+      byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const found = new Set();
+  const root = document.querySelector(at);
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.textContent.trim();
+    const element = texts.currentNode.parentElement;
+    const isShown = element.checkVisibility({ opacityProperty: true });
+    const isExempt = element.closest(UNREAD);
+    if (!text || !isShown || isExempt) continue;
+    const grounds = [];
+    let alpha = 1;
+    for (let box = element; box; box = box.parentElement) {
+      const { backgroundColor, opacity } = getComputedStyle(box);
+      grounds.unshift([backgroundColor, 1]);
+      alpha *= opacity;
+    }
+    const page = ["white", 1];
+    const { color, fontSize, fontWeight } = getComputedStyle(element);
+    const ground = light([page, ...grounds]);
+    const ink = light([page, ...grounds, [color, alpha]]);
+    const ratio = Math.max(ground, ink) / Math.min(ground, ink);
+    const size = parseFloat(fontSize);
+    const isLarge = size >= 24 || (size >= 18.6 && fontWeight >= 700);
+    if (ratio < (isLarge ? 3 : 4.5))
+      found.add(`${text.slice(0, 60)}: ${ratio.toFixed(2)}, ${color}`);
+  }
+  return [...found];
+}"""
+
+
 def choice(markdown: str) -> dict[str, str]:
     """Draw a reply's text."""
     return {"html": to_html(markdown), "text": markdown}
@@ -217,11 +265,14 @@ def open_widget(
 ) -> None:
     """Show a panel of a kind on a page; see `PanelPage`."""
     colours = ":root{color-scheme:light dark}"
-    if theme != "none":
+    if theme not in {"none", *HOST_THEMES}:
         colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
     page.goto("about:blank")
-    is_light = "false" if theme == "dark" else "true"
-    html = PAGE.format(theme=colours, css=style(kind), is_light=is_light)
+    is_light = "false" if theme.startswith("dark") else "true"
+    if theme in HOST_THEMES:
+        html = page_html(theme=theme, css=style(kind))
+    else:
+        html = PAGE.format(theme=colours, css=style(kind), is_light=is_light)
     page.set_content(html)
     page.evaluate(MODEL, [shown, script(kind), is_heard])
 
@@ -232,8 +283,8 @@ class PanelPage:
     Args:
         page: An empty page.
         shown: What the panel shows at first.
-        theme: The notebook's colours; `none` is a host without such variables, in the
-            colours that the browser prefers.
+        theme: The notebook's colours, or VS Code's or Colab's; `none` is a host
+            without such variables, in the colours that the browser prefers.
         is_heard: Whether the kernel hears the panel while a cell runs.
     """
 
@@ -317,14 +368,17 @@ def axe_findings(
 ) -> list[str]:
     """Return what is seriously wrong with a part of a page, one line each.
 
-    With `is_strict`, also what is not serious.
+    Text of too little contrast is in it, also where axe cannot judge its colour. With
+    `is_strict`, also what is not serious.
     """
     page.evaluate(axe)
-    result = page.evaluate(
-        "(root) => axe.run(root, { resultTypes: ['violations'] })", root
-    )
-    return [
+    # frames are sandboxed: axe cannot run in them
+    options = "{ resultTypes: ['violations'], iframes: false }"
+    result = page.evaluate(f"(root) => axe.run(root, {options})", root)
+    findings = [
         json.dumps([found["id"], [node["html"][:160] for node in found["nodes"]]])
         for found in result["violations"]
         if is_strict or found["impact"] in {"serious", "critical"}
     ]
+    faint: list[str] = page.evaluate(FAINT, root)
+    return findings + faint

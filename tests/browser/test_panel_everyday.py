@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from svc_notebook.panels.live_reply import ReplyRenderer
+from tests.browser.hosts import VSCODE
 from tests.browser.panel_page import (
     RICH,
     UNTIDY,
@@ -210,6 +211,7 @@ def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
         ("forced", 700),
         ("none", 700),
         ("none-dark", 700),
+        *product([*VSCODE, "Colab dark"], [700]),
     ],
 )
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:

@@ -163,7 +163,8 @@ def test_text_far_longer_than_a_reply_is_shown_as_written() -> None:
 
     html = to_html(text)
 
-    assert html == f"<pre style=white-space:pre-wrap><code>{text}</code></pre>"
+    assert html.startswith("<pre style=white-space:pre-wrap>")
+    assert html.endswith(f">{text}</code></pre>")
 
 
 def test_a_picture_behind_a_link_is_a_link() -> None:
