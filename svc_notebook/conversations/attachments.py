@@ -13,11 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, last_error
+from svc_notebook.errors import (
+    ConfigError,
+    OverBudgetError,
+    ParameterError,
+    SvcError,
+    last_error,
+)
 from svc_notebook.exchange import Attached
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
-from svc_notebook.tools.results import cut_table, is_pandas
+from svc_notebook.tools.results import cut_table, is_table
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
 MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
@@ -55,9 +61,11 @@ def to_item(name: str, value: object) -> Item:
     try:
         if isinstance(value, str):
             return Item(name=name, text=value, kind="text")
-        if is_pandas(value, "DataFrame", "Series"):
+        if is_table(value):
             return _table(name, value)
         return Item(name=name, text=_source(value), kind=type(value).__name__)
+    except ConfigError:  # a package is missing; it names the command
+        raise
     except Exception as error:
         kind = type(value).__name__
         raise ParameterError(

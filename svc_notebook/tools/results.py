@@ -20,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from svc_notebook.errors import ToolCallError
+from svc_notebook.ledger.frame_interchange import is_interchangeable, to_pandas
 from svc_notebook.tokens import estimate_tokens, most_tokens
 
 MAX_RESULT_TOKENS = 1500
@@ -43,7 +44,7 @@ def to_result_text(
     """
     if isinstance(value, str) and not isinstance(value, Enum):
         return fit_text(value, max_tokens=max_tokens)
-    if is_pandas(value, "DataFrame", "Series"):
+    if is_table(value):
         text, n_cut_tokens = to_table(value, cap_tokens=max_tokens)
         fitted, n_more_tokens = fit_text(text, max_tokens=max_tokens)
         return fitted, n_cut_tokens + n_more_tokens
@@ -122,7 +123,7 @@ def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - an
         return {
             field.name: _plain(getattr(value, field.name), around) for field in fields
         }
-    if is_pandas(value, "DataFrame", "Series"):
+    if is_table(value):
         return to_table(value, cap_tokens=MAX_RESULT_TOKENS)[0]
     if _is_large_array(value):
         head = _plain(value.ravel()[:MAX_ARRAY_VALUES], around)
@@ -200,8 +201,13 @@ def is_pandas(value: object, *names: str) -> bool:
     )
 
 
+def is_table(value: object) -> bool:
+    """Return whether it is a frame or a column, of pandas, Polars, Arrow or others."""
+    return is_pandas(value, "DataFrame", "Series") or is_interchangeable(value)
+
+
 def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
-    """Write a DataFrame or Series as text; also return the tokens left out."""
+    """Write a frame or a column as text; also return the tokens left out."""
     table = cut_table(value, max(cap_tokens - _HEAD_TOKENS, 1))
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind}, {table.shape}{cut}:"
@@ -209,7 +215,8 @@ def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
 
 
 def cut_table(value: Any, cap_tokens: int) -> CutTable:  # noqa: ANN401 - a frame
-    """Write a DataFrame or Series as rows, up to a number of estimated tokens."""
+    """Write a frame or a column as rows, up to a number of estimated tokens."""
+    value = to_pandas(value)
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
     shape = f"{n_rows} row{'s'[: n_rows != 1]}"

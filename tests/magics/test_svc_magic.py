@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -132,6 +133,21 @@ def test_context_is_added_by_name(shell: Shell, emulator: Emulator) -> None:
     assert content.startswith("Explain\n\nnote:\n```\na note\n```\n\nIn[1]:\n```\n")
     assert "ZeroDivisionError" in content
     assert "inserted: note (text" in cell.shown
+
+
+def test_a_frame_of_polars_is_added_as_one_of_pandas(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """`--with` writes its rows, separated by commas."""
+    shell.names["df"] = pl.DataFrame({"city": ["ตรัง", None], "n": [3, 4]})
+
+    cell = shell.run("%%svc --with df\nExplain")
+
+    assert sent(emulator)["messages"][0]["content"] == (
+        "Explain\n\ndf:\n```\nDataFrame df, 2 rows x 2 columns:\n"
+        ",city,n\n0,ตรัง,3\n1,,4\n```"
+    )
+    assert "inserted: df (DataFrame 2 rows x 2 columns" in cell.shown
 
 
 def test_a_line_asks_and_the_question_mark_survives(

@@ -1,14 +1,18 @@
 """Results: what a tool returned, as text."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,6 +139,19 @@ def test_a_frame_is_a_compact_table() -> None:
         "Series, 2 rows:\n,n\n0,1\n1,2",
         0,
     )
+
+
+@pytest.mark.parametrize("make", [pl.DataFrame, pa.table])
+def test_a_frame_of_another_library_is_the_same_table(
+    make: Callable[[dict[str, list[Any]]], object],
+) -> None:
+    """One of Polars or Arrow reads like one of pandas, also within other values."""
+    frame = make({"a": ["ชา", None], "b": [1, 2]})
+    text = "DataFrame, 2 rows x 2 columns:\n,a,b\n0,ชา,1\n1,,2"
+
+    assert to_result_text(frame) == (text, 0)
+    assert to_result_text(pl.Series("n", [1]))[0] == "Series, 1 row:\n,n\n0,1"
+    assert json.loads(to_result_text({"table": frame})[0]) == {"table": text}
 
 
 def test_a_large_frame_is_cut_by_rows() -> None:
