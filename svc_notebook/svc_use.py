@@ -139,7 +139,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     # What may be refused comes before any change.
     files = _files(ledger=ledger, prices=prices)
     limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
-    traced = _traces(traces)
+    traced = _checked_traces(traces)
     if "max_cost" in limits and "prices" not in files:
         cost_of(session.context().prices)
     is_nothing = not {**files, **limits, **settings} and traced is None
@@ -159,16 +159,22 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         use_model(session, model, source="use")
     if limits:
         limit_spending(session, **limits)
-    _use_traces(session, traced)
+    use_traces(session, traced, source="use")
 
 
-def _use_traces(session: Session, traces: str | None) -> None:
-    if traces is not None:
+def use_traces(session: Session, traces: object, *, source: str) -> None:
+    """Set what is traced from now on; None changes nothing.
+
+    Raises:
+        ParameterError: The word is unknown.
+        ConfigError: OpenTelemetry is not installed; the message names the command.
+    """
+    if word := _checked_traces(traces):
         with session.lock:
-            session.change(session.settings.setting("use", traces=traces))
+            session.change(session.settings.setting(source, traces=word))
 
 
-def _traces(traces: object) -> str | None:
+def _checked_traces(traces: object) -> str | None:
     """Check what is traced, and that OpenTelemetry is there; True is `on`."""
     if traces is None:
         return None

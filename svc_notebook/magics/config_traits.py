@@ -124,6 +124,27 @@ class ReuseTrait(AnyTrait):
         use_reuse(_session(), reuse=value, source="%config SvcMagics.reuse")
 
 
+class TracesTrait(AnyTrait):
+    """What this kernel's session sends to OpenTelemetry."""
+
+    info_text = "'off', 'on' or 'content'"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - as above
+        """Return the setting in force."""
+        return _session().settings.traces
+
+    def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
+        """Set it from now on, if OpenTelemetry is installed."""
+        from svc_notebook.svc_use import use_traces  # noqa: PLC0415 - as above
+
+        if not isinstance(value, (str, bool)):
+            self.error(obj, value)
+        try:
+            use_traces(_session(), value, source="%config SvcMagics.traces")
+        except (ConfigError, ParameterError) as error:
+            raise TraitError(str(error)) from None
+
+
 def _trait(name: str, text: str) -> ParamTrait:
     default = "fit" if name == "max_tokens" else None
     if name == "max_tokens":
@@ -145,6 +166,9 @@ class SvcTraits(Configurable):
     reuse = ReuseTrait(
         help="give back the ledger's answer to an identical request"
     ).tag(config=True)
+    traces = TracesTrait(help="OpenTelemetry spans: off, on, content (with texts)").tag(
+        config=True
+    )
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     tools = Unicode("", help="variables whose tools are offered in every cell").tag(
         config=True
@@ -181,7 +205,7 @@ class SvcTraits(Configurable):
 
     def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
-        elsewhere = {"model", "ledger", "prices", "reuse"}
+        elsewhere = {"model", "ledger", "prices", "reuse", "traces"}
         names = sorted(set(self.trait_names(config=True)) - elsewhere)
         rows = []
         for name in names:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.session import current
 from tests.magics.conftest import Shell
 
 
@@ -199,6 +200,19 @@ def test_defaults_are_traits(shell: Shell, emulator: Emulator) -> None:
         {"role": "system", "content": "Answer in Thai."},
         {"role": "user", "content": "Hello"},
     ]
+
+
+def test_traces_are_switched_on_by_a_trait(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`%config` sets what `svc.use(traces=...)` sets, and refuses other words."""
+    shell.run("%config SvcMagics.traces = 'content'")
+    shell.run("%config SvcMagics.traces = 'yes'")
+
+    settings = current().settings
+    assert settings.traces == "content"
+    assert settings.sources["traces"] == "%config SvcMagics.traces"
+    assert "'off', 'on', 'content'" in caplog.text  # where IPython writes refusals
 
 
 def test_the_model_can_be_chosen(shell: Shell, emulator: Emulator) -> None:
