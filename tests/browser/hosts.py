@@ -162,19 +162,14 @@ def page_html(outputs: Iterable[Shown] = (), *, theme: str, css: str = "") -> st
     the colours that the browser prefers.
     """
     named = THEMES.get(theme, {})
-    set_here = "".join(f"{name}:{value};" for name, value in _variables(named).items())
+    variables = named.get("variables", {}).items()
+    values = "".join(f"{name}:{value};" for name, value in variables)
+    values += _WIDGETS if named else ""
     style = _VSCODE if "classes" in named else _COLAB if named else _BARE
-    if named:
-        set_here += _WIDGETS
     classes = named.get("classes", "")
     return _PAGE.format(
         theme=f'theme="{named["theme"]}"' if "theme" in named else "",
-        style=f":root{{{set_here}}}{style}{css}",
+        style=f":root{{{values}}}{style}{css}",
         body=f'class="{classes}" data-vscode-theme-kind="{classes}"' if classes else "",
         outputs="".join(shown.html() for shown in outputs),
     )
-
-
-def _variables(theme: Mapping[str, Any]) -> dict[str, str]:
-    variables: dict[str, str] = theme.get("variables", {})
-    return variables

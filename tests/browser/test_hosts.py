@@ -48,7 +48,6 @@ def cups_sold(city: str) -> int:
     return 216
 '''
 SWEEP = """
-from collections import namedtuple
 rows = [{"text": f"tea {n}", "label": n % 2} for n in range(8)]
 run = svc.sweep("Say {{text}}", rows=rows, temperature=[0, 1.0], max_tokens=40)
 run.run()

@@ -321,6 +321,8 @@ STATES: dict[str, dict[str, Any]] = {
         ("forced", 800),
         ("none", 800),
         ("none-dark", 800),
+        ("Light Modern", 800),
+        ("Dark High Contrast", 800),
     ],
 )
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
