@@ -146,7 +146,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
 def _forget(place: str, arguments: argparse.Namespace) -> int:
     """Delete exchanges, once the user has agreed; a run cannot be sent meanwhile."""
     names = {kind: getattr(arguments, f"of_{kind}") for kind in deletion.KINDS}
-    chosen = deletion.which(before=arguments.before, **names)
+    chosen = deletion.select(before=arguments.before, **names)
     question = deletion.preview(place, chosen)
     if question and not (arguments.yes or _agrees(question)):
         sys.stdout.write("Nothing was deleted.\n")

@@ -654,7 +654,7 @@ class Conversations:
             LedgerError: The ledger cannot be written; nothing was deleted.
         """
         with self._lock:
-            self.ledger().unname(name)
+            self.ledger().delete_conversation(name)
             conversation = self._by_name.pop(name, None)
             for old, renamed in tuple(self._by_old_name.items()):
                 if renamed is conversation:

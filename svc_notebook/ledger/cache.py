@@ -1,7 +1,7 @@
 """The cache: which recorded exchange answers a request, in the ledger or in a file.
 
-Requests that are written differently but ask the same have the same hash. The answers
-to several hashes may serve one request; a store is searched for the best one first.
+Requests that are written differently but ask the same have the same hash. A request
+may be answered by the recordings of several hashes, which are tried from the best on.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,16 +19,16 @@ from .ledger import Ledger
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 _WITHOUT_EFFECT = "user"  # doc: Request body; for monitoring, not for the reply
-# context_tokens are not here, because they are not sent
+# context_tokens is not here, because it is not sent
 _HASHED = ("model", "messages", "params", "tools", "extra", "is_fitted")
 
 
 Serves = Callable[[Exchange], bool]
-"""Says whether a recorded exchange, as it was, may answer a request."""
+"""Returns whether a recorded exchange may answer a request."""
 
 
 class RecordingStore(Protocol):
-    """Has recorded exchanges by the hash of their request."""
+    """A store of recorded exchanges, which are found by the hash of their request."""
 
     def recorded(
         self,
@@ -37,13 +37,13 @@ class RecordingStore(Protocol):
         origin: Origin,
         serves: Serves,
     ) -> Exchange | None:
-        """Return the exchange for a repetition of a request, if there is one."""
+        """Return the exchange for the `repeat` of `origin`; None without one."""
 
 
 class LedgerCache:
-    """The exchanges of any session with one endpoint, the newest first.
+    """The exchanges of all sessions with one endpoint, the newest first.
 
-    The first search reads the whole ledger, and keeps the hashes of requests there.
+    The first search reads the whole ledger, and writes the hashes of requests there.
     """
 
     def __init__(self, ledger: Ledger, endpoint: str) -> None:
@@ -57,7 +57,7 @@ class LedgerCache:
         origin: Origin,
         serves: Serves,
     ) -> Exchange | None:
-        """Return the newest that did not fail; `origin` has the repetition."""
+        """Return the newest exchange for the `repeat` of `origin`; None without one."""
         exchanges = self._ledger.with_request_hash(
             request_hash, endpoint=self._endpoint, hash_of=_hash_of_exchange
         )
@@ -73,7 +73,7 @@ class LedgerCache:
 def find_recorded(
     store: RecordingStore, request: CompletionRequest, origin: Origin
 ) -> Exchange | None:
-    """Return the exchange of a store that answers a request best, if any does."""
+    """Return the recorded exchange that answers a request best; None without one."""
     for request_hash, serves in _hashes_to_try(request):
         exchange = store.recorded(request_hash, request, origin, serves)
         if exchange is not None:
@@ -84,11 +84,11 @@ def find_recorded(
 def hash_request(request: CompletionRequest) -> str:
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
-    The order of names, 0 or 0.0, `user`, and what was computed for `fit` make no
-    difference.
+    Two requests have the same hash if they differ only in the order of names, in 0 and
+    0.0, in `user`, or in the number that was computed for `fit`.
     """
-    plain = in_one_form(request)
-    hashed = {name: getattr(plain, name) for name in _HASHED}
+    canonical = canonical_request(request)
+    hashed = {name: getattr(canonical, name) for name in _HASHED}
     text = msgspec.json.encode(hashed, order="sorted", enc_hook=str)
     return blake2b(text, digest_size=16).hexdigest()
 
@@ -98,33 +98,37 @@ def _hash_of_exchange(exchange: Exchange) -> str:
 
 
 def _hashes_to_try(request: CompletionRequest) -> Iterator[tuple[str, Serves]]:
-    """Return the hashes of requests whose answers serve this one, the best first."""
+    """Return the hashes whose recordings may answer a request, the best first."""
     yield hash_request(request), lambda _: True
     if request.is_fitted:
-        # An answer to a request without max_tokens serves `fit`, too, where the
-        # service's default was enough for it.
-        params = {k: v for k, v in request.params.items() if k != "max_tokens"}
-        plain = msgspec.structs.replace(request, params=params, is_fitted=False)
-        yield hash_request(plain), _is_whole
+        # An answer to a request without max_tokens serves `fit`, too, if the service's
+        # default did not cut it.
+        params = {
+            name: value
+            for name, value in request.params.items()
+            if name != "max_tokens"
+        }
+        unlimited = msgspec.structs.replace(request, params=params, is_fitted=False)
+        yield hash_request(unlimited), _is_uncut
 
 
-def _is_whole(exchange: Exchange) -> bool:
+def _is_uncut(exchange: Exchange) -> bool:
     return not Completion(exchange).is_cut
 
 
-def in_one_form(request: CompletionRequest) -> CompletionRequest:
-    """Return the one form of requests that are written differently but ask the same."""
-    # `fit` stays `fit`: the number computed for it changes with our estimates
+def canonical_request(request: CompletionRequest) -> CompletionRequest:
+    """Return a request in the form that all ways of writing it share."""
+    # `fit` stays `fit`: the number that is computed for it changes with our estimates
     params = {
-        name: _value_in_one_form(name, value)
+        name: _canonical_value(name, value)
         for name, value in request.asked_params.items()
         if name != _WITHOUT_EFFECT
     }
     return msgspec.structs.replace(request, params=params, is_fitted=False)
 
 
-def _value_in_one_form(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
-    """Return the one form of a value that can be written in several ways."""
+def _canonical_value(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
+    """Return a parameter's value in the form that all ways of writing it share."""
     if name in _FLOATS:
         return float(value)
     return [value] if name == "stop" and isinstance(value, str) else value

@@ -17,8 +17,9 @@ def describe(
 ) -> pd.DataFrame:
     """Say what the columns of a frame mean: see `svc.describe`.
 
-    `known` has the columns of each kind of frame; the kind that fits best is tried
-    first, because the same name can be a count here and a sum there.
+    `known` has the columns of each kind of frame. The kind that shares most names with
+    the frame is tried first, because a name can mean a count in one kind of frame and a
+    sum in another.
     """
     frame = to_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
@@ -33,15 +34,15 @@ def describe(
     rows = (
         _Meaning(
             name,
-            str(frame.dtypes.iloc[at]),
+            str(frame.dtypes.iloc[position]),
             *(
-                _known(name, kinds[:1])
-                or _estimated(name, names)
-                or _known(name, kinds)
-                or _your_own(name)
+                _meaning_in(name, kinds[:1])
+                or _meaning_of_estimate(name, names)
+                or _meaning_in(name, kinds)
+                or _meaning_by_prefix(name)
             ),
         )
-        for at, name in enumerate(map(str, frame.columns))
+        for position, name in enumerate(map(str, frame.columns))
     )
     return to_frame(rows, MEANINGS)
 
@@ -54,9 +55,9 @@ class _Meaning(NamedTuple):
 
 
 MEANINGS = (
-    Column("name", "string", "name", "of the column"),
-    Column("dtype", "string", "dtype", "of its values"),
-    Column("unit", "string", "unit", "of its numbers or instants, if they have one"),
+    Column("name", "string", "name", "name of the column"),
+    Column("dtype", "string", "dtype", "dtype of its values"),
+    Column("unit", "string", "unit", "unit of its values, if they have one"),
     Column("meaning", "string", "meaning", "what a value says"),
 )
 """The columns of `describe`."""
@@ -66,43 +67,43 @@ ADDED = {
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
     "n_as_": "replies that answer with {!r}",
-    "cost_per_": "all costs, failures included, by the replies that are {!r}",
-    "var_": "the column {!r} of the rows, whose name a column of replies has",
+    "cost_per_": "all costs, failures included, divided by the replies that are {!r}",
+    "var_": "the column {!r} of the rows, renamed because replies have that name",
 }
-"""How the names of columns begin that are not in every frame, and what they mean."""
+"""Prefixes of columns that not every frame has, and what such columns mean."""
 ESTIMATES = {
     "_low": "lower end of the interval (0.95) of {!r}",
     "_high": "upper end of the interval (0.95) of {!r}",
-    "": "mean of the score {!r} in a summary; of True and False the share of True",
+    "": "mean of the score {!r} in a summary; for True and False the share of True",
 }
-"""How the names of columns end that a summary has for each score."""
+"""Suffixes of the columns that a summary has for each score."""
 
 
-def _estimated(name: str, names: Collection[str]) -> tuple[None, str] | None:
-    """Say what a column means if the frame has its interval, too."""
-    for last, meaning in ESTIMATES.items():
-        score = name.removesuffix(last)
-        has_all = all(score + ending in names for ending in ESTIMATES)
-        if name == score + last and has_all:
+def _meaning_of_estimate(name: str, names: Collection[str]) -> tuple[None, str] | None:
+    """Return what a mean, or an end of its interval, means if the frame has all."""
+    for suffix, meaning in ESTIMATES.items():
+        score = name.removesuffix(suffix)
+        has_all = all(score + other in names for other in ESTIMATES)
+        if name == score + suffix and has_all:
             return None, meaning.format(score)
     return None
 
 
-def _known(
+def _meaning_in(
     name: str, kinds: Iterable[Mapping[str, Column]]
 ) -> tuple[str | None, str] | None:
-    """Say what a column means if a kind of frame has it."""
+    """Return what a column means in the first kind of frame that has it."""
     for kind in kinds:
         if name in kind:
             return kind[name].unit, kind[name].doc
     return None
 
 
-def _your_own(name: str) -> tuple[str | None, str]:
-    """Say what a column means by how its name begins, or that it is the user's."""
+def _meaning_by_prefix(name: str) -> tuple[str | None, str]:
+    """Return what a column means by its prefix, or that it is the user's own."""
     if name == "row":
         return None, "position of the row, from 0"
-    for first, meaning in ADDED.items():
-        if name.startswith(first):
-            return None, meaning.format(name.removeprefix(first))
-    return None, "a column of your own: of the rows, of the conditions, or a label"
+    for prefix, meaning in ADDED.items():
+        if name.startswith(prefix):
+            return None, meaning.format(name.removeprefix(prefix))
+    return None, "your own column: from the rows or the conditions, or a label"

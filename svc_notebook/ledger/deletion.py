@@ -18,95 +18,103 @@ from .exchange_rows import from_row, since_sql
 from .ledger import counted, exists, size_in_words
 from .ledger_file import SHORT_BUSY_S, explained, open_file, transaction
 
-_COMPARED = 1000  # newest names that a wrong one is compared with
+_COMPARED = 1000  # an unknown name is compared with so many of the newest names
 
 
-class Which(NamedTuple):
-    """Which exchanges to delete; without a condition all."""
+class Selection(NamedTuple):
+    """The exchanges to delete; without a condition, all of them."""
 
     condition: str = "1"
     values: tuple[str, ...] = ()
-    words: str = ""
-    kind: str = ""  # one of `KINDS`, if they are named
+    description: str = ""  # follows the number of exchanges in a sentence
+    kind: str = ""  # one of `KINDS`, if the exchanges are chosen by a name
 
 
-ALL = Which()
+ALL = Selection()
 KINDS = {"exchange": "exchange_id", "conversation": "conversation", "run": "run"}
 
 
-def which(*, before: datetime | str | None = None, **named: str | None) -> Which:
-    """Choose exchanges: that started before an instant, or by a name.
+def select(*, before: datetime | str | None = None, **named: str | None) -> Selection:
+    """Select the exchanges that started before an instant, or that have a name.
 
     `named` has one of the `KINDS`: the id of an exchange, or the name of a conversation
     or of a run.
     """
     if before is not None:
-        started = (since_sql(before, name="before"),)
-        return Which("started_at < ?", started, f" that started before {before}")
+        instant = (since_sql(before, name="before"),)
+        return Selection("started_at < ?", instant, f" that started before {before}")
     for kind, name in named.items():
         if name is not None:
-            words = f" of the {kind} {name!r}" if kind != "exchange" else f" ({name})"
-            return Which(f"{KINDS[kind]} = ?", (name,), words, kind)
+            is_one = kind == "exchange"
+            description = f" ({name})" if is_one else f" of the {kind} {name!r}"
+            return Selection(f"{KINDS[kind]} = ?", (name,), description, kind)
     return ALL
 
 
-def forget(place: str, chosen: Which = ALL) -> str:
-    """Delete exchanges, and overwrite them in the file; other kernels may be using it.
+def forget(place: str, selection: Selection = ALL) -> str:
+    """Delete exchanges, and overwrite their texts in the file.
 
     `place` is the ledger, as in the settings.
     """
     if not exists(place):
         return "nothing was kept"
     with explained(place), closing(open_file(place, busy_s=SHORT_BUSY_S)) as connection:
-        n = _delete(connection, chosen)
+        n = _delete(connection, selection)
+        # copies of old pages stay in the file and in its WAL until both are rewritten
         connection.execute("VACUUM")
         emptying = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        is_held = emptying.fetchone()[0]
-    held = ". Until the program that reads it now ends, its -wal may hold their texts"
-    return f"{counted(n, 'exchange')} deleted from {place}{held * is_held}"
+        is_held = emptying.fetchone()[0]  # 1 if another program reads the file
+    note = (
+        ". Another program is reading the ledger; until it ends, the -wal file may "
+        "still hold the deleted texts"
+    )
+    return f"{counted(n, 'exchange')} deleted from {place}{note * is_held}"
 
 
-def preview(place: str, chosen: Which) -> str:
+def preview(place: str, selection: Selection) -> str:
     """Say what would be deleted; "" if nothing is kept.
 
     Raises:
-        ParameterError: No exchange has the name; the message has near ones.
+        ParameterError: No exchange has the name; the message suggests similar names.
     """
     if not exists(place):
         return ""
     with explained(place), closing(open_file(place, busy_s=SHORT_BUSY_S)) as connection:
         n, *others = (
-            connection.execute(f"SELECT count(*) {rows}", chosen.values).fetchone()[0]
-            for rows in _rows(chosen)
+            connection.execute(
+                f"SELECT count(*) {clause}", selection.values
+            ).fetchone()[0]
+            for clause in _from_clauses(selection)
         )
-        if chosen.kind and not n:
-            raise _unknown(connection, chosen, place)
-        also = _also(connection, chosen, place)
+        if selection.kind and not n:
+            raise _unknown_name(connection, selection, place)
+        kept = _kept_elsewhere(connection, selection, place)
     counts = zip(others, ("tool call", "score", "rating"), strict=True)
-    more = "".join(f", {counted(n_rows, what)}" for n_rows, what in counts if n_rows)
+    more = "".join(f", {counted(n_rows, noun)}" for n_rows, noun in counts if n_rows)
     return (
-        f"This permanently deletes {counted(n, 'exchange')}{more}{chosen.words} from "
-        f"{place} (it holds {size_in_words(place)}).{also}"
+        f"This permanently deletes {counted(n, 'exchange')}{more}"
+        f"{selection.description} from {place} (it holds {size_in_words(place)}).{kept}"
     )
 
 
-def _rows(chosen: Which) -> tuple[str, ...]:
-    """Return the clauses for the exchanges, tool calls, scores and ratings."""
-    these = f"exchanges WHERE {chosen.condition}"
-    ids = f"(SELECT exchange_id FROM {these})"  # noqa: S608 - our own
+def _from_clauses(selection: Selection) -> tuple[str, ...]:
+    """Return the FROM clauses of the exchanges, tool calls, scores and ratings."""
+    exchanges = f"exchanges WHERE {selection.condition}"
+    ids = f"(SELECT exchange_id FROM {exchanges})"  # noqa: S608 - our own
     return (
-        f"FROM {these}",
-        f"FROM tool_runs WHERE {chosen.condition}",
+        f"FROM {exchanges}",
+        f"FROM tool_runs WHERE {selection.condition}",
         f"FROM scores WHERE exchange_id IN {ids}",
         f"FROM ratings WHERE exchange_id IN {ids}",
     )
 
 
-def _unknown(
-    connection: sqlite3.Connection, chosen: Which, place: str
+def _unknown_name(
+    connection: sqlite3.Connection, selection: Selection, place: str
 ) -> ParameterError:
-    (name,), near = chosen.values, list[str]()
-    for kind in sorted(KINDS, key=chosen.kind.__ne__):
+    (name,), near = selection.values, list[str]()
+    # names of the kind that was given come first
+    for kind in sorted(KINDS, key=selection.kind.__ne__):
         newest = connection.execute(
             f"SELECT {KINDS[kind]} FROM exchanges WHERE {KINDS[kind]} IS NOT NULL "  # noqa: S608 - our own
             f"GROUP BY 1 ORDER BY max(seq) DESC LIMIT {_COMPARED}"
@@ -115,49 +123,60 @@ def _unknown(
         near += [f"--{kind} {shlex.quote(candidate)}" for candidate in near_of_kind]
     hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
     return ParameterError(
-        f"The ledger {place} has no {chosen.kind} {name!r}; nothing was deleted.{hint}",
-        param=chosen.kind,
+        f"The ledger {place} has no {selection.kind} {name!r}; nothing was "
+        f"deleted.{hint}",
+        param=selection.kind,
     )
 
 
-def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
-    """Say where texts stay: in later turns, in copies, or in kernels."""
-    if chosen.kind == "conversation":
-        name = chosen.values[0]
-        return f" A kernel that has it open sends its turns until `%svc reset {name}`."
-    if chosen.kind != "exchange":
+def _kept_elsewhere(
+    connection: sqlite3.Connection, selection: Selection, place: str
+) -> str:
+    """Say where the texts stay: in open conversations, in copies, or in a plan."""
+    if selection.kind == "conversation":
+        name = selection.values[0]
+        return (
+            " A kernel that has the conversation open still sends its turns, until you "
+            f"run `%svc reset {name}` there."
+        )
+    if selection.kind != "exchange":
         return ""
+    (exchange_id,) = selection.values
     sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"
-    record, crc32 = connection.execute(sql, chosen.values).fetchone()
-    exchange = from_row(record, crc32, chosen.values[0].encode(), place)
-    said = [exchange.request.prompt, *(choice.text for choice in exchange.choices)]
-    texts = [msgspec.json.encode(text).decode() for text in said if text]
-    like = " OR ".join(["instr(record, ?)"] * len(texts)) or "0"
-    counting = f"SELECT count(*) FROM exchanges WHERE ({like}) AND exchange_id != ?"  # noqa: S608 - our own
-    (n,) = connection.execute(counting, (*texts, *chosen.values)).fetchone()
-    stay = "1 other has" if n == 1 else f"{n} others have"
-    same = f" {stay} the same prompt or reply, sent again or reused, and will stay."
+    record, crc32 = connection.execute(sql, (exchange_id,)).fetchone()
+    exchange = from_row(record, crc32, exchange_id.encode(), place)
+    texts = [exchange.request.prompt, *(choice.text for choice in exchange.choices)]
+    # as they are written in a record
+    encoded = [msgspec.json.encode(text).decode() for text in texts if text]
+    has_text = " OR ".join(["instr(record, ?)"] * len(encoded)) or "0"
+    sql = f"SELECT count(*) FROM exchanges WHERE ({has_text}) AND exchange_id != ?"  # noqa: S608 - our own
+    (n,) = connection.execute(sql, (*encoded, exchange_id)).fetchone()
+    others = "1 other has" if n == 1 else f"{n} others have"
+    copies = f" {others} the same prompt or reply, sent again or reused, and will stay."
     run = exchange.origin.run
     plans = connection.execute("SELECT count(*) FROM manifests WHERE run = ?", (run,))
-    rows = ""
+    plan = ""
     if run is not None and plans.fetchone()[0]:
-        rows = (
+        plan = (
             " The plan of its run stays, with prompts and rows: --run "
             f"{shlex.quote(run)} deletes that too, with all of its replies."
         )
-    return (same if n else "") + rows
+    return (copies if n else "") + plan
 
 
-def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
+def _delete(connection: sqlite3.Connection, selection: Selection) -> int:
+    """Delete exchanges and what belongs to them; return how many exchanges."""
     connection.execute("PRAGMA secure_delete = ON")
     with transaction(connection):
-        for rows in reversed(_rows(chosen)):  # the exchanges last
-            done = connection.execute(f"DELETE {rows}", chosen.values)
-        connection.execute(  # of pairs whose other reply is gone
+        # the exchanges last, because the other clauses look for their ids
+        for clause in reversed(_from_clauses(selection)):
+            deleted = connection.execute(f"DELETE {clause}", selection.values)
+        connection.execute(  # ratings of pairs whose other reply was deleted
             "DELETE FROM ratings WHERE other_exchange_id != '' AND other_exchange_id "
             "NOT IN (SELECT exchange_id FROM exchanges)"
         )
-        connection.execute("DELETE FROM requests")  # `seq` starts again
+        # the hashes are kept by `seq`, which new exchanges may get again
+        connection.execute("DELETE FROM requests")
         for table, name in (
             ("runs", "run"),
             ("manifests", "run"),
@@ -167,5 +186,5 @@ def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
                 f"DELETE FROM {table} WHERE {name} NOT IN "  # noqa: S608 - our own
                 f"(SELECT {name} FROM exchanges WHERE {name} IS NOT NULL)"
             )
-        # sessions stay: a running kernel writes only once when it began
-    return done.rowcount
+        # sessions stay: a running kernel writes the start of its session only once
+    return deleted.rowcount

@@ -1,6 +1,6 @@
 """Exchanges and marks of turns as rows of a ledger, and the filters that choose rows.
 
-A row that was changed by hand is refused.
+A row that was edited by hand is refused.
 """
 
 import re
@@ -29,7 +29,7 @@ def to_sortable(instant: datetime) -> str:
 
 Scope = Literal["session", "all"]
 Wanted = str | Collection[str] | None
-"""A value, several, or None for any."""
+"""One value, several values, or None for any value."""
 
 
 class Filters(TypedDict, total=False):
@@ -51,7 +51,7 @@ class ReadFilters(Filters, total=False):
 
 
 class RowFilter(NamedTuple):
-    """A condition and the values it binds; `since` is the part about time alone."""
+    """A condition and the values it binds; `since` is its part about time only."""
 
     sql: str
     values: tuple[Any, ...]
@@ -60,7 +60,10 @@ class RowFilter(NamedTuple):
 
     @property
     def in_sequence(self) -> str:
-        """The condition for rows in the order of `seq`: no index of times is used."""
+        """The condition for rows in the order of `seq`.
+
+        The + keeps SQLite from using the index of times, which has another order.
+        """
         return self.sql.replace("started_at >=", "+started_at >=")
 
 
@@ -68,7 +71,7 @@ _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
 )
-_SINCE_RUN = (  # without a beginning of the run, all rows are searched
+_SINCE_RUN = (  # if the start of the run is unknown, all rows are searched
     "started_at >= coalesce((SELECT min(first_started_at) FROM runs WHERE {}), '')"
 )
 
@@ -87,18 +90,19 @@ def where(
     times, times_values = list[str](), list[Any]()
     if scope == "session":
         wanted["session_id"] = session_id
-        times.append(_SINCE_SESSION)  # the index has the instant, not the session
+        # there is an index of times only, so begin where the session began
+        times.append(_SINCE_SESSION)
         times_values.append(session_id)
     parts, values = list[str](), list[Any]()
-    for column, want in wanted.items():
-        if want is not None:
-            these = _several(column, want)
-            one_of = f"{column} IN ({', '.join('?' * len(these))})"
-            parts.append(one_of)
-            values += these
-            if column == "run":  # not in the index either
-                times.append(_SINCE_RUN.format(one_of))
-                times_values += these
+    for column, choice in wanted.items():
+        if choice is not None:
+            chosen = _checked_values(column, choice)
+            is_chosen = f"{column} IN ({', '.join('?' * len(chosen))})"
+            parts.append(is_chosen)
+            values += chosen
+            if column == "run":  # there is no index of runs either
+                times.append(_SINCE_RUN.format(is_chosen))
+                times_values += chosen
     if since is not None:
         times.append("started_at >= ?")
         times_values.append(since_sql(since))
@@ -110,9 +114,10 @@ def where(
     )
 
 
-def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers come too
-    is_one = isinstance(want, (str, bytes)) or not isinstance(want, Iterable)
-    values: list[Any] = [want] if is_one else list(want)
+def _checked_values(column: str, choice: Any) -> list[str]:  # noqa: ANN401 - numbers come too
+    """Return the values of a filter as a list, or refuse one that cannot match."""
+    is_one = isinstance(choice, (str, bytes)) or not isinstance(choice, Iterable)
+    values: list[Any] = [choice] if is_one else list(choice)
     allowed = _ALLOWED.get(column, values)
     for value in values:
         if not isinstance(value, str):
@@ -124,7 +129,7 @@ def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers com
 
 
 def since_sql(instant: date | str, *, name: str = "since") -> str:
-    """Return an instant as `started_at` holds it, or refuse what is not one.
+    """Return an instant as the column `started_at` has it, or refuse other values.
 
     Text is ISO 8601, in local time without a zone, or how long ago: `30d`, `12h`.
     `name` is for the message.
@@ -151,11 +156,11 @@ def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives
         return datetime.fromisoformat(instant)
     if not isinstance(instant, datetime):
         return datetime.combine(instant, time())
-    # pandas' own kind of datetime does not take this machine's zone by itself
+    # a Timestamp of pandas without a zone cannot be converted; a datetime is local time
     return datetime.combine(instant.date(), instant.timetz())
 
 
-_SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
+_SKIPPED = "-"  # no record has this name, so the decoder skips the field
 
 _READ = {
     "exchange_id": "exchange_id",
@@ -188,7 +193,7 @@ def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
 
 
 _PART = "svc_part"
-_SHORT_CHARS = 32  # not worth a reference
+_SHORT_CHARS = 32  # texts up to this length are stored as they are
 
 
 def _with_parts(exchange: Exchange) -> Exchange:
@@ -225,18 +230,18 @@ def _to_bytes(exchange: Exchange) -> bytes:
     try:
         return _ENCODER.encode(exchange)
     except (TypeError, UnicodeEncodeError):
-        # a template column with keys that are not texts, or half a surrogate pair
-        columns = mended(exchange.origin.columns)
+        # a template column has keys that are not text, or half a surrogate pair
+        columns = replace_surrogates(exchange.origin.columns)
         origin = msgspec.structs.replace(exchange.origin, columns=columns)
         changed = msgspec.structs.replace(exchange, origin=origin)
         plain = msgspec.to_builtins(changed, enc_hook=_to_plain)
-        return msgspec.json.encode(mended(plain))
+        return msgspec.json.encode(replace_surrogates(plain))
 
 
 def from_row(
     record: bytes, crc32: int, exchange_id: bytes, place: str, *, texts: bool = True
 ) -> Exchange:
-    """Read an exchange from its record, or refuse one that was changed.
+    """Read an exchange from its record, or refuse a record that was edited.
 
     `exchange_id` and `place`, the ledger's file, are for the message. `texts=False`
     returns an `Outline`.
@@ -249,7 +254,7 @@ def from_row(
         reason = str(problem)
     else:
         params = exchange.request.params
-        if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
+        if "stop" in params and isinstance(params["stop"], list):  # JSON has no tuples
             params["stop"] = tuple(params["stop"])
         if dict in map(type, exchange.origin.columns.values()):
             _fill_parts(exchange)
@@ -278,8 +283,8 @@ class _OutlineOrigin(Origin, frozen=True, kw_only=True):
 class Outline(Exchange, frozen=True, kw_only=True):
     """An exchange without messages, reply texts and template columns.
 
-    It is for counting and summing only: its texts are empty, although the exchange
-    has some.
+    It is only for counting and summing: its texts are empty, even if the exchange has
+    some.
     """
 
     origin: _OutlineOrigin
@@ -295,13 +300,13 @@ def _unreadable(exchange_id: bytes, place: str, reason: str) -> LedgerError:
     name = exchange_id.decode(errors="replace")
     return LedgerError(
         f"The exchange {name} in the ledger {place} cannot be read: {reason}. "
-        "The file was damaged or changed by hand; it was not changed now. Restore a "
-        "backup, or set SVC_LEDGER to another file."
+        "The file is damaged, or was edited by hand; nothing was changed now. Restore "
+        "a backup, or set SVC_LEDGER to another file."
     )
 
 
 def _to_plain(value: object) -> object:
-    """Return a template column's value as JSON can hold it."""
+    """Return a value of a template column in a form that JSON has."""
     if type(value).__name__ in {"NAType", "NaTType"}:  # pandas' missing values
         return None
     item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
@@ -312,14 +317,17 @@ def _to_plain(value: object) -> object:
     return str(value)
 
 
-def mended(value: object) -> Any:  # noqa: ANN401 - JSON
-    """Return plain values whose texts and names UTF-8 can hold."""
+def replace_surrogates(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return plain values with `?` for what UTF-8 cannot hold, in texts and names."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {mended(str(key)): mended(item) for key, item in value.items()}
+        return {
+            replace_surrogates(str(key)): replace_surrogates(item)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [mended(item) for item in value]
+        return [replace_surrogates(item) for item in value]
     return value
 
 
@@ -327,7 +335,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_to_plain)
 
 
 class KeptPlan(NamedTuple):
-    """The plan of a run, as the table `manifests` has it, in compressed JSON."""
+    """A row of the table `manifests`: the plan of a run, in compressed JSON."""
 
     run: str
     part: int
@@ -338,12 +346,12 @@ class KeptPlan(NamedTuple):
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as JSON; what JSON does not have becomes a text."""
+    """Return a value as JSON; values that JSON does not have become texts."""
     try:
         return _ENCODER.encode(value)
     except (TypeError, UnicodeEncodeError):  # as in `_to_bytes`
         plain = msgspec.to_builtins(value, enc_hook=_to_plain, str_keys=True)
-        return msgspec.json.encode(mended(plain))
+        return msgspec.json.encode(replace_surrogates(plain))
 
 
 _MARKS_KEYS = ("conversation", "turn_id", "marks", "marked_at")
@@ -358,39 +366,41 @@ INSERT_MARKS = (
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """One of several replies to a turn that are shown side by side."""
 
-    label: str  # its model, or its temperature
-    exchange_id: str = ""  # "" if nothing came
-    problem: str = ""  # why nothing, or not all, came
+    label: str  # the model or temperature that the reply is from
+    exchange_id: str = ""  # "" if there is no reply
+    problem: str = ""  # why there is no reply, or only a part of it
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Replies to a turn that are shown side by side, in the order of their columns."""
 
     replies: tuple[Compared, ...]
-    is_blind: bool = False  # the labels are hidden until one is picked
-    picked: str = ""  # its exchange_id
+    is_blind: bool = False  # the labels are hidden until a reply is picked
+    picked: str = ""  # exchange_id of the reply that was picked
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The exchange_id of each reply that came."""
+        """The exchange_id of each reply that there is."""
         return tuple(reply.exchange_id for reply in self.replies if reply.exchange_id)
 
 
 class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user changed in one turn; versions are named by their exchange_id."""
+    """What a user changed in one turn; a version is identified by its exchange_id."""
 
     is_deleted: bool = False
     is_pinned: bool = False
     is_hidden: bool = False
     chosen: str = ""  # the version that is sent, unless a newer one is added
-    newest: str = ""  # the newest version at that time; ids sort by time
-    picked: dict[str, int] = msgspec.field(default_factory=dict)  # the choice's index
-    gone: frozenset[str] = frozenset()  # versions that were undone, or deleted
+    newest: str = ""  # the newest version when `chosen` was set; ids sort by time
+    picked: dict[str, int] = msgspec.field(
+        default_factory=dict
+    )  # index of the choice, by version
+    gone: frozenset[str] = frozenset()  # versions that were undone or deleted
     comparisons: tuple[Comparison, ...] = ()
 
 
 Marks = dict[tuple[str, str], TurnMarks]
-"""By the conversation's name and the turn's id."""
+"""Marks of turns, by the name of the conversation and the id of the turn."""
 
 
 def to_mark_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, Any]:

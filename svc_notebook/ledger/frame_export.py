@@ -1,7 +1,7 @@
 """Frames as Parquet, CSV, Excel and JSON lines; a file is written whole or not at all.
 
-In CSV and Excel no text is a formula, and a warning names texts that a cell cannot
-hold.
+In CSV and Excel no text becomes a formula, and a warning counts the texts that are too
+long for a cell.
 """
 
 import csv
@@ -60,21 +60,21 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
     shown = frame if suffix == ".parquet" else with_index(frame)
     check_names(shown)
 
-    def written(file: Path) -> None:
+    def write_checked(file: Path) -> None:
         try:
             write(shown, file)
         except (RuntimeError, TypeError, ValueError):
-            _check_texts(shown)
+            _check_texts(shown)  # its error names the row
             raise
 
-    return write_whole(path, written)
+    return write_whole(path, write_checked)
 
 
 def _check_texts(frame: pd.DataFrame) -> None:
     """Refuse the first text that no file can hold."""
-    for at, name in enumerate(frame.columns):
+    for position, name in enumerate(frame.columns):
         check_text(str(name), param="frame", name=f"The column {str(name)!r}")
-        for label, value in zip(frame.index, frame.iloc[:, at], strict=True):
+        for label, value in zip(frame.index, frame.iloc[:, position], strict=True):
             where = f"{name} of row {label!r}"
             try:
                 msgspec.json.encode(value, enc_hook=str)
@@ -85,7 +85,7 @@ def _check_texts(frame: pd.DataFrame) -> None:
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
-    """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
+    """Read a Parquet file that `export` or pandas wrote: see `svc.read_parquet`."""
     import_extra("pyarrow", "Parquet files need")
     path = to_path("path", path)
     try:
@@ -96,7 +96,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
         reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
         reason = reason.rstrip(".")
     else:
-        return _unfolded(_with_arrow(frame, Path(path).expanduser()))
+        return _from_json_columns(_with_arrow(frame, Path(path).expanduser()))
     raise ParameterError(
         f"{str(path)!r} cannot be read: {reason}. Name a Parquet file, such as one "
         "that svc.export wrote.",
@@ -107,7 +107,8 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     """Write a file under another name, and rename it when it is complete.
 
-    `write` writes the file that it is given. `~` in `path` is the user's home.
+    `write` is called with the path of the file to write. `~` in `path` is the user's
+    home.
     """
     path = to_path("path", path)
     try:
@@ -122,7 +123,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-    # There may be no home, and a name may have a NUL.
+    # RuntimeError: there is no home folder; ValueError: the name has a NUL
     except (OSError, RuntimeError, ValueError) as problem:
         if isinstance(problem, SvcError):
             raise
@@ -137,7 +138,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
 
 
 def _write(file: Path, write: Callable[[Path], object]) -> None:
-    """Write a file; what fails for another reason than the file is not its place."""
+    """Write a file; an error that is not about the file is an internal error."""
     try:
         write(file)
     except (OSError, SvcError):
@@ -152,45 +153,46 @@ def _write(file: Path, write: Callable[[Path], object]) -> None:
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
     arrow = import_extra("pyarrow", "Parquet files need")
     try:
-        folded = _folded(frame)
+        encoded = _with_json_columns(frame)
         schema = None
-        if names := folded.attrs.get(_ARROW_NAMES):
-            schema = arrow.Schema.from_pandas(folded)
-            folded = folded.astype(dict.fromkeys(names, object))
-        folded.to_parquet(file, engine="pyarrow", schema=schema)
+        # pandas would write a type that it cannot read: state it as Arrow's
+        if names := encoded.attrs.get(_ARROW_NAMES):
+            schema = arrow.Schema.from_pandas(encoded)
+            encoded = encoded.astype(dict.fromkeys(names, object))
+        encoded.to_parquet(file, engine="pyarrow", schema=schema)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         _check_kinds(frame)
         raise
 
 
 _JSON_NAMES = "svc_notebook.json"
-"""The frame attribute that lists the columns of JSON text."""
+"""The attribute of a frame that lists its columns of JSON text."""
 _ARROW_NAMES = "svc_notebook.arrow"
-"""The attribute for columns of Arrow's types whose names pandas cannot read back."""
+"""The attribute that lists columns whose Arrow types pandas cannot read back."""
 
 
-def _folded(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_json_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with lists and dicts as JSON text, which Parquet can hold."""
-    shown, names = frame.copy(deep=False), []
+    encoded, json_names = frame.copy(deep=False), []
     if isinstance(frame.columns, pd.CategoricalIndex):  # pandas cannot read these back
-        shown.columns = frame.columns.astype(frame.columns.categories.dtype)
-    for at, name in enumerate(frame.columns):
-        column = frame.iloc[:, at]
+        encoded.columns = frame.columns.astype(frame.columns.categories.dtype)
+    for position, name in enumerate(frame.columns):
+        column = frame.iloc[:, position]
         text = as_json(column) if column.dtype == object else None
         if text is not None:
-            shown.isetitem(at, text.array)
-            names.append(str(name))
-    of_arrow = [str(name) for name, dtype in frame.dtypes.items() if _is_unnamed(dtype)]
-    lists = {_JSON_NAMES: names, _ARROW_NAMES: of_arrow}
-    added: dict[Hashable, Any] = {
-        name: listed for name, listed in lists.items() if listed
-    }
-    shown.attrs = {**frame.attrs, **added} if added else frame.attrs
-    return shown
+            encoded.isetitem(position, text.array)
+            json_names.append(str(name))
+    arrow_names = [
+        str(name) for name, dtype in frame.dtypes.items() if _is_unnamed(dtype)
+    ]
+    lists = {_JSON_NAMES: json_names, _ARROW_NAMES: arrow_names}
+    added: dict[Hashable, Any] = {name: names for name, names in lists.items() if names}
+    encoded.attrs = {**frame.attrs, **added} if added else frame.attrs
+    return encoded
 
 
 def _is_unnamed(dtype: object) -> bool:
-    """Say whether pandas cannot read the name of a dtype, such as a list of Arrow's."""
+    """Return whether pandas cannot read a dtype by its name, such as Arrow's lists."""
     if not isinstance(dtype, pd.ArrowDtype):
         return False
     try:
@@ -201,7 +203,7 @@ def _is_unnamed(dtype: object) -> bool:
 
 
 def _with_arrow(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Give columns the types of Arrow that they had when they were written."""
+    """Give columns back the Arrow types that they had when they were written."""
     names = frame.attrs.pop(_ARROW_NAMES, ())
     if names and set(names) <= {*frame.columns}:
         parquet = import_extra("pyarrow.parquet", "Parquet files need")
@@ -213,8 +215,8 @@ def _with_arrow(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _unfolded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame as it was before `_folded`."""
+def _from_json_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Undo `_with_json_columns`."""
     names = frame.attrs.pop(_JSON_NAMES, ())
     for name in names if isinstance(names, list) else ():
         if name in frame:
@@ -249,12 +251,12 @@ def _to_csv(frame: pd.DataFrame, file: Path) -> None:
     _warn_of_cuts(frame, "a spreadsheet will cut them; the file has them in full")
     with file.open("w", encoding="utf-8-sig", newline="") as opened:
         writer = csv.writer(opened, lineterminator="\r\n")
-        writer.writerow([_neutralised(str(name)) for name in frame.columns])
+        writer.writerow([_quote_formula(str(name)) for name in frame.columns])
         for row in _rows(frame):
-            writer.writerow([_neutralised(_shown(value)) for value in row])
+            writer.writerow([_quote_formula(_cell_value(value)) for value in row])
 
 
-def _neutralised(value: Any) -> Any:  # noqa: ANN401 - what a spreadsheet takes
+def _quote_formula(value: Any) -> Any:  # noqa: ANN401 - what a spreadsheet takes
     """Put a quote in front of a text that a spreadsheet might take for a formula."""
     return "'" + value if isinstance(value, str) and _is_formula(value) else value
 
@@ -287,25 +289,25 @@ def _to_jsonl(frame: pd.DataFrame, file: Path) -> None:
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[list[Any]]:
-    """Return the rows as plain values; None is a missing one."""
+    """Return the rows with plain Python values; None is a missing value."""
     columns = [
-        frame.iloc[:, at].astype(object).where(frame.iloc[:, at].notna(), None)
-        for at in range(frame.shape[1])
+        column.astype(object).where(column.notna(), None)
+        for column in (frame.iloc[:, position] for position in range(frame.shape[1]))
     ]
     for row in zip(*columns, strict=True):
-        yield [_plain(value) for value in row]
+        yield [_plain_value(value) for value in row]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
+def _plain_value(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
     if isinstance(value, pd.Timestamp):
         return value.to_pydatetime(warn=False)
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
-        return value.tolist()  # of numpy, one value or many
+        return value.tolist()  # a scalar or an array of numpy
     return value
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
-    """Return a value for a spreadsheet: lists and dicts as JSON, others as text."""
+def _cell_value(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
+    """Return a value as a spreadsheet can hold it: lists and dicts as JSON text."""
     if isinstance(value, (list, dict, tuple)):
         try:
             return msgspec.json.encode(value, enc_hook=str).decode()
@@ -317,11 +319,13 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
 
 # Excel
 
-_MAX_CELL_BYTES = 2 * 32_767  # of UTF-16, in Excel and others
-_SAFE_INTEGER = 2**53  # a spreadsheet's numbers are floats
-_FIRST_YEAR = 1900  # of a workbook's calendar
-_MAX_ROWS = 1_048_576  # of a sheet, with the names of the columns
+_MAX_CELL_BYTES = 2 * 32_767  # as UTF-16, in Excel and other spreadsheets
+_SAFE_INTEGER = 2**53  # a spreadsheet's numbers are floats, exact up to here
+_FIRST_YEAR = 1900  # a workbook's calendar begins here
+_MAX_ROWS = 1_048_576  # of a sheet, including the header
+# characters that XML 1.0 cannot hold
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+# what Excel would decode as an escaped character
 _ESCAPES = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
@@ -329,8 +333,8 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
     if len(frame) >= _MAX_ROWS:
         raise ParameterError(
             f"The frame has {len(frame):,} rows, and a sheet of Excel takes "
-            f"{_MAX_ROWS - 1:,} below the names. Write a part of it, or name a file "
-            "that ends with .parquet, .csv or .jsonl.",
+            f"{_MAX_ROWS - 1:,} below its header. Write a part of the frame, or name a "
+            "file that ends with .parquet, .csv or .jsonl.",
             param="frame",
         )
     openpyxl = import_extra("openpyxl", "Excel workbooks need")
@@ -345,25 +349,25 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
 
 
 def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - openpyxl's
-    is_too_much = _is_beyond_a_cell(value)
-    if isinstance(value, datetime) and not is_too_much:
-        # in UTC, since a workbook has no time zones
-        zone_free = value.replace(tzinfo=None) - (value.utcoffset() or timedelta(0))
-        cell = cell_of(sheet, zone_free)
+    is_changed = _is_changed_by_cell(value)
+    if isinstance(value, datetime) and not is_changed:
+        # a workbook has no time zones: its instants are in UTC
+        in_utc = value.replace(tzinfo=None) - (value.utcoffset() or timedelta(0))
+        cell = cell_of(sheet, in_utc)
         cell.number_format = "yyyy-mm-dd hh:mm:ss"
         return cell
-    value = str(value) if is_too_much else _shown(value)
+    value = str(value) if is_changed else _cell_value(value)
     if not isinstance(value, str):
         return cell_of(sheet, value)
-    cell = cell_of(sheet, _for_xml(_cut(value)))
+    cell = cell_of(sheet, _for_xml(_cut_to_cell(value)))
     cell.data_type = "s"  # openpyxl takes what begins with = for a formula
     if _is_formula(value):
-        cell.quotePrefix = True  # it remains a text when it is edited
+        cell.quotePrefix = True  # so that it stays a text when a user edits it
     return cell
 
 
-def _is_beyond_a_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame holds
-    """Return whether a cell would change a value, so that it is written as text."""
+def _is_changed_by_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame holds
+    """Return whether a cell would change a value, which is then written as text."""
     if isinstance(value, date):
         return value.year < _FIRST_YEAR
     if isinstance(value, int):
@@ -371,9 +375,9 @@ def _is_beyond_a_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame ho
     return isinstance(value, float) and not abs(value) <= sys.float_info.max
 
 
-def _cut(text: str) -> str:
+def _cut_to_cell(text: str) -> str:
     """Return the part of a text that a cell can hold, in whole characters."""
-    if len(text) <= _MAX_CELL_BYTES // 4:
+    if len(text) <= _MAX_CELL_BYTES // 4:  # a character takes at most 4 bytes
         return text
     start = text.encode("utf-16-le", "replace")[:_MAX_CELL_BYTES]
     return start.decode("utf-16-le", "ignore")
@@ -390,18 +394,23 @@ def _for_xml(text: str) -> str:
     return text.replace("\r", "_x000D_")
 
 
-def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:
+def _warn_of_cuts(frame: pd.DataFrame, consequence: str) -> None:
+    """Warn of texts that are too long for a cell, with their number per column."""
     is_text = pd.api.types.is_string_dtype  # also for columns of objects
     long = {
         str(name): n
         for name, column in frame.items()
         if is_text(column.dtype)
-        and (n := sum(isinstance(cell, str) and _cut(cell) != cell for cell in column))
+        and (
+            n := sum(
+                isinstance(cell, str) and _cut_to_cell(cell) != cell for cell in column
+            )
+        )
     }
     if long:
         columns = ", ".join(f"{name} ({n})" for name, n in long.items())
         warn(
-            f"Texts too long for a spreadsheet's cell in {columns}: {what}.",
+            f"Texts too long for a spreadsheet's cell in {columns}: {consequence}.",
             UserWarning,
         )
 

@@ -1,7 +1,7 @@
-"""Frames of Polars, of Arrow and of others: to pandas where they are given, and back.
+"""Converts frames of Polars, Arrow and other libraries to pandas, and back.
 
 Any object with Arrow's PyCapsule interface (`__arrow_c_stream__`) is a frame. pyarrow
-reads it, so no further package is needed, and none of the others is imported here.
+reads it, so no other library of frames is needed or imported here.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _STREAMS = ("__arrow_c_stream__", "__arrow_c_array__")
 
 
 def to_pandas(frame: Any) -> Any:  # noqa: ANN401 - of any library
-    """Return a frame or a series in pandas; what is neither is returned as it is.
+    """Convert a frame or a series to pandas; other values are returned unchanged.
 
     The dtypes follow from the types, not from the values: numbers, flags and texts get
-    the dtypes that pandas can leave missing (`Int64`, `string`), and NaN is missing.
+    pandas' dtypes with missing values (`Int64`, `boolean`, `string`); NaN is missing.
     Dictionaries and enums are categories. Dates, times, decimals, lists and structs
     keep the type that Arrow has for them. A frame of pandas is not changed or copied.
     """
@@ -32,7 +32,7 @@ def to_pandas(frame: Any) -> Any:  # noqa: ANN401 - of any library
     arrow = _arrow()
     try:
         table, name = arrow.table(frame), ""
-    except (TypeError, ValueError):  # a column; Arrow's errors are kinds of these
+    except (TypeError, ValueError):  # it is a column; Arrow's errors derive from these
         name = getattr(frame, "name", None) or "0"
         table = arrow.table({name: arrow.chunked_array(frame)})
     plain = [_plain_column(column) for column in table.columns]
@@ -43,7 +43,7 @@ def to_pandas(frame: Any) -> Any:  # noqa: ANN401 - of any library
 
 
 def is_interchangeable(value: object) -> bool:
-    """Say whether this is a frame or a column of another library than pandas."""
+    """Return whether a value is a frame or a column of another library than pandas."""
     if hasattr(value, "iloc") or isinstance(value, type):
         return False
     return any(hasattr(value, name) for name in _STREAMS)
@@ -53,8 +53,8 @@ def _refuse_query(value: object) -> None:
     """Refuse a query that was not run, such as Polars' LazyFrame."""
     if hasattr(type(value), "collect") and not hasattr(value, "iloc"):
         raise ParameterError(
-            f"A {type(value).__name__} is a query that has no rows yet, and a "
-            "DataFrame is needed. Call .collect() first.",
+            f"A {type(value).__name__} is a query without rows, but a DataFrame is "
+            "needed. Call .collect() first.",
             param="frame",
         )
 
@@ -70,25 +70,27 @@ def _pandas() -> Any:  # noqa: ANN401 - a module
 
 
 def _plain_column(column: Any) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return a column of a type that pandas can read, without NaN."""
+    """Return a column with a type that pandas can read, and with nulls for NaN."""
     arrow, compute = _arrow(), import_extra("pyarrow.compute", _NEEDED_FOR)
-    wanted = _plain_type(column.type)
-    if wanted != column.type:
-        column = column.cast(wanted)
-    if arrow.types.is_dictionary(wanted):  # parts may have numbered it differently
+    plain_type = _plain_type(column.type)
+    if plain_type != column.type:
+        column = column.cast(plain_type)
+    if arrow.types.is_dictionary(
+        plain_type
+    ):  # its chunks may have different dictionaries
         return column.unify_dictionaries()
-    if arrow.types.is_floating(wanted):
-        missing = arrow.scalar(None, wanted)
+    if arrow.types.is_floating(plain_type):
+        missing = arrow.scalar(None, plain_type)
         column = compute.if_else(compute.is_nan(column), missing, column)
     return column
 
 
 def _plain_type(kind: Any) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return a type without views, which pandas does not know; nested types, too."""
+    """Return a type without views, which pandas does not know, also in nested types."""
     arrow = _arrow()
     if arrow.types.is_dictionary(kind):
         value_type = _plain_type(kind.value_type)
-        # older versions of pyarrow make no frame of unsigned numbers
+        # older versions of pyarrow cannot convert unsigned indices to pandas
         return arrow.dictionary(arrow.int64(), value_type, kind.ordered)
     if arrow.types.is_nested(kind):
         return _plain_nested(kind)
@@ -116,7 +118,7 @@ def _plain_field(field: Any) -> Any:  # noqa: ANN401 - pyarrow's
 
 
 def _to_series(column: Any) -> Any:  # noqa: ANN401 - of pyarrow, and of pandas
-    """Return a column as a series whose dtype follows from its type."""
+    """Convert a column to a series whose dtype follows from the column's type."""
     kind, types, pd = column.type, _arrow().types, _pandas()
     if types.is_integer(kind) or types.is_floating(kind):
         names = {"halffloat": "Float32", "float": "Float32", "double": "Float64"}
@@ -134,34 +136,35 @@ def _to_series(column: Any) -> Any:  # noqa: ANN401 - of pyarrow, and of pandas
 
 
 def to_arrow(frame: Any) -> Any:  # noqa: ANN401 - a table of pyarrow
-    """Return a frame as a table of Arrow: see `svc.to_arrow`."""
-    shown = _checked(frame)
-    arrays = [_to_array(shown.iloc[:, at]) for at in range(shown.shape[1])]
-    return _arrow().table(arrays, names=[str(name) for name in shown.columns])
+    """Convert a frame to a table of Arrow: see `svc.to_arrow`."""
+    flat = _flat_frame(frame)
+    columns = (flat.iloc[:, position] for position in range(flat.shape[1]))
+    names = [str(name) for name in flat.columns]
+    return _arrow().table([_to_array(column) for column in columns], names=names)
 
 
 def to_polars(frame: Any) -> Any:  # noqa: ANN401 - a DataFrame of Polars
-    """Return a frame as one of Polars: see `svc.to_polars`."""
+    """Convert a frame to a DataFrame of Polars: see `svc.to_polars`."""
     polars = import_extra("polars", "to_polars needs")
     table = to_arrow(frame)
-    made = polars.from_arrow(table)
-    if not isinstance(made, polars.DataFrame):  # it is for one column alone
-        made = made.to_frame()
+    polars_frame = polars.from_arrow(table)
+    if not isinstance(polars_frame, polars.DataFrame):  # a Series, of one column
+        polars_frame = polars_frame.to_frame()
     enums = {
         field.name: polars.Enum(_categories(table.column(field.name)))
         for field in table.schema
         if _arrow().types.is_dictionary(field.type) and field.type.ordered
         if _arrow().types.is_large_string(field.type.value_type)
     }
-    return made.cast(enums)
+    return polars_frame.cast(enums)
 
 
 def _categories(column: Any) -> Sequence[str]:  # noqa: ANN401 - pyarrow's
     return [] if not column.num_chunks else column.chunk(0).dictionary.to_pylist()
 
 
-def _checked(frame: Any) -> Any:  # noqa: ANN401 - a frame of any library
-    """Return a frame of pandas with plain names, and its index as columns."""
+def _flat_frame(frame: Any) -> Any:  # noqa: ANN401 - a frame of any library
+    """Return a DataFrame of pandas whose index, if it has one, is in its columns."""
     if hasattr(frame, "replies_df"):
         frame = frame.replies_df()
     frame = to_pandas(frame)
@@ -171,13 +174,16 @@ def _checked(frame: Any) -> Any:  # noqa: ANN401 - a frame of any library
             f"of type {type(frame).__name__}.",
             param="frame",
         )
-    shown = with_index(frame)
-    check_names(shown)
-    return shown
+    flat = with_index(frame)
+    check_names(flat)
+    return flat
 
 
 def _to_array(column: Any) -> Any:  # noqa: ANN401 - of pandas, and of pyarrow
-    """Return a column as Parquet files have it; lists and dicts as such if they can."""
+    """Convert a column to an array of Arrow, as in a Parquet file.
+
+    Lists and dicts stay nested if Arrow keeps them unchanged; else they are JSON text.
+    """
     arrow = _arrow()
     try:
         array = arrow.array(column, from_pandas=True)
@@ -190,7 +196,7 @@ def _to_array(column: Any) -> Any:  # noqa: ANN401 - of pandas, and of pyarrow
         kinds = sorted({type(value).__name__ for value in column.dropna()})
         raise ParameterError(
             f"Column {str(column.name)!r} holds {', '.join(kinds)}, but all values of "
-            "a column of Arrow have one type. Make it text with "
+            "a column must have one type in Arrow. Make it text with "
             f"frame[{column.name!r}].map(str).",
             param="frame",
         )
@@ -198,14 +204,14 @@ def _to_array(column: Any) -> Any:  # noqa: ANN401 - of pandas, and of pyarrow
 
 
 def _is_changed(column: Any, array: Any) -> bool:  # noqa: ANN401 - as above
-    """Say whether lists or dicts are others in Arrow: all dicts have the same keys."""
+    """Return whether Arrow changed lists or dicts: it gives all dicts the same keys."""
     if not _arrow().types.is_nested(array.type):
         return False
     return bool(array.to_pylist() != list(column.where(column.notna(), None)))
 
 
 def _large_type(kind: Any) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return the type of a column of texts, which does not depend on pandas."""
+    """Return a type with the large type of texts, whichever type pandas chose."""
     arrow, types = _arrow(), _arrow().types
     if types.is_string(kind):
         return arrow.large_string()
@@ -217,7 +223,7 @@ def _large_type(kind: Any) -> Any:  # noqa: ANN401 - pyarrow's
 
 
 def check_names(frame: "pd.DataFrame") -> None:
-    """Refuse two columns of one name."""
+    """Refuse two columns with the same name."""
     names = [str(name) for name in frame.columns]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ParameterError(
@@ -228,9 +234,9 @@ def check_names(frame: "pd.DataFrame") -> None:
 
 
 def with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a frame whose index is in its first columns if it says more than a count.
+    """Return a frame with its index as first columns; a plain count is left out.
 
-    Names of columns become text, since some kinds of columns take no other name.
+    Names of columns become text, because some kinds of column index cannot take others.
     """
     index = frame.index
     if index.names == [None] and index.equals(_pandas().RangeIndex(len(frame))):
@@ -240,12 +246,15 @@ def with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def as_json(column: "pd.Series") -> "pd.Series | None":
-    """Return JSON texts; None without nested values, or if JSON changes them."""
+    """Return a column as JSON texts; None if none is nested, or JSON changes one."""
     values = list(column.where(column.notna(), None))
     if not any(isinstance(value, (list, dict)) for value in values):
         return None
     try:
-        texts = [None if v is None else msgspec.json.encode(v).decode() for v in values]
+        texts = [
+            None if value is None else msgspec.json.encode(value).decode()
+            for value in values
+        ]
         is_same = [from_json(text) for text in texts] == values
     except (TypeError, ValueError, RecursionError):
         return None
@@ -255,5 +264,5 @@ def as_json(column: "pd.Series") -> "pd.Series | None":
 
 
 def from_json(text: Any) -> Any:  # noqa: ANN401 - what JSON holds
-    """Return the value of a JSON text; None of what is no text."""
+    """Return the value of a JSON text; None for anything that is not a text."""
     return msgspec.json.decode(text) if isinstance(text, str) else None

@@ -1,7 +1,8 @@
-"""The ledger: keeps every exchange once, and reads them back.
+"""The ledger: stores every exchange once, and reads exchanges back.
 
 `add` puts an exchange into the writer's queue. A read first waits until the queue is
-written, and adds what could not be written. Threads and programs may share a file.
+written; rows that cannot be written now are read from memory. Threads and programs may
+share a file.
 """
 
 import sqlite3
@@ -51,27 +52,28 @@ from .writer import LedgerWriter, write_rows
 PAGE_ROWS = 256
 Item = TypeVar("Item")
 
-_COLUMNS = (  # bytes, which are read faster than texts
+_COLUMNS = (  # as bytes, which are read faster than texts
     "SELECT seq, CAST(record AS BLOB), record_crc32, "
     "CAST(exchange_id AS BLOB), usage_source = 'estimated', conversation "
     "FROM exchanges "
 )
 _IS_NAMED = "SELECT 1 FROM exchanges WHERE conversation = ? LIMIT 1"
-_RENAMES = [  # not the records: they stay as they were paid for, with their checksums
+_RENAMES = [  # records are not changed, so their checksums stay right
     f"UPDATE {table} SET conversation = ? WHERE conversation = ?"  # noqa: S608 - our own
     for table in ("exchanges", "tool_runs", "turn_marks")
 ]
-_NAMED_NOW = (  # records keep the name under which they were asked
+_NAMED_NOW = (  # records keep the name that their conversation had then
     "SELECT conversation FROM exchanges WHERE conversation IS NOT NULL "
     "AND instr(record, ?) AND json_valid(record) "
     "AND json_extract(record, '$.origin.conversation') = ? ORDER BY seq DESC LIMIT 1"
 )
-_UNNAMES = [  # what was paid for stays
+_DELETE_CONVERSATION = [  # the exchanges stay: they were paid for
     "UPDATE exchanges SET conversation = NULL WHERE conversation = ?",
     "UPDATE tool_runs SET conversation = NULL WHERE conversation = ?",
     "DELETE FROM turn_marks WHERE conversation = ?",
 ]
-_BEFORE = "SELECT coalesce(min(+seq), 1) - 1 FROM exchanges WHERE "  # by its index
+# the + keeps SQLite from searching in the order of seq: the index of times is faster
+_BEFORE = "SELECT coalesce(min(+seq), 1) - 1 FROM exchanges WHERE "
 _NOT_INDEXED = (
     f"{_COLUMNS} WHERE seq > ? "
     f"AND status = 'ok' AND NOT is_reused ORDER BY seq LIMIT {PAGE_ROWS}"
@@ -83,7 +85,7 @@ _WITH_HASH = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY seq DESC"
 )
-_STAMP = (  # `seq` begins again after a deletion
+_STAMP = (  # not by `seq`: after a deletion new exchanges may get the same numbers
     "SELECT count(*), (SELECT exchange_id FROM exchanges ORDER BY seq DESC LIMIT 1) "
     "FROM exchanges"
 )
@@ -91,21 +93,21 @@ _STAMP_OF_RUN = (
     "SELECT count(*), coalesce(max(exchange_id), '') FROM exchanges WHERE run = ?"
 )
 PICKED = "picked"
-"""The name of the score of replies that a user picked (1) or did not pick (0)."""
+"""Name of the score that is 1 for a reply that a user picked, 0 for the others."""
 WhichTexts = bool | Literal["estimated"]
-"""Which texts to read: all, none, or those of exchanges without reported usage."""
+"""The texts to read: all, none, or those of exchanges without reported usage."""
 
 
 class Ledger:
     """The store of exchanges: a SQLite file, or memory.
 
-    The first use opens the file, also after `close`, so that a late exchange is not
-    lost. A ledger in memory is then empty.
+    The first use opens the file, and so does the first use after `close`, so that a
+    late exchange is not lost. A ledger in memory is empty after `close`.
 
     Args:
-        path: The file, made with its folder if it is missing, or `:memory:`.
-        session_id: Marks the exchanges that are added here; made if None.
-        busy_s: Longest wait of a read for another program, seconds.
+        path: The file, created with its folder if it is missing, or `:memory:`.
+        session_id: Marks the exchanges that are added here; a new one if None.
+        busy_s: Longest wait of a read for another program that holds the file, seconds.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class Ledger:
         self.session_id = session_id or uuid4().hex
         self._file = LedgerFile(self.path, busy_s=busy_s)
         self._writer = LedgerWriter(self._file)
-        # after a rename, by series of turns or exchange_id
+        # new names of renamed conversations, by series of turns and by exchange_id
         self._names: dict[str, str] = {}
         self._stamps: dict[str, tuple[Any, tuple[int, str]]] = {}
         weakref.finalize(self, self._writer.close)
@@ -140,7 +142,7 @@ class Ledger:
             except LedgerError as problem:
                 if not self._writer.pending:
                     raise
-                warn(f"Only what is kept in memory is read. {problem}")
+                warn(f"Only exchanges that are still in memory are read. {problem}")
                 connection = open_file(MEMORY, busy_s=0.0)
                 stack.enter_context(closing(connection))
             yield connection
@@ -150,35 +152,35 @@ class Ledger:
 
         Returns:
             A future that is done when the exchange is on disk. It holds a LedgerError
-            if that is not possible now; the exchange stays in the queue, where reads
-            find it.
+            if the exchange cannot be written now; then it stays in the queue, where
+            reads find it.
         """
         row = to_row(exchange, self.session_id)
         series = (exchange.origin.turn_id or "").partition("/")[0]
-        if series in self._names:  # it may have been asked under the old name
+        if series in self._names:  # it was renamed while the request was sent
             row["conversation"] = self._names[series]
             self._names[exchange.exchange_id] = self._names[series]
         return self._writer.add("exchanges", row)
 
     def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> "Future[None]":
-        """Put a tool call into the same queue; `started_at` is of its exchange."""
+        """Put a tool call into the queue; `started_at` is that of its exchange."""
         values = to_tool_values(row, session_id=self.session_id, started_at=started_at)
-        new = self._names.get(row.exchange_id)
-        values["conversation"] = new or values["conversation"]
+        new_name = self._names.get(row.exchange_id)
+        values["conversation"] = new_name or values["conversation"]
         return self._writer.add("tool_runs", values)
 
     def add_marks(self, conversation: str, turn_id: str, marks: TurnMarks) -> None:
-        """Put the marks of a turn into the same queue."""
+        """Put the marks of a turn into the queue."""
         self._writer.add("turn_marks", to_mark_values(conversation, turn_id, marks))
 
     def add_plan(self, plan: KeptPlan) -> "Future[None]":
-        """Put the plan of a run into the same queue; it replaces one of its part."""
+        """Put the plan of a run into the queue; it replaces the one with this part."""
         return self._writer.add("manifests", plan._asdict())
 
     def plans(self, run: str | None = None, *, is_whole: bool = True) -> list[KeptPlan]:
         """Read the plans of a run, the newest last; or of all runs if None.
 
-        `is_whole=False` leaves out the plan itself.
+        `is_whole=False` leaves out the manifests, which are long.
         """
         names = KeptPlan._fields if is_whole else KeptPlan._fields[:-1]
         sql = f"SELECT {', '.join(names)} FROM manifests"  # noqa: S608 - our own names
@@ -192,29 +194,30 @@ class Ledger:
         return list(plans.values())
 
     def has_conversation(self, name: str) -> bool:
-        """Return whether any exchange belongs to a conversation of this name."""
+        """Return whether any exchange belongs to a conversation with this name."""
         self.flush()
         return bool(self._rows(_IS_NAMED, (name,)))
 
     def rename(self, name: str, new: str, *, series: Collection[str] = ()) -> None:
-        """Give a conversation another name, in the file and for what comes later.
+        """Rename a conversation, in the file and in exchanges that are added later.
 
-        `series` are those whose replies may still come under the old name.
+        `series` are the series of its turns: replies to these may still arrive under
+        the old name.
 
         Raises:
-            ParameterError: The ledger has a conversation of the new name.
+            ParameterError: The ledger already has a conversation with the new name.
             LedgerError: The ledger cannot be written; nothing was renamed.
         """
-        known, self._names = self._names, self._names | dict.fromkeys(series, new)
+        before, self._names = self._names, self._names | dict.fromkeys(series, new)
         try:
             self._rename(name, new)
         except BaseException:
-            self._names = known
+            self._names = before
             raise
 
     def _rename(self, name: str, new: str) -> None:
         if not self.flush():
-            raise self.problem or self._held()
+            raise self.problem or self._held_error()
         with explained(self.path), self._file.transaction() as connection:
             if connection.execute(_IS_NAMED, (new,)).fetchone():
                 raise name_taken(new)
@@ -222,9 +225,9 @@ class Ledger:
                 connection.execute(sql, (new, name))
 
     def renamed(self, name: str) -> str | None:
-        """Return the name that a conversation has now, if it once had this one.
+        """Return the present name of a conversation that once had this name.
 
-        None if it was not renamed, or if another conversation has the name.
+        None if it was not renamed, or if another conversation has this name now.
         """
         if self.has_conversation(name):
             return None
@@ -232,28 +235,25 @@ class Ledger:
         rows = self._rows(_NAMED_NOW, (text, name))
         return rows[0][0] if rows else None
 
-    def unname(self, name: str) -> None:
-        """Delete a conversation: its exchanges stay, but belong to none.
+    def delete_conversation(self, name: str) -> None:
+        """Delete a conversation: its exchanges stay, but belong to no conversation.
 
         Raises:
             LedgerError: The ledger cannot be written; nothing was deleted.
         """
         if not self.flush():
-            raise self.problem or self._held()
+            raise self.problem or self._held_error()
         with explained(self.path), self._file.transaction() as connection:
-            for sql in _UNNAMES:
+            for sql in _DELETE_CONVERSATION:
                 connection.execute(sql, (name,))
 
-    def _held(self) -> LedgerError:
+    def _held_error(self) -> LedgerError:
         return LedgerError(
             f"Another program holds the ledger {self.path}; try again later."
         )
 
     def add_pick(self, exchange_id: str, choice_index: int, value: int | None) -> None:
-        """Put the score of a reply that was picked, or not, into the same queue.
-
-        The value None takes the score back.
-        """
+        """Put the score `picked` of a reply into the queue; None removes the score."""
         score = {
             "exchange_id": exchange_id,
             "choice_index": choice_index,
@@ -269,7 +269,7 @@ class Ledger:
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why writing fails; None if it does not, or while another program writes."""
+        """Why writing fails; None if it does not, or if another program is writing."""
         return self._writer.problem
 
     def read(
@@ -277,11 +277,12 @@ class Ledger:
     ) -> Iterator[Exchange]:
         """Read exchanges in the order in which they were added: when they ended.
 
-        What is added meanwhile may be missing.
+        Exchanges that are added while this reads may be missing.
 
         Args:
-            texts: False reads each exchange as a `records.Outline`, which is faster and
-                takes less memory; `estimated` does so where usage was reported.
+            texts: False reads each exchange as an `exchange_rows.Outline`, which is
+                faster and takes less memory; `estimated` does so where usage was
+                reported.
             **filters: `scope` is `session` for what was added with this session_id, or
                 `all`. `since` is the earliest start, an instant or a day; text is ISO
                 8601, local time if it has no zone. The others are one value or several;
@@ -297,10 +298,10 @@ class Ledger:
         """Read the outlines of a run's exchanges, each with its number for `at`.
 
         Raises:
-            LedgerError: The ledger cannot be read, or has not written all of them.
+            LedgerError: The ledger cannot be read, or some are not written yet.
         """
         if not self.flush():
-            raise self.problem or self._held()
+            raise self.problem or self._held_error()
         condition = where(self.session_id, scope="all", run=run)
         yield from self._numbered(condition, texts=False)
 
@@ -359,7 +360,7 @@ class Ledger:
     ) -> Iterator[Exchange]:
         """Read the good exchanges of a request, the newest first.
 
-        The ledger keeps what `hash_of` returns: the hash of an exchange's request.
+        `hash_of` returns the hash of an exchange's request. The ledger stores it.
         """
         yield from self._read_pending(
             lambda pending: pending.with_request_hash(
@@ -382,16 +383,16 @@ class Ledger:
     def last(
         self, *, scope: Scope = "session", exchange_id: str = "", is_reply: bool = False
     ) -> Exchange | None:
-        """Return the exchange that was added last, if any; or the last of some.
+        """Return the exchange that was added last; None without one.
 
-        `exchange_id` looks for that one only, `is_reply` for those with some reply.
+        With `exchange_id` it is the exchange with this id, with `is_reply` the last one
+        that has a reply, or a part of one.
         """
         condition = where(self.session_id, scope=scope)
-        some = " AND ? IN ('', exchange_id)"
+        sql_condition = condition.in_sequence + " AND ? IN ('', exchange_id)"
         if is_reply:
-            some += " AND usage_source != 'missing'"
-        these = condition.in_sequence + some
-        sql = f"{_COLUMNS} WHERE {these} ORDER BY seq DESC LIMIT 1"
+            sql_condition += " AND usage_source != 'missing'"
+        sql = f"{_COLUMNS} WHERE {sql_condition} ORDER BY seq DESC LIMIT 1"
         values = (*condition.values, exchange_id)
         rows = self._read_pending(lambda pending: pending._rows(sql, values))  # noqa: SLF001 - a ledger, too
         rows = rows or self._rows(sql, values)
@@ -402,24 +403,28 @@ class Ledger:
         self.flush()
         condition = where(self.session_id, scope=scope)
         counting = "SELECT count(*) FROM exchanges WHERE " + condition.sql  # noqa: S608
-        with self._file.lock:  # nothing leaves the queue meanwhile
+        with self._file.lock:  # the writer needs it, so nothing leaves the queue now
             tables = [job.table for job in self._writer.pending]
             n_written = int(self._rows(counting, condition.values)[0][0])
         return n_written + tables.count("exchanges")
 
     def stamp(self, run: str) -> tuple[int, str] | None:
-        """Return what changes with a run's exchanges; None if some are not written."""
+        """Return a value that changes whenever a run's exchanges do.
+
+        None while some exchanges are not written.
+        """
         if not self.flush():
             return None
-        (whole,) = self._rows(_STAMP, ())
+        (stamp_of_all,) = self._rows(_STAMP, ())
         before, stamp = self._stamps.get(run, (None, (0, "")))
-        if whole != before:  # a run has no index, so all rows are looked at
+        # runs have no index: their exchanges are counted only if any were added
+        if stamp_of_all != before:
             (stamp,) = self._rows(_STAMP_OF_RUN, (run,))
-            self._stamps[run] = whole, stamp
+            self._stamps[run] = stamp_of_all, stamp
         return stamp
 
     def close(self) -> None:
-        """Write what was added, if possible, and close the file."""
+        """Write the queue, if possible, and close the file."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -438,7 +443,7 @@ class Ledger:
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
 
     def _read_pending(self, read: Callable[["Ledger"], Iterable[Item]]) -> list[Item]:
-        """Read what cannot be written now, if anything, from a ledger in memory."""
+        """Read the rows that cannot be written now, from a ledger of them in memory."""
         if self._writer.flush() or not (jobs := self._writer.pending):
             return []
         with Ledger(MEMORY, session_id=self.session_id) as pending:
@@ -449,10 +454,12 @@ class Ledger:
     def _exchanges(self, condition: RowFilter, texts: WhichTexts) -> Iterator[Exchange]:
         newest = self._read_pending(lambda pending: pending._pages(condition, texts))  # noqa: SLF001 - a ledger, too
         written = self._pages(condition, texts)
-        if newest:  # some may have been written meanwhile
-            known = {exchange.exchange_id for exchange in newest}
+        if newest:  # some of these may be written by now; each is read once
+            newest_ids = {exchange.exchange_id for exchange in newest}
             written = (
-                exchange for exchange in written if exchange.exchange_id not in known
+                exchange
+                for exchange in written
+                if exchange.exchange_id not in newest_ids
             )
         yield from written
         yield from newest
@@ -465,28 +472,33 @@ class Ledger:
     ) -> Iterator[tuple[int, Exchange]]:
         # Whole pages and no open cursor: a reader that stops half-way must not block
         # a writer in another program.
-        these = f"WHERE seq > ? AND {condition.in_sequence}"
-        sql = f"{_COLUMNS} {these} ORDER BY seq LIMIT {PAGE_ROWS}"
-        last = self._rows(_BEFORE + condition.since, condition.since_values)[0][0]
+        sql = (
+            f"{_COLUMNS} WHERE seq > ? AND {condition.in_sequence} "
+            f"ORDER BY seq LIMIT {PAGE_ROWS}"
+        )
+        last_seq = self._rows(_BEFORE + condition.since, condition.since_values)[0][0]
         page: list[tuple[int, Exchange]] | None = None
         while page is None or page:
             page = []
             with self._reading() as connection:
-                for row in connection.execute(sql, (last, *condition.values)):
+                for row in connection.execute(sql, (last_seq, *condition.values)):
                     page.append((row[0], self._to_exchange(row, texts)))
-                    last = row[0]
+                    last_seq = row[0]
             yield from page
 
     def _index(self, hash_of: Callable[[Exchange], str]) -> None:
-        """Keep the hashes of requests that were added since the last time.
+        """Write the hashes of requests that were added since the last time.
 
         They stay in memory while another program holds the file.
         """
         hashes, is_held = self._file.hashes, False
-        last = hashes[-1][0] if hashes else self._rows(_INDEXED, ())[0][0]
-        while (rows := self._rows(_NOT_INDEXED, (last,))) or (hashes and not is_held):
+        last_seq = hashes[-1][0] if hashes else self._rows(_INDEXED, ())[0][0]
+        # until no exchange lacks its hash, and those in memory were tried once to write
+        while (rows := self._rows(_NOT_INDEXED, (last_seq,))) or (
+            hashes and not is_held
+        ):
             hashes += [(row[0], hash_of(self._to_exchange(row))) for row in rows]
-            last = hashes[-1][0]
+            last_seq = hashes[-1][0]
             if is_held:  # one wait for the other program is enough
                 continue
             try:
@@ -510,12 +522,13 @@ class Ledger:
         exchange = from_row(record, crc32, exchange_id, self.path, texts=whole)
         if exchange.origin.conversation == name:
             return exchange
+        # the conversation was renamed or deleted; the record has its first name
         origin = msgspec.structs.replace(exchange.origin, conversation=name)
         return msgspec.structs.replace(exchange, origin=origin)
 
 
 def name_taken(name: str) -> ParameterError:
-    """Return the error for the name of another conversation."""
+    """Return the error for a name that another conversation has."""
     return ParameterError(
         f"There is a conversation {name!r} already; choose another name.",
         param="conversation",
@@ -552,13 +565,13 @@ def size_in_words(place: str) -> str:
     return f"{many}, {bytes_in_words(n_bytes)}, {when}"
 
 
-def counted(n: int, what: str) -> str:
-    """Return a count with its noun."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is 1."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def exists(place: str) -> bool:
-    """Say whether there is a file of a ledger."""
+    """Return whether the file of a ledger exists."""
     return place != MEMORY and absolute(place).exists()
 
 

@@ -1,8 +1,8 @@
-"""The file of a ledger, its tables, and its only connection: opened, checked, closed.
+"""The file of a ledger: its tables, and the only connection to it in this process.
 
 A file of another program, of a newer or unknown version, or a damaged one is refused
-and not changed. An error of SQLite becomes a LedgerError that names the file and what
-to do.
+and not changed. An error of SQLite becomes a LedgerError that names the file and says
+what to do.
 """
 
 import os
@@ -17,7 +17,7 @@ from urllib.parse import quote_from_bytes
 from svc_notebook.errors import LedgerError
 
 APPLICATION_ID = 0x53564C32  # marks the file as a ledger; "SVL2" in ASCII
-_EARLIER_ID = 0x53564C31  # ledgers from before the first release had other tables
+_EARLIER_ID = 0x53564C31  # ledgers from before the first release, with other tables
 
 TABLES = """
     -- record holds the whole exchange as JSON. The columns before it are for WHERE.
@@ -115,8 +115,8 @@ TABLES = """
 
 CHANGES: tuple[str, ...] = (
     """
-    -- What people say of replies. Of two the first is the one that was on the left. A
-    -- single one has '' and -1 in place of the other.
+    -- Ratings of replies by people. Of a pair, the first reply is the one that was on
+    -- the left. The rating of a single reply has '' and -1 in place of the other.
     CREATE TABLE ratings (
         name TEXT NOT NULL,
         rater TEXT NOT NULL,
@@ -138,10 +138,10 @@ CHANGES: tuple[str, ...] = (
 )
 """Scripts of SQL that bring a ledger from one version to the next, in order.
 
-The first one brings version 1 to version 2. `TABLES` stays as it is then, so that old
-and new files go through the same changes.
+The first script brings version 1 to version 2. `TABLES` is not changed any more, so
+that old and new files go through the same scripts.
 """
-CHECKED_BYTES = 64 * 2**20  # takes a tenth of a second
+CHECKED_BYTES = 64 * 2**20  # the check of a file this large takes a tenth of a second
 
 
 def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -> None:
@@ -150,7 +150,8 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
     A file larger than `CHECKED_BYTES` is not searched for damage. An error of SQLite
     means that it is not a SQLite file, or too damaged to be read.
     """
-    with transaction(connection, is_to_write=False):  # another process may make it now
+    # in one transaction: another process may be creating the tables now
+    with transaction(connection, is_to_write=False):
         application_id = pragma(connection, "application_id")
         version = pragma(connection, "user_version")
         counting = "SELECT count(*) FROM sqlite_schema"
@@ -183,9 +184,9 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
 def transaction(
     connection: sqlite3.Connection, *, is_to_write: bool = True
 ) -> Iterator[None]:
-    """Commit everything written inside, or nothing of it after an error.
+    """Commit everything that is written inside, or nothing after an error.
 
-    Everything read inside is as it was at one moment.
+    Everything that is read inside is from the same moment.
     """
     connection.execute("BEGIN IMMEDIATE" if is_to_write else "BEGIN")
     try:
@@ -202,13 +203,13 @@ def current_version() -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Make the tables, or bring them up to date; two processes may do this at once."""
+    """Create the tables or bring them up to date; two processes may do so at once."""
     if pragma(connection, "user_version") == current_version():
         return
     with transaction(connection):
         # read again: another process may have migrated while this one waited
         for script in (TABLES, *CHANGES)[pragma(connection, "user_version") :]:
-            for statement in script.split(";"):  # executescript would commit
+            for statement in script.split(";"):  # executescript would commit first
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {current_version()}")
@@ -220,7 +221,7 @@ def pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def damaged(place: str, problem: str) -> LedgerError:
-    """Return the error for a damaged file; `problem` is what SQLite says of it."""
+    """Return the error for a damaged file; `problem` is what SQLite reports."""
     return LedgerError(
         f"The ledger {place} is damaged ({problem}); it was not changed. Restore a "
         "backup, or move the file away: the next use creates a new one."
@@ -240,10 +241,10 @@ def absolute(path: str) -> Path:
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
-        raise _not_made(path, "its home folder is unknown") from None
+        raise _cannot_create(path, "its home folder is unknown") from None
 
 
-def _not_made(path: str, reason: str) -> LedgerError:
+def _cannot_create(path: str, reason: str) -> LedgerError:
     return LedgerError(
         f"The ledger {path!r} cannot be created: {reason}. Set "
         "SVC_LEDGER to a file in a folder that you can write to."
@@ -251,19 +252,19 @@ def _not_made(path: str, reason: str) -> LedgerError:
 
 
 def _make_file(path: Path) -> None:
-    """Make the folder (mode 0700) and an empty file (mode 0600) if they are missing."""
+    """Create the folder (mode 0700) and an empty file (0600) if they are missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        foreign = journals(path)
+        foreign = journals(path)  # if the file is missing, these are of an older one
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         if not path.parent.is_dir():
-            raise _not_made(str(path), "its folder is a file") from None
+            raise _cannot_create(str(path), "its folder is a file") from None
         if path.is_dir():
-            raise _not_made(str(path), "it is a folder") from None
+            raise _cannot_create(str(path), "it is a folder") from None
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise _not_made(str(path), reason) from None
+        raise _cannot_create(str(path), reason) from None
     else:
         set_aside(path, foreign)
 
@@ -272,13 +273,13 @@ Identity = tuple[int, int] | None
 
 
 def identity(path: str | Path) -> Identity:
-    """Return what identifies the file itself, not its name; None without a file."""
+    """Return what identifies a file, whatever its name; None if there is none."""
     stat = _stat(path)
     return stat and (stat.st_dev, stat.st_ino)
 
 
 def last_change(path: str | Path) -> tuple[int, int] | None:
-    """Return what changes when a file is written; None without a file."""
+    """Return a value that changes when a file is written; None if there is none."""
     stat = _stat(path)
     return stat and (stat.st_size, stat.st_mtime_ns)
 
@@ -294,7 +295,7 @@ _JOURNALS = ("-wal", "-journal", "-shm")
 
 
 def journals(path: str | Path) -> dict[str, Identity]:
-    """Return SQLite's files for a ledger, those that are there, by the name's end."""
+    """Return the identity of each journal that SQLite keeps for a file, by suffix."""
     identities = ((ending, identity(f"{path}{ending}")) for ending in _JOURNALS)
     return {
         ending: file_identity
@@ -304,14 +305,14 @@ def journals(path: str | Path) -> dict[str, Identity]:
 
 
 def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
-    """Move away journals of a file that was at `path` before.
+    """Remove the journals of a file that was at `path` before.
 
-    SQLite would write them into the file that is there now. One that holds changes is
-    renamed: `.old` at its end.
+    SQLite would write them into the file that is there now. A journal that holds
+    changes is not deleted, but gets the suffix `.old`.
     """
     for ending, old_identity in foreign.items():
         journal = Path(f"{path}{ending}")
-        if old_identity == identity(journal):
+        if old_identity == identity(journal):  # else SQLite has made a new one
             with suppress(OSError):
                 if journal.stat().st_size and ending != "-shm":
                     journal.replace(f"{journal}.old")
@@ -322,8 +323,8 @@ def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
     """Return whether a file is on a network disk, where WAL does not work.
 
-    Without a list of mounts (macOS, Windows) only the name of a Windows share tells;
-    SQLite refuses WAL where it can tell.
+    Without a list of mounts (macOS, Windows), only the name of a Windows share is
+    recognised. SQLite itself refuses WAL where it recognises a network disk.
     """
     if path.drive.startswith("\\\\"):
         return True
@@ -331,7 +332,7 @@ def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
         mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    kind, depth = "", 0
+    kind, depth = "", 0  # of the mount nearest to the file
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:  # noqa: PLR2004 - source, place, type
@@ -347,7 +348,8 @@ def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
 
     It writes the version number again and rolls back: only a write makes SQLite open
     its journal, which fails in a read-only folder. A file that another program holds
-    passes: exchanges wait in memory. `busy_s` is the connection's usual wait.
+    passes, because exchanges can wait in memory. `busy_s` is the connection's usual
+    wait.
     """
     set_busy(connection, min(busy_s, PROBE_S))
     try:
@@ -363,11 +365,11 @@ def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
         set_busy(connection, busy_s)
 
 
-def settle(connection: sqlite3.Connection, *, busy_s: float) -> None:
+def empty_wal(connection: sqlite3.Connection, *, busy_s: float) -> None:
     """Empty the WAL, if no other program uses the file now.
 
-    SQLite cannot tell that a WAL is of an older file: it would undo a backup that is
-    put in the place of its file. `busy_s` is the connection's usual wait.
+    If a user replaces the file by a backup, SQLite would write an old WAL into the
+    backup. `busy_s` is the connection's usual wait.
     """
     with suppress(sqlite3.Error):
         set_busy(connection, 0.0)
@@ -385,16 +387,20 @@ def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
 BUSY_S = 30.0
 """Longest wait of a read for another program that holds the file."""
 SHORT_BUSY_S = 5.0
-"""How long a command waits for it."""
-PROBE_S = 2.0
-TRY_S = 0.25  # of a writer: a longer try would block readers of this process
-CHECKPOINT_PAGES = 4000  # at most 16 MB in the -wal file; inserts are a fifth faster
+"""Longest wait of a command for another program that holds the file."""
+PROBE_S = 2.0  # longest wait of `probe`
+TRY_S = (
+    0.25  # longest wait of the writer: a longer one would block readers of this process
+)
+CHECKPOINT_PAGES = (
+    4000  # up to 16 MB of WAL; inserts are a fifth faster than by default
+)
 
 
 def open_file(
     path: str, *, busy_s: float, is_shared: bool | None = None
 ) -> sqlite3.Connection:
-    """Open a ledger's file; it is made if it is missing, and brought up to date.
+    """Open a ledger's file; create it if it is missing, and bring it up to date.
 
     `busy_s` is the longest wait for another program that holds the file. `is_shared`
     says whether the file is on a network disk; this is looked up if None.
@@ -406,7 +412,7 @@ def open_file(
     file = absolute(path)
     _make_file(file)
     if is_checked := bool(wal_bytes(file)):
-        _check_unchanged(file, place=path, busy_s=busy_s)
+        _check_with_wal(file, place=path, busy_s=busy_s)
     connection = _connect(sqlite_address(file) + "?mode=rw", busy_s)
     try:
         if not is_checked:
@@ -426,7 +432,7 @@ def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
     """Open a ledger's file that cannot be written, for reading only."""
     file = absolute(path)
     address = sqlite_address(file) + "?mode=ro"
-    # in a folder that cannot be written either, SQLite cannot make its -shm
+    # SQLite needs to create its -shm file, which fails in a read-only folder
     with closing(_connect(address, busy_s)) as connection:
         try:
             pragma(connection, "user_version")
@@ -450,45 +456,46 @@ def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
 
 
 def wal_bytes(path: str | Path) -> int | None:
-    """Return the size of a file's WAL, or of one before it; None without a WAL."""
+    """Return the size of the WAL next to a file; None without a WAL."""
     change = last_change(f"{path}-wal")
     return change and change[0]
 
 
-def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:
-    """Check a file without its WAL and then with it, and write nothing.
+def _check_with_wal(file: Path, *, place: str, busy_s: float) -> None:
+    """Check a file without its WAL and then with it; nothing is written.
 
-    A WAL of another file hides what is in this one, and would overwrite it.
+    A WAL of another file hides the contents of this one, and would overwrite them.
     """
     n_bytes = file.stat().st_size
-    whole = f"{place} (with {file.name}-wal, which may be of an earlier file)"
-    checks = [("", whole, n_bytes)]
-    if not _is_marked(file):  # one that is may be damaged, which its WAL repairs
+    with_wal = f"{place} (with {file.name}-wal, which may be of an earlier file)"
+    checks = [("", with_wal, n_bytes)]
+    # a ledger may look damaged without its WAL, so it is checked only with it
+    if not _is_marked(file):
         checks.insert(0, ("&immutable=1", place, CHECKED_BYTES + 1))
-    for how, name, n_checked in checks:
-        address = f"{sqlite_address(file)}?mode=ro{how}"
+    for option, name, n_checked in checks:
+        address = f"{sqlite_address(file)}?mode=ro{option}"
         with closing(_connect(address, busy_s)) as connection:
             check_is_ours(connection, place=name, n_bytes=n_checked)
 
 
 def _is_marked(file: Path) -> bool:
-    """Return whether the head of a file is that of a ledger, of a known version.
+    """Return whether the header of a file is that of a ledger with a known version.
 
-    SQLite does not open a file that is shorter than its head says: the disk was full
-    while the WAL was emptied.
+    The file is read without SQLite, which does not open one that is shorter than its
+    header says: that happens if the disk is full while the WAL is emptied.
     """
-    head = b""
+    header = b""
     with suppress(OSError), file.open("rb") as opened:
-        head = opened.read(100)
+        header = opened.read(100)
     # SQLite's header has the user_version at byte 60, the application_id at byte 68
-    version, mark = int.from_bytes(head[60:64]), int.from_bytes(head[68:72])
+    version, mark = int.from_bytes(header[60:64]), int.from_bytes(header[68:72])
     return mark == APPLICATION_ID and version <= current_version()
 
 
 def sqlite_address(file: PurePath) -> str:
-    """Return an absolute path as SQLite's address, without a host.
+    """Return an absolute path as an address for SQLite, without a host.
 
-    SQLite refuses the host that `as_uri` makes of the name of a Windows share.
+    SQLite refuses addresses with a host, which `as_uri` makes of a Windows share.
     """
     path = file.as_posix()
     path = path if path.startswith("/") else f"/{path}"
@@ -503,7 +510,7 @@ def _connect(address: str, busy_s: float) -> sqlite3.Connection:
         isolation_level=None,  # every statement commits
         check_same_thread=False,  # `LedgerFile.lock` keeps threads apart
     )
-    # the checksum finds a damaged text; the decoder must not fail on it first
+    # the checksum is to find a damaged text, so the decoder must not fail before
     connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
     return connection
 
@@ -513,15 +520,15 @@ def _choose_journal(connection: sqlite3.Connection, *, is_shared: bool) -> None:
     mode = "DELETE" if is_shared else "WAL"
     try:
         chosen = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
-    except sqlite3.OperationalError:  # held by another program; either mode works
+    except sqlite3.OperationalError:  # another program holds it; its mode works, too
         return
     if chosen == "wal":
-        # a power cut may lose the last commits; only those are sent again
+        # a power cut may lose the last commits, and only these requests are sent again
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
-_MEANINGS = {
+_REASONS = {
     "SQLITE_FULL": "cannot grow: the disk is full. What was kept is safe. Free some "
     "space and run again: only missing requests are sent",
     "SQLITE_IOERR": "cannot be read or written: the disk failed or is full. What was "
@@ -537,30 +544,28 @@ _MEANINGS = {
     "SQLITE_AUTH": "cannot be opened: not authorized. Set SVC_LEDGER to another file",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
-_MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
+_REASONS.update(dict.fromkeys(_BUSY, _REASONS["SQLITE_BUSY"]))
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-
-
 _READ_ONLY = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 
 
-def _name(problem: Exception) -> str:
+def _error_name(problem: Exception) -> str:
     return getattr(problem, "sqlite_errorname", None) or ""
 
 
 def is_busy(problem: Exception) -> bool:
     """Return whether another program holds the file; a later try may succeed."""
-    return _name(problem).startswith(_BUSY)
+    return _error_name(problem).startswith(_BUSY)
 
 
 def is_read_only(problem: Exception) -> bool:
     """Return whether the file cannot be written; it may still be read."""
-    return _name(problem).startswith(_READ_ONLY)
+    return _error_name(problem).startswith(_READ_ONLY)
 
 
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:
     """Return the LedgerError for an error of SQLite in the ledger at `place`."""
-    name = _name(problem)
+    name = _error_name(problem)
     if name.startswith("SQLITE_NOTADB"):
         return LedgerError(
             f"{place} is not a ledger (not a SQLite file); it was not changed. Set "
@@ -568,11 +573,11 @@ def explain(problem: sqlite3.Error, place: str) -> LedgerError:
         )
     if name.startswith(_DAMAGED):
         return damaged(place, str(problem))
-    meaning = next(
-        (text for start, text in _MEANINGS.items() if name.startswith(start)),
+    reason = next(
+        (text for start, text in _REASONS.items() if name.startswith(start)),
         "cannot be used. Set SVC_LEDGER to another file",
     )
-    return LedgerError(f"The ledger {place} {meaning} ({problem}).")
+    return LedgerError(f"The ledger {place} {reason} ({problem}).")
 
 
 @contextmanager
@@ -585,7 +590,7 @@ def explained(place: str) -> Iterator[None]:
 
 
 Begun = dict[tuple[str, str], str]
-"""When sessions and runs began, as the file has it."""
+"""When sessions and runs began, as written in the file, by column and name."""
 
 
 class LedgerFile:
@@ -593,13 +598,13 @@ class LedgerFile:
 
     def __init__(self, path: str, *, busy_s: float) -> None:
         self.path = path
-        # the ledger stays where it is when a notebook changes its folder
+        # absolute, so that it stays the same file when a notebook changes its folder
         self._place = MEMORY if path == MEMORY else str(absolute(path))
         self._busy_s = busy_s
         self.lock = RLock()  # held while the connection is used
         self.indexing = Lock()  # held while hashes of requests are written
         self.begun: Begun = {}
-        self.hashes: list[tuple[int, str]] = []  # by `seq`, not in the file yet
+        self.hashes: list[tuple[int, str]] = []  # with `seq`; not in the file yet
         self._connection: sqlite3.Connection | None = None
         self._is_read_only = False
         self._identity: Identity = None
@@ -628,32 +633,32 @@ class LedgerFile:
             finally:
                 set_busy(connection, TRY_S)
                 if connection.total_changes != n_changes:
-                    self.settle()
+                    self.empty_wal()
 
-    def settle(self) -> None:
-        """Empty the WAL: see the function `settle`."""
+    def empty_wal(self) -> None:
+        """Empty the WAL: see the function `empty_wal`."""
         with self.lock:
             if self._connection is not None:
-                settle(self._connection, busy_s=TRY_S)
+                empty_wal(self._connection, busy_s=TRY_S)
                 self.note_change()
 
     def note_change(self) -> None:
-        """Note that the file is as this connection wrote it."""
+        """Remember the state of the file, which this connection has just written."""
         self._last_change = last_change(self._place)
 
     def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
         """Return the open connection; the caller holds the lock.
 
-        With `is_to_write=False` it may be one that can only read.
+        With `is_to_write=False` it may be a connection that can only read.
         """
         if (
-            self._is_moved()  # it may be deleted: what is written to it would be lost
+            self._is_moved()  # if it was deleted, what is written to it would be lost
             or self._is_overwritten()
             or (is_to_write and self._is_read_only)
         ):
             self.close()
         if self._connection is None:
-            self._connection = self._opened(is_to_write=is_to_write)
+            self._connection = self._open(is_to_write=is_to_write)
             set_busy(self._connection, TRY_S)
             self._identity = identity(self._place)
             self._journals = journals(self._place)
@@ -662,7 +667,7 @@ class LedgerFile:
             self.hashes.clear()
         return self._connection
 
-    def _opened(self, *, is_to_write: bool) -> sqlite3.Connection:
+    def _open(self, *, is_to_write: bool) -> sqlite3.Connection:
         self._is_read_only = False
         try:
             return open_file(self._place, busy_s=self._busy_s)
@@ -677,10 +682,11 @@ class LedgerFile:
         return self._connection is not None and self._identity != identity(self._place)
 
     def _is_overwritten(self) -> bool:
-        """Return whether something else was written into the open file.
+        """Return whether another program wrote into the open file.
 
-        It may be a backup, which SQLite does not see, or another kernel emptied the
-        WAL. A file with rows in its WAL stays open: closing it would write them.
+        It may have copied a backup over it, which SQLite does not notice, or have
+        emptied the WAL. A file with rows in its WAL stays open, because closing it
+        would write them.
         """
         if self._connection is None or self._last_change == last_change(self._place):
             return False
@@ -696,12 +702,12 @@ class LedgerFile:
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
-        with self.lock:  # closed during another thread's statement, SQLite crashes
+        with self.lock:  # SQLite crashes if another thread is using the connection
             is_moved = self._is_moved()
             connection, self._connection = self._connection, None
             if connection is None:
                 return
-            if is_moved:  # SQLite leaves its WAL behind, for a file that is elsewhere
+            if is_moved:  # SQLite would leave the WAL behind, without its file
                 with suppress(sqlite3.Error):
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.close()
@@ -709,9 +715,9 @@ class LedgerFile:
                 set_aside(self._place, self._journals)
 
     def before_fork(self) -> None:
-        """Take the lock, and close the file: a child must not use its connection.
+        """Take the lock, and close the file: a child must not use this connection.
 
-        It would rely on locks that only its parent has, and lose what it writes.
+        It would rely on locks that only its parent has, and its rows would be lost.
         """
         self.lock.acquire()
         if self.path != MEMORY:

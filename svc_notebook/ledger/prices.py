@@ -1,4 +1,4 @@
-"""The user's price table: what a million tokens of each model cost, and since when.
+"""The user's price table: the cost of a million tokens of each model, and its date.
 
 The service's document has no prices, so there is no default: a model that is not in
 the table has an unknown cost, never 0.
@@ -44,14 +44,14 @@ class Prices:
     models: Mapping[str, Price]  # by the model id asked for
     currency: str
     as_of: date
-    source: str  # name of the table, for `cost_source`
-    priced_as: str = ""  # the model whose price all have
+    source: str  # name of the table, as `cost_source` shows it
+    priced_as: str = ""  # if given, the price of this model is used for all models
 
     @property
     def stamp(self) -> str:
         """The table, its currency and its date, as `cost_source` shows them."""
-        told = f", priced as {self.priced_as}" if self.priced_as else ""
-        return f"{self.source}, {self.currency}, {self.as_of.isoformat()}{told}"
+        priced_as = f", priced as {self.priced_as}" if self.priced_as else ""
+        return f"{self.source}, {self.currency}, {self.as_of.isoformat()}{priced_as}"
 
     def cost(
         self,
@@ -73,26 +73,29 @@ class Prices:
         kind = "JSON" if str(path).lower().endswith(".json") else "TOML"
         try:
             file = Path(path).expanduser()
-            text = file.read_text(encoding="utf-8-sig")  # editors on Windows write it
+            text = file.read_text(
+                encoding="utf-8-sig"
+            )  # editors on Windows add a byte order mark
             table = json.loads(text) if kind == "JSON" else tomllib.loads(text)
         except (OSError, RuntimeError) as problem:
             why = getattr(problem, "strerror", "unknown home folder")
             reason = f"it cannot be read ({why})"
-        except ValueError as problem:  # of JSON, TOML and UTF-8
+        except ValueError as problem:  # the errors of JSON, TOML and UTF-8
             reason = f"it is not {kind}: {problem}"
         else:
             return cls.from_mapping(table, source=file.name)
-        raise _refused(str(path), reason)
+        raise _unusable_table(str(path), reason)
 
     @classmethod
     def from_mapping(cls, table: Any, *, source: str = "given table") -> "Prices":  # noqa: ANN401 - checked here
         """Read a table with `as_of`, `currency` and `models`, as in a file."""
+        # TOML reads a date with a time as a datetime
         if isinstance(table, Mapping) and isinstance(table.get("as_of"), datetime):
             table = {**table, "as_of": table["as_of"].date()}
         try:
             checked = msgspec.convert(table, _Table)
         except msgspec.ValidationError as problem:
-            raise _refused(source, str(problem)) from None
+            raise _unusable_table(source, str(problem)) from None
         return cls(
             models=checked.models,
             currency=checked.currency.strip(),
@@ -107,7 +110,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     as_of: date
 
 
-def _refused(source: str, reason: str) -> SettingsError:
+def _unusable_table(source: str, reason: str) -> SettingsError:
     return SettingsError(
         f"The price table {source!r} cannot be used: {reason}. It must look like "
         f"this:\n{_EXAMPLE}"
@@ -122,10 +125,10 @@ class ReplyCost(NamedTuple):
 
 
 def cost_of(exchange: Exchange, prices: Prices) -> ReplyCost | None:
-    """Return what the reported tokens of an exchange cost, or else the estimated ones.
+    """Return what an exchange cost, by its reported or else its estimated tokens.
 
-    None if that is unknown, or if nothing was paid: for an answer of the emulator, or
-    one that was read from the ledger.
+    None if the cost is unknown, or if nothing was paid: the emulator answered, or the
+    answer was read from the ledger.
     """
     if exchange.is_emulated or exchange.is_reused or exchange.body is None:
         return None

@@ -1,8 +1,8 @@
 """Ratings of replies by people: a table of the ledger, and the score they make.
 
 A rating has a name and a rater, and belongs to one reply, or to two that were shown
-side by side. What all raters say of one reply is its score `rated_NAME`, so frames and
-comparisons have it like any other.
+side by side. The ratings of one reply by all raters are combined into its score
+`rated_NAME`, which frames and comparisons have like any other score.
 """
 
 import json
@@ -19,26 +19,26 @@ from .ledger_file import transaction
 from .scores import Score, insert_scores
 
 RATED = "rated_"
-"""How the score of ratings begins."""
+"""Prefix of the names of scores that are made of ratings."""
 Chosen = Literal["random", "differs"]
 RatedValue: TypeAlias = int | float | str
-NO_OTHER = ("", -1)
+NO_OTHER = ("", -1)  # in place of the other reply, if one reply is rated
 
 
 class ReplyRating(NamedTuple):
-    """What one person says of a reply, or of two of them.
+    """How one person rates a reply, or a pair of replies.
 
     Attributes:
         name: What is rated, such as `good`.
         rater: Who rates.
-        exchange_id, choice_index: The reply; of two, the one that was on the left.
+        exchange_id, choice_index: The reply; of a pair, the one that was on the left.
         other_exchange_id, other_choice_index: The one on the right; `NO_OTHER` if
-            there was one reply.
-        value: A number, a label, or "left", "right" or "tie"; None with a note alone.
+            there is only one reply.
+        value: A number, a label, or "left", "right" or "tie"; None for a note alone.
         note: What the rater wrote.
-        seconds_s: How long it took; None if it is not known.
-        chosen: Whether the reply was drawn at random, or because replies differ.
-        rated_at: When, as text that can be sorted.
+        seconds_s: How long the rater took; None if unknown.
+        chosen: Whether the reply was drawn at random, or chosen because replies differ.
+        rated_at: When it was rated, as text that sorts by time.
     """
 
     name: str
@@ -78,17 +78,17 @@ _DELETE_SCORE = (
 
 
 def keep_ratings(ledger: Ledger, ratings: Sequence[ReplyRating]) -> None:
-    """Save ratings, and what they make of the scores of their replies.
+    """Save ratings, and update the scores of the replies that they rate.
 
-    An earlier rating of the same replies by the same rater is replaced. Known keys are
-    taken out of notes.
+    An earlier rating of the same replies by the same rater is replaced. API keys that
+    this kernel knows are removed from notes.
     """
-    _change(ledger, _INSERT, [_redacted(rating) for rating in ratings], ratings)
+    _write(ledger, _INSERT, [_without_keys(rating) for rating in ratings], ratings)
 
 
 def take_back(ledger: Ledger, ratings: Sequence[ReplyRating]) -> None:
-    """Delete ratings, and what they made of the scores of their replies."""
-    _change(ledger, _DELETE, [rating[: len(_KEY)] for rating in ratings], ratings)
+    """Delete ratings, and update the scores of the replies that they rated."""
+    _write(ledger, _DELETE, [rating[: len(_KEY)] for rating in ratings], ratings)
 
 
 def read_ratings(
@@ -123,38 +123,42 @@ def read_ratings(
 
 
 def score_of(values: Iterable[RatedValue]) -> RatedValue | None:
-    """Return what several raters say together; None if they do not agree at all.
+    """Combine the ratings of several raters into one score.
 
-    Of yes and no (1 and 0) and of labels it is what most say, and a tie is no score. Of
-    other numbers it is the mean.
+    For yes and no (1 and 0) and for labels it is the most frequent value; None if there
+    is a tie. For other numbers it is the mean.
     """
     values = list(values)
     is_number = not any(isinstance(value, str) for value in values)
     if values and is_number and not set(values) <= {0, 1}:
         return fmean(float(value) for value in values)
-    most = Counter(values).most_common(2)
-    if not most or (len(most) > 1 and most[0][1] == most[1][1]):
+    counts = Counter(values).most_common(2)
+    if not counts or (len(counts) > 1 and counts[0][1] == counts[1][1]):
         return None
-    return most[0][0]
+    return counts[0][0]
 
 
-def _redacted(rating: ReplyRating) -> ReplyRating:
+def _without_keys(rating: ReplyRating) -> ReplyRating:
     note = rating.note
     for key in known_keys():
         note = key.redact(note)
     return rating._replace(note=note)
 
 
-def _change(
+def _write(
     ledger: Ledger,
     sql: str,
     rows: Iterable[Sequence[object]],
     ratings: Iterable[ReplyRating],
 ) -> None:
+    """Execute a statement for each row, and compute the scores of these replies again.
+
+    Both are in one transaction, so that scores always fit the ratings.
+    """
     changed = {
         (rating.exchange_id, rating.choice_index, rating.name)
         for rating in ratings
-        if len(rating.replies) == 1
+        if len(rating.replies) == 1  # pairs have no score
     }
     scores = list[Score]()
     with ledger.opened() as connection, transaction(connection):

@@ -1,8 +1,8 @@
-"""Recordings: a file of requests and their answers; a notebook runs without a key.
+"""Recordings: a file of requests with their answers, to run a notebook without a key.
 
 The file has all good answers in order, but nothing about who asked: no session,
-conversation, template columns or `user`. The trials of a run are told apart by their
-keys, since they ask in any order.
+conversation, template columns or `user`. The trials of a run are identified by their
+keys, because they are sent in any order.
 """
 
 from codecs import BOM_UTF8
@@ -25,8 +25,8 @@ from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 
-from .cache import Serves, find_recorded, hash_request, in_one_form
-from .exchange_rows import mended
+from .cache import Serves, canonical_request, find_recorded, hash_request
+from .exchange_rows import replace_surrogates
 
 FORMAT = 1
 _CONFLICT_MARKS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
@@ -39,13 +39,15 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a file: a request and what answered it; `repeat` counts from 0.
+    """One line of a file: a request and its answer; `repeat` counts from 0.
 
-    The request is in its one form, so a max_tokens that was computed is "fit".
+    The request is in its canonical form, so a max_tokens that was computed is "fit".
     """
 
     repeat: int = 0
-    request_key: str | None = None  # of a run's trial: equal rows have different keys
+    request_key: str | None = (
+        None  # of a trial of a run: equal rows have different keys
+    )
     endpoint: str
     is_emulated: bool = False
     emulator_note: str | None = None
@@ -59,7 +61,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, exchange: Exchange, body: CompletionBody) -> "Recording":
-        """Return the answer that an exchange got."""
+        """Return the recording of an exchange that has this body."""
         return cls(
             repeat=exchange.origin.repeat or 0,
             request_key=exchange.origin.request_key,
@@ -67,7 +69,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             is_emulated=exchange.is_emulated,
             emulator_note=exchange.emulator_note,
             answered_at=exchange.started_at,
-            request=in_one_form(exchange.request),
+            request=canonical_request(exchange.request),
             body=body,
             est_prompt_tokens=exchange.est_prompt_tokens,
             est_completion_tokens=exchange.est_completion_tokens,
@@ -101,18 +103,18 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(int):
-    """How many answers were written; shown, it says where."""
+    """The number of answers that were written; its repr also names the file."""
 
     def __new__(cls, n_answers: int, path: str | Path) -> Self:
-        """Make one of the number and the file."""
-        made = super().__new__(cls, n_answers)
-        made.path = str(path)
-        return made
+        """Make the number, and keep the path of the file."""
+        written = super().__new__(cls, n_answers)
+        written.path = str(path)
+        return written
 
     path: str
 
     def __repr__(self) -> str:
-        """Return a sentence, which a cell shows."""
+        """Return a sentence, for the output of a cell."""
         noun = "answer" if self == 1 else "answers"
         return (
             f"{int(self)} {noun} written to {self.path!r}. With SVC_ANSWERS set to it, "
@@ -127,41 +129,42 @@ def export_answers(
 ) -> Written:
     """Write the good answers, in order: see `svc.export_answers`.
 
-    Equal requests of a run are in the order of its rows, whenever they were sent.
+    Equal requests of a run are written in the order of its rows, not of sending.
 
     Args:
-        path: The file.
-        exchanges: Their answers are written.
-        in_use: The file that answers now; it may only be replaced if nothing is lost.
+        path: The file to write.
+        exchanges: The exchanges whose answers are written.
+        in_use: The file that answers now. Replacing it is refused if answers would be
+            lost.
     """
     from .frame_export import write_whole  # noqa: PLC0415 - loads pandas
 
-    starts: dict[str, int] = {}  # of each run, the number of its first exchange
-    placed: list[tuple[int, int, Recording]] = []
+    starts: dict[str, int] = {}  # the number of the first exchange of each run
+    numbered: list[tuple[int, int, Recording]] = []
     for number, exchange in enumerate(exchanges):
         if exchange.status == "ok" and exchange.body is not None:
             run, key = exchange.origin.run, exchange.origin.request_key
             start = starts.setdefault(run, number) if run else number
             recording = Recording.of(exchange, exchange.body)
-            placed.append((start, _n_before(key), recording))
-    recordings = [recording for *_, recording in sorted(placed, key=itemgetter(0, 1))]
-    if in_use is not None and _is_same(path, in_use):
+            numbered.append((start, _n_before(key), recording))
+    recordings = [recording for *_, recording in sorted(numbered, key=itemgetter(0, 1))]
+    if in_use is not None and _is_same_file(path, in_use):
         _refuse_loss(path, recordings)
-    lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, recordings)]
+    lines = [_encode_line(_Head(svc_answers=FORMAT)), *map(_encode_line, recordings)]
     write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
     return Written(len(recordings), path)
 
 
 def _n_before(request_key: str | None) -> int:
-    """Return how many earlier rows of a run ask the same; its key ends in "-2" etc."""
+    """Return how many earlier rows of a run ask the same: 1 if a key ends in "-2"."""
     number = (request_key or "").partition("-")[2]
     return int(number) - 1 if number.isdecimal() else 0
 
 
-def _is_same(path: str | Path, other: str) -> bool:
+def _is_same_file(path: str | Path, other: str) -> bool:
     try:
         return Path(path).samefile(Path(other).expanduser())
-    except (OSError, ValueError, RuntimeError):  # one of them is not there
+    except (OSError, ValueError, RuntimeError):  # one of the files does not exist
         return False
 
 
@@ -185,14 +188,15 @@ def _refuse_loss(path: str | Path, recordings: list[Recording]) -> None:
 
 
 def _identity(recording: Recording) -> tuple[str, int, bytes]:
-    return (*recording.key, _line(recording.body))
+    return (*recording.key, _encode_line(recording.body))
 
 
 class RecordingFile:
-    """The answers of a file, which is read again when it changes.
+    """The answers in a file, which is read again when it changes.
 
-    A repeated request gets its answers in the file's order, and after the last one the
-    first one again. A trial of a run gets the answers of the same trial.
+    A request that is sent again gets its answers in the order of the file, and after
+    the last answer the first one again. A trial of a run gets the answers of the same
+    trial.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -200,7 +204,7 @@ class RecordingFile:
         self._by_key: dict[tuple[str, int], list[Recording]] = {}
         self._n_returned: Counter[tuple[str, int, str | None]] = Counter()
         self._stamp: tuple[int, ...] | None = None
-        self._lock = Lock()  # the trials of a sweep ask on several threads
+        self._lock = Lock()  # the trials of a sweep are sent on several threads
 
     @classmethod
     def from_file(cls, path: str | Path) -> "RecordingFile":
@@ -221,9 +225,9 @@ class RecordingFile:
                 content = file.read_bytes()
             except (OSError, RuntimeError) as problem:
                 reason = getattr(problem, "strerror", "unknown home folder")
-                raise self._refused(f"cannot be read ({reason})") from None
+                raise self._unusable(f"cannot be read ({reason})") from None
             by_key: dict[tuple[str, int], list[Recording]] = {}
-            for recording in self._decoded(content):
+            for recording in self._decode(content):
                 by_key.setdefault(recording.key, []).append(recording)
             self._by_key, self._stamp = by_key, stamp
             self._n_returned.clear()
@@ -234,12 +238,12 @@ class RecordingFile:
     def find(self, request: CompletionRequest, origin: Origin) -> Exchange:
         """Return the recorded exchange that answers a request, or refuse the request.
 
-        Of `origin` only the repetition and the key of its trial matter.
+        Of `origin`, only the `repeat` and the key of the trial matter.
         """
         self.refresh()
         exchange = find_recorded(self, request, origin)
         if exchange is None:
-            raise self._missing(in_one_form(request), origin.repeat or 0)
+            raise self._no_answer(canonical_request(request), origin.repeat or 0)
         return exchange
 
     def recorded(
@@ -249,7 +253,7 @@ class RecordingFile:
         origin: Origin,
         serves: Serves,
     ) -> Exchange | None:
-        """Return the next exchange for a repetition of a request, if there is one."""
+        """Return the next exchange for the `repeat` of `origin`; None without one."""
         key = request_hash, origin.repeat or 0
         with self._lock:
             of_key = self._by_key.get(key, ())
@@ -267,7 +271,7 @@ class RecordingFile:
         recordings: Sequence[Recording],
         request_key: str | None,
     ) -> Recording:
-        """Return the next answer for a trial, or for what is asked without a run."""
+        """Return the next answer for a trial, or for a request outside of a run."""
         of_trial = [
             recording
             for recording in recordings
@@ -277,19 +281,20 @@ class RecordingFile:
         self._n_returned[*key, request_key] += 1
         if of_trial:
             return of_trial[n_before % len(of_trial)]
+        # equal rows of a run get the answers one after the other
         return recordings[(n_before + _n_before(request_key)) % len(recordings)]
 
-    def _decoded(self, content: bytes) -> Iterator[Recording]:
+    def _decode(self, content: bytes) -> Iterator[Recording]:
         lines = content.removeprefix(BOM_UTF8).splitlines()
         if not any(line.strip() for line in lines):
-            raise self._refused("is empty")
+            raise self._unusable("is empty")
         for number, line in enumerate(lines, start=1):
             what = "the first line of a file of answers" if number == 1 else "an answer"
             try:
                 if number == 1:
                     self._check_format(msgspec.json.decode(line, type=_Head))
                 elif line.strip():
-                    yield _checked(_DECODER.decode(line))
+                    yield _check_recording(_DECODER.decode(line))
                 continue
             except (msgspec.ValidationError, ParameterError) as problem:
                 reason = f"is not {what} ({problem})"
@@ -297,7 +302,7 @@ class RecordingFile:
                 reason = "is not JSON"
                 if line.startswith(_CONFLICT_MARKS):
                     reason = "is a conflict mark of git; keep one side, without marks"
-            raise self._refused(f"cannot be used: line {number} {reason}")
+            raise self._unusable(f"cannot be used: line {number} {reason}")
 
     def _check_format(self, head: _Head) -> None:
         if head.svc_answers != FORMAT:
@@ -307,13 +312,13 @@ class RecordingFile:
                 "svc_notebook, or export the answers again."
             )
 
-    def _refused(self, reason: str) -> SettingsError:
+    def _unusable(self, reason: str) -> SettingsError:
         return SettingsError(
             f"The file of answers {self.path!r} {reason}. svc.export_answers(...) "
             "writes one; unset SVC_ANSWERS to ask the service."
         )
 
-    def _missing(self, request: CompletionRequest, repeat: int) -> AskError:
+    def _no_answer(self, request: CompletionRequest, repeat: int) -> AskError:
         near = "The file has no answers"
         if self._by_key:
             nearest = _nearest(
@@ -321,12 +326,12 @@ class RecordingFile:
             )
             differences = ", ".join(_differences(nearest, request))
             near = (
-                f"The nearest recorded request is {_in_words(nearest)}; it differs in "
+                f"The nearest recorded request is {_describe(nearest)}; it differs in "
                 f"{differences or f'repetition {repeat}'}"
             )
         return AskError(
             f"{Path(self.path).name!r} has no recorded answer to this request: "
-            f"{_in_words(request)}. {near}. To record it, run the notebook with a key "
+            f"{_describe(request)}. {near}. To record it, run the notebook with a key "
             "and without SVC_ANSWERS, and export the answers again."
         )
 
@@ -334,11 +339,12 @@ class RecordingFile:
 _DECODER = msgspec.json.Decoder(Recording)
 
 
-def _checked(recording: Recording) -> Recording:
-    """Return a recording if it can be one: the file may have been edited."""
+def _check_recording(recording: Recording) -> Recording:
+    """Refuse a recording that cannot be one, because the file was edited."""
     if not recording.body.choices:
         raise ParameterError("its body has no choices")
-    request = in_one_form(recording.request)
+    request = canonical_request(recording.request)
+    # "fit" stands for the number that was computed, and is not a value of the parameter
     params = {name: value for name, value in request.params.items() if value != "fit"}
     build_request(
         request.messages,
@@ -348,24 +354,24 @@ def _checked(recording: Recording) -> Recording:
     return msgspec.structs.replace(recording, request=request)
 
 
-def _line(value: msgspec.Struct) -> bytes:
+def _encode_line(value: msgspec.Struct) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=str) + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair, from a model
         plain = msgspec.to_builtins(value, enc_hook=str)
-        return msgspec.json.encode(mended(plain)) + b"\n"
+        return msgspec.json.encode(replace_surrogates(plain)) + b"\n"
 
 
 _SHOWN_CHARS = 60
-_COMPARED_CHARS = 2000  # comparing is quadratic
-_COMPARED = 200
-_BEFORE_CHARS = 20
+_COMPARED_CHARS = 2000  # of a prompt: comparing takes quadratic time
+_COMPARED = 200  # requests whose prompts are compared, because that is slow
+_BEFORE_CHARS = 20  # shown before the place where two messages differ
 
 
 def _nearest(
     request: CompletionRequest, others: list[CompletionRequest]
 ) -> CompletionRequest:
-    """Return the request that is most like another."""
+    """Return the one of several requests that is most like a request."""
     mine = _fields(request)
 
     def n_different(other: CompletionRequest) -> int:
@@ -376,7 +382,6 @@ def _nearest(
         prompts = request.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
         return SequenceMatcher(None, *prompts).ratio() * 10 - n_different(other)
 
-    # comparing texts is slow, so only a few hundred are compared
     return max(sorted(others, key=n_different)[:_COMPARED], key=likeness)
 
 
@@ -385,7 +390,10 @@ def _fields(request: CompletionRequest) -> dict[str, Any]:
         "model": request.model,
         **dict(sorted(request.params.items())),
         **request.extra,
-        **{f"the definition of the tool {_name(tool)}": tool for tool in request.tools},
+        **{
+            f"the definition of the tool {_tool_name(tool)}": tool
+            for tool in request.tools
+        },
         **{
             f"message {n}": message
             for n, message in enumerate(request.messages, start=1)
@@ -393,11 +401,11 @@ def _fields(request: CompletionRequest) -> dict[str, Any]:
     }
 
 
-def _name(tool: dict[str, Any]) -> str:
+def _tool_name(tool: dict[str, Any]) -> str:
     return str(tool.get("function", {}).get("name"))
 
 
-def _in_words(request: CompletionRequest) -> str:
+def _describe(request: CompletionRequest) -> str:
     fields = {"model": request.model, "prompt": request.prompt, **request.params}
     return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
 
@@ -405,7 +413,7 @@ def _in_words(request: CompletionRequest) -> str:
 def _differences(
     recorded: CompletionRequest, asked: CompletionRequest
 ) -> Iterator[str]:
-    """Say how two requests differ; of their messages, only the first that does."""
+    """Say how two requests differ; of messages, only the first one that differs."""
     there, here = _fields(recorded), _fields(asked)
     for name in {**there, **here}:
         was, now = there.get(name), here.get(name)
@@ -427,14 +435,14 @@ def _differences(
 
 
 def _message_difference(recorded: Message, asked: Message) -> str:
-    """Return in words how two messages differ, from shortly before they do."""
+    """Say how two messages differ; the texts begin shortly before the difference."""
     was, now = recorded.content or "", asked.content or ""
     if recorded.role != asked.role:
         return (
             f" ({recorded.role}: {_short(was)} recorded, {asked.role}: {_short(now)} "
             "asked)"
         )
-    if was == now:  # other tool calls, or an id
+    if was == now:  # the tool calls differ, or an id
         was, now = (
             msgspec.json.encode(message).decode() for message in (recorded, asked)
         )

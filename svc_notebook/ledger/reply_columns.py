@@ -1,8 +1,8 @@
-"""Columns of frames, and the batches of rows they are read from, without pandas.
+"""Columns of frames, and the batches of rows that they read, without pandas.
 
-`REPLIES` are those of `replies_df`, which has one row per choice. Numbers of a request
-(the part `first`) are on the row of its first choice only, so that sums and means over
-rows are those over requests.
+`REPLIES` are the columns of `replies_df`, which has one row per choice. Numbers of a
+request (the part `first`) are on the row of its first choice only, so that sums and
+means over rows are those over requests.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ Dtype = Literal[
 ]
 
 AnyRow = TypeVar("AnyRow")
-CHUNK_ROWS = 256  # their parts stay in the processor's cache until they are read
+CHUNK_ROWS = 256  # few enough to stay in the processor's cache until they are read
 
 
 def chunks(rows: Iterable[AnyRow], n_rows: int = CHUNK_ROWS) -> Iterator[list[AnyRow]]:
@@ -42,13 +42,14 @@ def chunks(rows: Iterable[AnyRow], n_rows: int = CHUNK_ROWS) -> Iterator[list[An
     source = iter(rows)
     while chunk := list(islice(source, n_rows)):
         yield chunk
-        del chunk  # its memory is used again for the next one
+        del chunk  # frees its memory for the next chunk
 
 
 class Batch:
-    """Some rows of one kind, and the parts of them that columns read, each read once.
+    """Some rows of one kind, and their parts that columns read; each is read once.
 
-    `parts` has those that are already known or not in the rows: one value per row.
+    `parts` holds parts that are known already or that rows do not have: one value per
+    row.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Batch:
         return self.parts[path]
 
     def _fields(self, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        """Return all fields at once of structs of one kind, which is faster."""
+        """Return the fields of rows that are structs of one kind: all at once is faster."""
         if id(rows) not in self._structs:
             kinds = set(map(type, rows))
             kind = kinds.pop() if len(kinds) == 1 else None
@@ -127,7 +128,7 @@ class Column:
 
 
 def as_json(path: str) -> ReadColumn:
-    """Return a source that writes a part as JSON text; None where it is empty."""
+    """Return a source that gives a part as JSON text; None where the part is empty."""
     return lambda batch: [
         msgspec.json.encode(value).decode() if value else None
         for value in batch.part(path)
@@ -168,7 +169,7 @@ def as_names(names: object) -> list[Any]:
 
 EXTRA = "extra_"
 LATER = ("score_", "answer_", EXTRA)
-"""How the names of columns begin that a frame can get later."""
+"""Prefixes of columns that a frame can get later."""
 
 
 def extra_columns(extras: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
@@ -177,7 +178,9 @@ def extra_columns(extras: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
     `extras` has the part `request.extra` of each row.
     """
     values = _by_name(extras)
-    return tuple(_extra_column(name, dtype_of(seen)) for name, seen in values.items())
+    return tuple(
+        _extra_column(name, dtype_of(of_name)) for name, of_name in values.items()
+    )
 
 
 def _by_name(dicts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -211,47 +214,48 @@ def template_columns(
     """Return a column for each template column, in order of first appearance.
 
     `dicts` has the part `origin.columns` of each row. `taken` has the names of the
-    other columns; `var_` in front avoids a clash, also with scores and with fields of
-    answers, which can come later.
+    other columns. A name that is taken gets the prefix `var_`, and so does one that a
+    score or a field of an answer could get later.
     """
     values = _by_name(dicts)
     taken = frozenset(taken)
     names = {*taken, *values}
     columns = []
-    for name, seen in values.items():
-        shown = name
+    for name, of_name in values.items():
+        free_name = name
         while (
-            shown in taken
-            or shown.startswith(LATER)
-            or (shown != name and shown in names)
+            free_name in taken
+            or free_name.startswith(LATER)
+            or (free_name != name and free_name in names)
         ):
-            shown = "var_" + shown
-        names.add(shown)
-        columns.append(_template_column(name, shown, dtype_of(seen)))
+            free_name = "var_" + free_name
+        names.add(free_name)
+        columns.append(_template_column(name, free_name, dtype_of(of_name)))
     return tuple(columns)
 
 
-def _template_column(name: str, shown: str, dtype: Dtype) -> Column:
+def _template_column(name: str, column_name: str, dtype: Dtype) -> Column:
     def read(batch: Batch) -> list[Any]:
         values = [columns.get(name) for columns in batch.part("origin.columns")]
         if dtype != "string":
             return values
         return [None if value is None else str(value) for value in values]
 
-    return Column(shown, dtype, read, f"template column {name!r}, as in the source")
+    doc = f"template column {name!r}, as in the source"
+    return Column(column_name, dtype, read, doc)
 
 
 def dtype_of(values: Collection[object]) -> Dtype:
-    """Return the dtype that holds all values: text for mixtures and other kinds."""
+    """Return the dtype that can hold all values; `string` for mixed or other ones."""
     if set(map(type, values)) == {str}:
         return "string"  # the usual case, and faster
-    kinds = {_kind(value) for value in values if value is not None}
+    kinds = {_dtype_of_one(value) for value in values if value is not None}
     if kinds == {"Int64", "Float64"}:
         return "Float64"
     return kinds.pop() if len(kinds) == 1 else "string"
 
 
-def _kind(value: object) -> Dtype:
+def _dtype_of_one(value: object) -> Dtype:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -267,7 +271,7 @@ RowStatus = Literal["planned", "ok", "error", "cancelled", "not_run"]
 
 
 class ReplyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One row: a choice of an exchange, or a trial of a sweep that has none.
+    """One row: a choice of an exchange, or a trial of a sweep without an exchange.
 
     Rows with the status planned or not_run have no exchange. `is_first` marks the row
     that has the numbers of the request.
@@ -293,7 +297,7 @@ def to_replies(
 ) -> Iterator[ReplyRow]:
     """Return the rows of an exchange: one per choice, or one without a choice.
 
-    `columns`, if there are any, replace its template columns.
+    `columns` replace its template columns, unless they are empty.
     """
     origin = exchange.origin
     if columns:
@@ -322,24 +326,25 @@ def exchange_batch(
 ) -> Batch:
     """Return the rows of exchanges, to be read column by column.
 
-    `is_by_choice=False` gives one row per exchange, for its first choice. `parts` are
-    not in the exchanges, or replace what is there.
+    `is_by_choice=False` gives one row per exchange, for its first choice. `parts` holds
+    parts that the exchanges do not have, or that replace theirs.
     """
     known = {"exchange": exchanges, "first": exchanges, **(parts or {})}
     batch = Batch(exchanges, known)
     bodies = batch.part("exchange.body")
     choices = [(body and body.choices) or _NO_CHOICE for body in bodies]
+    # most exchanges have one choice: then exchanges are rows, and nothing is copied
     if is_by_choice and max(map(len, choices), default=0) > 1:
         several = _with_choices(exchanges, choices)
         for name, values in (parts or {}).items():
             rows = map(repeat, values, map(len, choices))
             several.parts[name] = list(chain.from_iterable(rows))
-        return _priced(several, prices)
+        return _with_costs(several, prices)
     batch.parts["choice"] = [row_choices[0] for row_choices in choices]
     batch.parts["choices"] = choices
     batch.parts["first.body"] = bodies
     batch.parts["first.body.usage"] = batch.part("exchange.body.usage")
-    return _priced(batch, prices)
+    return _with_costs(batch, prices)
 
 
 _NO_CHOICE = (None,)
@@ -348,7 +353,7 @@ _NO_CHOICE = (None,)
 def _with_choices(
     exchanges: Sequence[Exchange], choices_by_exchange: Sequence[Sequence[Any]]
 ) -> Batch:
-    """Return the rows of exchanges some of which have several choices."""
+    """Return one row per choice of exchanges, some of which have several choices."""
     lengths = list(map(len, choices_by_exchange))
     rows = list(chain.from_iterable(map(repeat, exchanges, lengths)))
     firsts = chain.from_iterable(
@@ -361,7 +366,7 @@ def _with_choices(
     return batch
 
 
-def _priced(batch: Batch, prices: Prices | None) -> Batch:
+def _with_costs(batch: Batch, prices: Prices | None) -> Batch:
     batch.parts["cost"] = (
         [None] * len(batch.rows)
         if prices is None
@@ -381,7 +386,10 @@ def cut_flags(batch: Batch) -> list[bool | None]:
         batch.part("choice"),
         batch.part("choice.finish_reason"),
         batch.part("exchange.body.usage.completion_tokens"),
-        [DEFAULT_MAX_TOKENS if n is None else n for n in _sent(batch, "max_tokens")],
+        [
+            DEFAULT_MAX_TOKENS if n is None else n
+            for n in _param_values(batch, "max_tokens")
+        ],
         strict=True,
     )
     return [
@@ -413,27 +421,30 @@ def usage_source(batch: Batch) -> Sequence[str | None]:
     return batch.part("exchange.usage_source")
 
 
-def _sent(batch: Batch, name: str) -> list[Any]:
-    """Return a parameter of each request; most parameters are sent by none."""
+def _param_values(batch: Batch, name: str) -> list[Any]:
+    """Return the value of a parameter in each request; None where it was not sent."""
     params = batch.part("request.params")
+    # most parameters are in no request, which is found out once per batch
     if "params sent" not in batch.parts:
         batch.parts["params sent"] = list(set[str]().union(*params))
     if name not in batch.parts["params sent"]:
         return [None] * len(params)
-    return [sent.get(name) for sent in params]
+    return [request_params.get(name) for request_params in params]
 
 
-def _param(param: Param) -> Column:
+def _param_column(param: Param) -> Column:
     if param.kind == "stops":
         doc = "as sent, as JSON text; missing = not sent"
         return Column(param.name, "string", lambda batch: _stops(batch, param), doc)
     doc = "as sent; missing = not sent, so the service's default applied"
     dtype = _DTYPES[param.kind]
-    return Column(param.name, dtype, lambda batch: _sent(batch, param.name), doc)
+    return Column(
+        param.name, dtype, lambda batch: _param_values(batch, param.name), doc
+    )
 
 
 def _stops(batch: Batch, param: Param) -> list[str | None]:
-    values = _sent(batch, param.name)
+    values = _param_values(batch, param.name)
     return [
         None if value is None else msgspec.json.encode(value).decode()
         for value in values
@@ -449,25 +460,27 @@ _DTYPES: dict[str, Dtype] = {
 
 _FIRST = ("temperature", "top_p")
 _INSTANT: Dtype = "datetime64[us, UTC]"
-_REPORTED = "as the service reported it, else missing"
-_ESTIMATED = "estimated for all, also where tokens were reported"
+_REPORTED = "as the service reported it; missing if it did not"
+_ESTIMATED = "estimated in every row, also where tokens were reported"
 
 
-def _unread(batch: Batch) -> list[None]:
+def _no_answers(batch: Batch) -> list[None]:
     return [None] * len(batch.rows)  # `analysis.read_answers` fills them in
 
 
-ANSWER = Column("answer", "string", _unread, "read from the reply, as its type")
+ANSWER = Column(
+    "answer", "string", _no_answers, "the answer that was read from the reply"
+)
 ANSWERS = (
     ANSWER,
-    Column("answer_ok", "boolean", _unread, "whether the reply has an answer"),
-    Column("answer_error", "string", _unread, "why it has none"),
+    Column("answer_ok", "boolean", _no_answers, "whether the reply has an answer"),
+    Column("answer_error", "string", _no_answers, "why the reply has no answer"),
 )
-"""Answers in replies; fields of a structured answer come after the first."""
+"""Columns of answers; the fields of a structured answer come after the first one."""
 FACTORS = (
     Column("model", "string", "request.model", "model id asked for"),
-    # the document's table begins with max_tokens, frames with temperature and top_p
-    *map(_param, sorted(PARAMS, key=lambda param: param.name not in _FIRST)),
+    # unlike the document's table, frames begin with temperature and top_p
+    *map(_param_column, sorted(PARAMS, key=lambda param: param.name not in _FIRST)),
     Column("system", "string", _system, "the system message, if there is one"),
     Column("prompt", "string", _prompt, "the newest user message"),
     Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
@@ -478,7 +491,10 @@ REPLY = (
     *ANSWERS,
     Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
     Column(
-        "is_cut", "boolean", cut_flags, "finish reason `length`, or max_tokens reached"
+        "is_cut",
+        "boolean",
+        cut_flags,
+        "finish reason `length`, or max_tokens was reached",
     ),
     Column(
         "n_tool_calls",
@@ -496,28 +512,28 @@ REPLY = (
         "reasoning",
         "string",
         lambda batch: batch.map_part("choice.reasoning", lambda text: text or None),
-        "what the model thought, where the server sends it apart; never in `text`",
+        "the model's reasoning, if the server sends it separately; never in `text`",
     ),
     Column(
         "n_rounds",
         "Int64",
         "origin.tool_round.n_rounds",
-        "requests up to this reply, where a sweep runs tools",
+        "requests up to and with this reply, where a sweep runs tools",
     ),
     Column(
         "n_tool_runs",
         "Int64",
         "origin.tool_round.n_tool_runs",
-        "tool calls answered before it, where a sweep runs tools",
+        "tool calls answered before this reply, where a sweep runs tools",
     ),
     Column(
         "status",
         "string",
         "status",
-        "planned, ok, error, cancelled, or not_run (in a run, but not asked)",
+        "planned, ok, error, cancelled, or not_run (in a run, but not sent)",
     ),
     Column("error_type", "string", "failure.type", "our error class; missing when ok"),
-    Column("http_status", "Int64", "failure.http_status", "status of the error"),
+    Column("http_status", "Int64", "failure.http_status", "HTTP status of the error"),
     Column("error_code", "string", "failure.code", "the error body's code"),
     Column("error_param", "string", "failure.param", "the error body's param"),
     Column("error_message", "string", "failure.message", "our error's message"),
@@ -525,13 +541,13 @@ REPLY = (
         "n_attempts",
         "Int64",
         "first.n_attempts",
-        "requests sent in this exchange; after a 429 a run begins another one",
+        "requests sent in this exchange; after a 429 a run begins another exchange",
     ),
     Column(
         "n_refused",
         "Int64",
         "first.n_refused",
-        "429s in this exchange; usage_df counts all of a run",
+        "429s in this exchange; usage_df counts those of a whole run",
     ),
 )
 NUMBERS = (
@@ -548,7 +564,12 @@ NUMBERS = (
         "first.est_low_tokens",
         "lower end of the estimate of prompt and reply together",
     ),
-    Column("est_high_tokens", "Int64", "first.est_high_tokens", "its upper end"),
+    Column(
+        "est_high_tokens",
+        "Int64",
+        "first.est_high_tokens",
+        "upper end of that estimate",
+    ),
     Column(
         "usage_source",
         "string",
@@ -559,7 +580,7 @@ NUMBERS = (
         "cost",
         "Float64",
         "cost.amount",
-        "by your price table, in its currency; missing = unknown, or nothing paid",
+        "by your price table, in its currency; missing = unknown, or nothing was paid",
     ),
     Column(
         "cost_source",
@@ -581,24 +602,46 @@ NUMBERS = (
     ),
     Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
     Column("retry_wait_s", "Float64", "first.retry_wait_s", "wait between attempts"),
-    Column("n_chunks", "Int64", "first.n_chunks", "chunks of a stream, else 0"),
-    Column("started_at", _INSTANT, "exchange.started_at", "start, before any wait"),
-    Column("ended_at", _INSTANT, "exchange.ended_at", "end"),
+    Column(
+        "n_chunks", "Int64", "first.n_chunks", "chunks of a stream; 0 for a whole reply"
+    ),
+    Column(
+        "started_at",
+        _INSTANT,
+        "exchange.started_at",
+        "when it started, before any wait",
+    ),
+    Column("ended_at", _INSTANT, "exchange.ended_at", "when it ended"),
 )
 IDS = (
     Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
-    Column("conversation", "string", "origin.conversation", "its name, if part of one"),
+    Column(
+        "conversation",
+        "string",
+        "origin.conversation",
+        "name of its conversation, if any",
+    ),
     Column("run", "string", "origin.run", "the sweep's run, if any"),
     Column("endpoint", "string", "exchange.endpoint", "base address it was sent to"),
-    Column("is_emulated", "boolean", "exchange.is_emulated", "emulator answered"),
+    Column(
+        "is_emulated",
+        "boolean",
+        "exchange.is_emulated",
+        "whether the emulator answered",
+    ),
     Column(
         "emulator_note",
         "string",
         "exchange.emulator_note",
-        "what it says of its answer, such as written by hand",
+        "what the emulator says about its answer, such as written by hand",
     ),
-    Column("is_reused", "boolean", "exchange.is_reused", "a recorded answer"),
-    Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),
+    Column(
+        "is_reused",
+        "boolean",
+        "exchange.is_reused",
+        "whether a recorded answer was used",
+    ),
+    Column("is_streamed", "boolean", "exchange.is_streamed", "whether it was streamed"),
     Column("model_returned", "string", "exchange.body.model", "as the service says"),
     Column("created_at", _INSTANT, "exchange.body.created", "as the service says"),
     Column(
@@ -609,11 +652,16 @@ IDS = (
     ),
     Column("exchange_id", "string", "exchange.exchange_id", "our id; sorts by time"),
     Column("completion_id", "string", "exchange.body.id", "the service's id"),
-    Column("continues", "string", "origin.continues", "exchange_id of the text before"),
+    Column(
+        "continues",
+        "string",
+        "origin.continues",
+        "exchange_id of the reply that this one continues",
+    ),
 )
 REPLIES = (*FACTORS, *REPLY, *NUMBERS, *IDS)
 """All columns of `replies_df`, in its order. Template columns come before them, scores
-after `ANSWERS`."""
+come after `ANSWERS`."""
 
 TEXTS = frozenset(
     {

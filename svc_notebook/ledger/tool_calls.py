@@ -12,7 +12,7 @@ import msgspec
 
 from svc_notebook.exchange import Exchange
 
-from .exchange_rows import RowFilter, mended, to_sortable
+from .exchange_rows import RowFilter, replace_surrogates, to_sortable
 from .reply_columns import Column, Dtype
 
 
@@ -71,7 +71,7 @@ def to_tool_values(
 ) -> dict[str, Any]:
     """Return what `INSERT_TOOL_RUN` binds; `started_at` is of the exchange."""
     return {
-        **mended(msgspec.structs.asdict(row)),
+        **replace_surrogates(msgspec.structs.asdict(row)),
         "created_at": to_sortable(row.created_at),
         "session_id": session_id,
         "started_at": to_sortable(started_at),

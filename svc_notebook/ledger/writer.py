@@ -247,7 +247,7 @@ class LedgerWriter(Forkable):
                 return not self._is_closing
             is_ready = self._changed.wait_for(self._is_ready, _IDLE_S)
         if not is_ready:
-            self._file.settle()
+            self._file.empty_wal()
             with self._changed:
                 self._changed.wait_for(self._is_ready)
         return not self._is_closing

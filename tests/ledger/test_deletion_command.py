@@ -83,7 +83,7 @@ def test_forgets_what_is_old(path: Path, make: MakeExchange) -> None:
     """With a day, what started before it is forgotten, the rest stays."""
     _fill(path, make)
 
-    deletion.forget(str(path), deletion.which(before="2026-01-02T00:00:00+00:00"))
+    deletion.forget(str(path), deletion.select(before="2026-01-02T00:00:00+00:00"))
 
     with Ledger(path) as ledger:
         assert [each.exchange_id for each in ledger.read(scope="all")] == ["x1", "x2"]
@@ -94,7 +94,7 @@ def test_refuses_a_day_that_is_none(path: Path, make: MakeExchange) -> None:
     _fill(path, make)
 
     with pytest.raises(ParameterError, match=r"before must be .*'yesterday'"):
-        deletion.which(before="yesterday")
+        deletion.select(before="yesterday")
 
     with Ledger(path) as ledger:
         assert ledger.count() == 3
@@ -153,5 +153,5 @@ def test_the_preview_counts_what_would_be_deleted(
 
 def test_nothing_to_forget_needs_no_confirming(path: Path) -> None:
     """Where nothing is kept nobody is asked to say so twice."""
-    assert deletion.preview(str(path), deletion.which()) == ""
+    assert deletion.preview(str(path), deletion.select()) == ""
     assert deletion.forget(str(path)) == "nothing was kept"

@@ -321,5 +321,5 @@ def test_a_reader_that_holds_the_file_is_named(place: Path, forget: Forget) -> N
         status, said, _ = forget("--conversation", "trip", "--yes")
 
     assert status == 0
-    assert "its -wal may hold their texts" in said
+    assert "the -wal file may still hold the deleted texts" in said
     assert "beta-one" not in prompts()

@@ -236,7 +236,7 @@ def test_a_folder_in_its_place_leaves_what_is_in_memory(
     path.mkdir()
     with pytest.raises(LedgerError, match="it is a folder"):
         ledger.add(make(2)).result()
-    with pytest.warns(RuntimeWarning, match="Only what is kept in memory"):
+    with pytest.warns(RuntimeWarning, match="Only exchanges that are still in memory"):
         shown = [each.exchange_id for each in ledger.read()]
     path.rmdir()
     moved.rename(path)

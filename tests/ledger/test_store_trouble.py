@@ -94,7 +94,7 @@ def test_refuses_again_and_again(tmp_path: Path, make: MakeExchange) -> None:
 
     with pytest.warns(RuntimeWarning, match="1 exchange could not be written"):
         problem = ledger.add(make()).exception()
-    with pytest.warns(RuntimeWarning, match=r"in memory is read\. .*not a ledger"):
+    with pytest.warns(RuntimeWarning, match=r"in memory are read\. .*not a ledger"):
         assert list(ledger.read()) == [make()]
     with pytest.warns(RuntimeWarning, match="not a ledger"):
         ledger.close()
