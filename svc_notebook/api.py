@@ -299,8 +299,8 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
         >>> replies = svc.replies_df(scope="all", since="2026-01-31")
     """
     from svc_notebook.analysis.read_answers import with_kept_answers  # noqa: PLC0415
-    from svc_notebook.ledger.reply_frames import chosen  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.reply_frames import replies_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.reply_frames import select_columns  # noqa: PLC0415 - pandas
 
     check_flag("texts", texts)
     context = current().context()
@@ -316,7 +316,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
         joined=partial(_with_rows, context.settings.endpoint),
         answers=with_kept_answers,
     )
-    return chosen(replies, columns)
+    return select_columns(replies, columns)
 
 
 def usage_df(  # noqa: PLR0913 - one argument a filter

@@ -22,7 +22,7 @@ from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.errors import ParameterError, SvcError, import_extra, write_line
 from svc_notebook.ledger.reply_columns import REPLIES, Batch, dtype_of, template_columns
-from svc_notebook.ledger.reply_frames import assembled, to_array
+from svc_notebook.ledger.reply_frames import assemble_frame, to_array
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import as_number, shorten
 from svc_notebook.settings import to_path
@@ -74,7 +74,7 @@ def read_eval(*paths: str | Path) -> pd.DataFrame:
     for log in logs:
         _say_gaps(log)
     attributes = [sample for log in logs for sample in log.attributes]
-    own = assembled(
+    own = assemble_frame(
         [Batch(attributes, {"origin.columns": attributes})],
         template_columns(attributes, {"row", *_DTYPES}),
     )

@@ -404,7 +404,7 @@ Marks = dict[tuple[str, str], TurnMarks]
 
 
 def to_mark_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, Any]:
-    """Return what `INSERT_MARKS` binds."""
+    """Return the values for `INSERT_MARKS`."""
     return {
         "conversation": conversation,
         "turn_id": turn_id,

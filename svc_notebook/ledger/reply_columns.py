@@ -75,7 +75,7 @@ class Batch:
         return self.parts[path]
 
     def _fields(self, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        """Return the fields of rows that are structs of one kind: all at once is faster."""
+        """Return the fields of rows that are structs of one kind, which is faster."""
         if id(rows) not in self._structs:
             kinds = set(map(type, rows))
             kind = kinds.pop() if len(kinds) == 1 else None

@@ -1,4 +1,4 @@
-"""DataFrames of replies and tool calls, built in chunks; dtypes are stated."""
+"""DataFrames of replies and tool calls, built in chunks and with fixed dtypes."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,33 +36,33 @@ from .reply_columns import (
 from .scores import PREFIX, read_scores
 from .tool_calls import TOOL_CALLS
 
-arrow: Any = None  # pyarrow, in which pandas keeps texts if it is installed
+arrow: Any = None  # pyarrow, if it is installed: pandas then keeps texts in it
 
 _INT64 = np.iinfo("int64")
-_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
-_FEW_EXCHANGES = 2_000  # whose scores are looked up; for more all are read
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # Unix times of years 1 to 9999
+_FEW_EXCHANGES = 2_000  # up to so many, scores are read by id; for more, all are read
 _EXACT_S = 4e9  # up to the year 2096 a float of seconds holds every microsecond
 
 
 def to_array(values: Sequence[Scalar], dtype: Dtype) -> ExtensionArray:
-    """Return the values as an array; None is a missing value.
+    """Convert values to an array; None is a missing value.
 
     Instants may also be whole seconds since 1970; those after year 9999 are missing.
     """
     listed = values if isinstance(values, list) else list(values)
     if listed and listed[0] is None and listed.count(None) == len(listed):
-        return _missing(len(listed), dtype)
+        return _missing_array(len(listed), dtype)
     return _MAKERS[dtype](listed)
 
 
-def _missing(n: int, dtype: Dtype) -> ExtensionArray:
+def _missing_array(n: int, dtype: Dtype) -> ExtensionArray:
     if dtype == "string" and arrow is not None:
         return pd.arrays.ArrowStringArray(arrow.nulls(n, arrow.large_string()))
     if dtype in _MASKED:
         kind, number = _MASKED[dtype]
         masked: ExtensionArray = kind(np.ones(n, number), np.ones(n, bool))
         return masked
-    stated: Any = dtype  # the stubs know each name alone, not their union
+    stated: Any = dtype  # pandas' stubs accept each name, but not a union of them
     nothing: Any = pd.NaT if dtype.startswith("datetime") else pd.NA
     array: ExtensionArray = pd.Series(nothing, index=range(n), dtype=stated).array
     return array
@@ -75,22 +75,22 @@ _MASKED: dict[Dtype, tuple[Any, str]] = {
 }
 
 
-def _floats(values: list[Any]) -> ExtensionArray:
+def _float_array(values: list[Any]) -> ExtensionArray:
     numbers = np.array(values, dtype="float64")
     return pd.arrays.FloatingArray(numbers, np.isnan(numbers))
 
 
-def _integers(values: list[Any]) -> ExtensionArray:
-    if (numbers := _plain(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
+def _integer_array(values: list[Any]) -> ExtensionArray:
+    if (numbers := _numpy_array(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
         numbers = numbers.astype("int64", copy=False)
         return pd.arrays.IntegerArray(numbers, np.zeros(len(numbers), dtype=bool))
     return pd.array(
-        [value if _fits(value) else None for value in values], dtype="Int64"
+        [value if _fits_int64(value) else None for value in values], dtype="Int64"
     )
 
 
-def _plain(values: list[Any]) -> "np.ndarray":
-    """Return the values as numpy takes them, faster if all are the same."""
+def _numpy_array(values: list[Any]) -> "np.ndarray":
+    """Convert values to an array of numpy; equal values are converted once."""
     first = values[0] if values else None
     if isinstance(first, (int, float)) and _is_constant(values):
         return np.full(len(values), first)
@@ -98,84 +98,86 @@ def _plain(values: list[Any]) -> "np.ndarray":
 
 
 def _is_constant(values: list[Any]) -> bool:
-    """Return whether all values are equal, as numbers of requests often are."""
+    """Return whether all values are equal, as they often are in a column of a sweep."""
     first = values[0]
     is_likely = first == values[-1] and first == values[len(values) // 2]
     return is_likely and values.count(first) == len(values)
 
 
-def _fits(value: object) -> bool:
+def _fits_int64(value: object) -> bool:
     return isinstance(value, int) and _INT64.min <= value <= _INT64.max
 
 
-def _flags(values: list[Any]) -> ExtensionArray:
+def _boolean_array(values: list[Any]) -> ExtensionArray:
     if None in values:
         return pd.array(values, dtype="boolean")
     flags = np.array(values, dtype=bool)
     return pd.arrays.BooleanArray(flags, np.zeros(len(flags), dtype=bool))
 
 
-def _texts(values: list[Any]) -> ExtensionArray:
+def _string_array(values: list[Any]) -> ExtensionArray:
     if arrow is None:
-        return pd.array(_whole(values), dtype="string")
+        return pd.array(_replace_surrogates(values), dtype="string")
     if values and values[0] is not None and _is_constant(values):
-        texts = arrow.repeat(_to_arrow(values[:1])[0], len(values))
+        texts = arrow.repeat(_arrow_array(values[:1])[0], len(values))
     else:
-        texts = _to_arrow(values)
+        texts = _arrow_array(values)
     return pd.arrays.ArrowStringArray(texts)
 
 
-def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - a package without types
+def _arrow_array(values: list[Any]) -> Any:  # noqa: ANN401 - a package without types
     try:
         return arrow.array(values, arrow.large_string())
     except UnicodeEncodeError:
-        return arrow.array(_whole(values), arrow.large_string())
+        return arrow.array(_replace_surrogates(values), arrow.large_string())
 
 
-def _whole(values: list[Any]) -> list[Any]:
-    """Return texts that UTF-8 can hold; half a surrogate pair becomes `?`."""
-    try:
+def _replace_surrogates(values: list[Any]) -> list[Any]:
+    """Return texts with `?` for half a surrogate pair, which UTF-8 cannot hold."""
+    try:  # all at once: hardly any text needs it
         "".join(filter(None, values)).encode()
     except UnicodeEncodeError:
         return [text and text.encode("utf-8", "replace").decode() for text in values]
     return values
 
 
-def _instants(values: list[Any]) -> ExtensionArray:
+def _instant_array(values: list[Any]) -> ExtensionArray:
     kinds = set(map(type, values))
     if kinds == {int} and min(values) >= _FIRST_S and max(values) <= _LAST_S:
-        return _of_microseconds(np.array(values, dtype="int64") * 1_000_000)
+        return _array_of_microseconds(np.array(values, dtype="int64") * 1_000_000)
     if kinds == {datetime}:
         seconds = np.fromiter(map(datetime.timestamp, values), "float64", len(values))
         if np.abs(seconds).max() < _EXACT_S:
-            return _of_microseconds(np.rint(seconds * 1e6))
+            return _array_of_microseconds(np.rint(seconds * 1e6))
     instants = [
         to_instant(value) if isinstance(value, int) else value for value in values
     ]
     return pd.array(instants, dtype="datetime64[us, UTC]")
 
 
-def _of_microseconds(numbers: "np.ndarray") -> ExtensionArray:
+def _array_of_microseconds(numbers: "np.ndarray") -> ExtensionArray:
     instants = pd.Series(numbers.astype("datetime64[us]"))
     array: ExtensionArray = instants.dt.tz_localize("UTC").array
     return array
 
 
 _MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
-    "string": _texts,
-    "Int64": _integers,
-    "Float64": _floats,
-    "boolean": _flags,
-    "datetime64[us, UTC]": _instants,
-    "object": lambda values: pd.array(values, dtype="object"),  # estimates to be added
+    "string": _string_array,
+    "Int64": _integer_array,
+    "Float64": _float_array,
+    "boolean": _boolean_array,
+    "datetime64[us, UTC]": _instant_array,
+    "object": lambda values: pd.array(
+        values, dtype="object"
+    ),  # estimates, which `usage` adds up
 }
 
 
 ReadKept = Callable[[pd.DataFrame, Sequence[str | None]], pd.DataFrame]
-"""Takes a frame and the type of answers of each row, as kept; fills in the answers."""
+"""Takes a frame and the stored type of answers of each row; fills in the answers."""
 
 JoinExchanges = Callable[[Ledger, Iterable[Exchange]], Iterable[Exchange]]
-"""Gives exchanges the columns of the rows that the plans of their runs have."""
+"""Gives exchanges the columns of their rows, which only the plans of runs have."""
 
 
 def unchanged(_: Ledger, exchanges: Iterable[Exchange]) -> Iterable[Exchange]:
@@ -194,8 +196,8 @@ def replies_df(
 ) -> pd.DataFrame:
     """List the replies in a ledger: see `svc.replies_df`.
 
-    Without `prices`, costs are unknown; `joined` adds columns of the rows of runs, and
-    `answers` reads those of types that the ledger kept; `filters` are those of
+    Without `prices`, costs are unknown. `joined` adds the columns of the rows of runs,
+    `answers` reads answers whose type is stored, and `filters` are those of
     `Ledger.read`.
     """
     exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
@@ -212,21 +214,21 @@ def tool_calls_df(
     return to_frame(ledger.tool_runs(name=name, **filters), TOOL_CALLS)
 
 
-_ALWAYS = frozenset({"answer", "answer_error"})
+_ALWAYS = frozenset({"answer", "answer_error"})  # in narrow frames, unless empty
 
 
-def chosen(
+def select_columns(
     frame: pd.DataFrame, columns: Literal["narrow"] | Sequence[str] | None
 ) -> pd.DataFrame:
-    """Return some columns of a frame: those named, those that differ, or all.
+    """Return a frame with the named columns, or with those that differ; all if None.
 
-    `narrow` leaves out what is empty, and what is the same in all of several rows but
-    for the text, answers, why there is none, and scores.
+    `narrow` leaves out columns that are empty. If there are several rows, it also
+    leaves out columns with one value, but never the text, answers and scores.
     """
     if columns is None:
         return frame
     if isinstance(columns, str) and columns == "narrow":
-        return frame[[name for name in frame.columns if _tells(frame[name])]]
+        return frame[[name for name in frame.columns if _is_informative(frame[name])]]
     for name in (names := as_names(columns)):
         if name not in frame.columns:
             raise ParameterError(
@@ -239,8 +241,8 @@ def chosen(
     return frame[names]
 
 
-def _tells(values: pd.Series) -> bool:
-    """Say whether a narrow frame has a column."""
+def _is_informative(values: pd.Series) -> bool:
+    """Return whether a narrow frame has a column with these values."""
     name = str(values.name)
     if name == "text":
         return True
@@ -261,16 +263,16 @@ def replies_frame(
 ) -> pd.DataFrame:
     """Return the frame of the replies of exchanges, without scores.
 
-    It has one row per choice, or one for an exchange without choices. The columns are
-    template columns and `REPLIES`, with the fields of `extra` after the parameters;
+    It has one row per choice, or one row for an exchange without choices. The columns
+    are template columns and `REPLIES`, with the fields of `extra` after the parameters.
     `texts=False` leaves out `TEXTS` and template columns.
     """
     batches = (exchange_batch(chunk, prices) for chunk in chunks(exchanges))
     if not texts:
         known = [column for column in REPLIES if column.name not in TEXTS]
-        return _with_added(batches, known, [])
+        return _replies_with_added_columns(batches, known, [])
     answer_types: list[str | None] = []
-    frame = _with_added(batches, REPLIES, answer_types)
+    frame = _replies_with_added_columns(batches, REPLIES, answer_types)
     return (
         answers(frame, answer_types)
         if answers is not None and any(answer_types)
@@ -279,35 +281,35 @@ def replies_frame(
 
 
 def trials_frame(batches: Iterable[Batch]) -> pd.DataFrame:
-    """Return the frame of rows of trials, in the order of the part `trial`.
+    """Return the frame of the rows of trials, sorted by the part `trial`.
 
-    Of a trial that comes several times only the rows of the last `turn` stay.
+    If a trial occurs several times, only the rows with its last `turn` are kept.
     """
-    return _with_added(batches, REPLIES, [])
+    return _replies_with_added_columns(batches, REPLIES, [])
 
 
 def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
-    """Return a frame of any rows."""
-    return assembled(map(Batch, chunks(rows)), columns)
+    """Return a frame of rows of any kind."""
+    return assemble_frame(map(Batch, chunks(rows)), columns)
 
 
 def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
     """Add the scores of a frame's replies to it: one column per name, after answers.
 
-    The frame is changed in place. The ledger is None if nothing was asked yet. Where a
-    name has texts and numbers, the column is text.
+    The frame is changed in place. The ledger is None if nothing was sent yet. If the
+    scores of a name are texts and numbers, the column is text.
     """
     if ledger is None or frame.empty:
         return frame
     exchange_ids = frame["exchange_id"].fillna("")
-    here = set(exchange_ids)
-    scores = read_scores(ledger, here if len(here) <= _FEW_EXCHANGES else None)
+    own_ids = set(exchange_ids)
+    scores = read_scores(ledger, own_ids if len(own_ids) <= _FEW_EXCHANGES else None)
     if not scores:
         return frame
     keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
     values_by_name: dict[str, dict[tuple[str, int], Any]] = {}
     for score in scores:
-        if score.exchange_id in here:
+        if score.exchange_id in own_ids:
             values = values_by_name.setdefault(score.name, {})
             values[score.exchange_id, score.choice_index] = score.value
     for name, values in values_by_name.items():
@@ -326,47 +328,47 @@ def put(
     *,
     before: str = "finish_reason",
 ) -> None:
-    """Replace a column of a frame, or insert it before another one if there is one."""
+    """Replace a column, or insert it before another one, or else at the end."""
     if name in frame.columns or before not in frame.columns:
         frame[name] = array
     else:
         frame.insert(list(frame.columns).index(before), name, array)
 
 
-def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
-    """Return the frame of batches, each read once."""
+def assemble_frame(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
+    """Return the frame of batches; each batch is read once."""
     values: list[list[Scalar]] = [[] for _ in columns]
     pieces: list[list[ExtensionArray]] = [[] for _ in columns]
-    n_rows = n_taken = 0
+    n_rows = n_converted = 0
 
-    def take() -> None:
-        for column, read, arrays in zip(columns, values, pieces, strict=True):
-            arrays.append(to_array(read, column.dtype))
-            read.clear()
+    def convert() -> None:
+        for column, of_column, arrays in zip(columns, values, pieces, strict=True):
+            arrays.append(to_array(of_column, column.dtype))
+            of_column.clear()
 
     with _collector_paused():
         for batch in batches:
             n_rows += len(batch.rows)
-            for column, read in zip(columns, values, strict=True):
-                read.extend(column.read(batch))
-            if n_rows - n_taken >= _ARRAY_ROWS:
-                take()
-                n_taken = n_rows
-            del batch
-        take()
+            for column, of_column in zip(columns, values, strict=True):
+                of_column.extend(column.read(batch))
+            if n_rows - n_converted >= _ARRAY_ROWS:
+                convert()
+                n_converted = n_rows
+            del batch  # frees its memory before the next one is read
+        convert()
     arrays = {
-        column.name: _joined(pieces_of_column)
+        column.name: _concatenate(pieces_of_column)
         for column, pieces_of_column in zip(columns, pieces, strict=True)
     }
     return pd.DataFrame(arrays, index=pd.RangeIndex(n_rows), copy=False)
 
 
-_ARRAY_ROWS = 8192  # values are held as Python objects until there are so many
+_ARRAY_ROWS = 8192  # values are Python objects until so many are converted at once
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which takes a third of the time to read a frame."""
+    """Pause the garbage collector, which would take a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -376,35 +378,37 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _with_added(
+def _replies_with_added_columns(
     batches: Iterable[Batch], columns: Sequence[Column], answer_types: list[str | None]
 ) -> pd.DataFrame:
     """Return a frame of replies with the columns that its rows add.
 
-    Template columns are in front. The types of answers are added to `answer_types`.
+    Template columns come first. The types of answers are added to `answer_types`.
     """
     templates: list[dict[str, Any]] = []
     extras: list[dict[str, Any]] = []
     trials: list[int] = []
     turns: list[int] = []
 
-    def noted() -> Iterator[Batch]:  # all rows together decide the dtypes
+    def collected() -> Iterator[Batch]:
+        # the dtypes of added columns depend on all rows, so these come last
         for batch in batches:
-            templates.extend(_shared(batch.part("origin.columns")))
-            extras.extend(_shared(batch.part("request.extra")))
+            templates.extend(_share_empty(batch.part("origin.columns")))
+            extras.extend(_share_empty(batch.part("request.extra")))
             trials.extend(trial := batch.parts.get("trial", ()))
             turns.extend(batch.parts.get("turn", trial))
             answer_types.extend(batch.part("origin.answer"))
             yield batch
             del batch
 
-    frame = assembled(noted(), columns)
+    frame = assemble_frame(collected(), columns)
     order = _plan_order(trials, turns)
     if len(order) < len(trials) or (order[1:] < order[:-1]).any():
         frame = frame.take(order).reset_index(drop=True)
         templates = [templates[position] for position in order.tolist()]
         extras = [extras[position] for position in order.tolist()]
     names = [column.name for column in columns]
+    # after the last parameter, which is `user`
     after = names[names.index("user") + 1]
     added = Batch(extras, {"request.extra": extras})
     for column in extra_columns(extras):
@@ -413,36 +417,36 @@ def _with_added(
     if not any(templates):
         return frame
     columns_in_front = template_columns(templates, names)
-    first = assembled(
+    first = assemble_frame(
         [Batch(templates, {"origin.columns": templates})], columns_in_front
     )
     return pd.concat([first, frame], axis="columns")
 
 
 def _plan_order(trials: list[int], turns: list[int]) -> "np.ndarray":
-    """Return the order of rows by trial; of a trial only the last turn stays."""
+    """Return the order of rows by trial, with only the last turn of each trial."""
     if not trials:
         return np.array([], dtype="int64")
     trial, turn = np.array(trials), np.array(turns)
     last = np.empty(trial.max() + 1, dtype="int64")
-    last[trial] = turn  # the later one wins
+    last[trial] = turn  # if a trial occurs again, the later turn stays
     last_turns = np.flatnonzero(last[trial] == turn)
     return last_turns.take(np.argsort(trial[last_turns], kind="stable"))
 
 
-def _shared(dicts: Sequence[Any]) -> Sequence[Any]:
-    """Return dicts with one for all that are empty: a million of them take 60 MB."""
+def _share_empty(dicts: Sequence[Any]) -> Sequence[Any]:
+    """Return dicts; all empty ones are the same, since a million would take 60 MB."""
     if not any(dicts):
-        return [_NONE] * len(dicts)
-    return [row or _NONE for row in dicts]
+        return [_EMPTY] * len(dicts)
+    return [row or _EMPTY for row in dicts]
 
 
-_NONE: dict[str, Any] = {}
+_EMPTY: dict[str, Any] = {}
 with suppress(ImportError):  # an extra
     arrow = import_module("pyarrow")
 
 
-def _joined(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
+def _concatenate(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
     if len(arrays) == 1:
         return arrays[0]
     kind: Any = type(arrays[0])  # the stubs lack the method

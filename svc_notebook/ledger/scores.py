@@ -1,7 +1,7 @@
 """Scores of replies: a table of the ledger, shown as columns `score_*`.
 
-A score has a name and belongs to one choice of an exchange; a newer one replaces it.
-Within a run all scores with a name are numbers, or all are texts.
+A score has a name and belongs to one choice of an exchange; a newer score replaces it.
+Within a run, all scores with the same name are numbers, or all are texts.
 """
 
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a run asks for names without a frame
 
 PREFIX = "score_"
 JUDGED = "judge_"
-"""Begins the name of a score that `run.judge` gives."""
+"""Prefix of the names of scores that `run.judge` gives."""
 
 
 class Score(NamedTuple):
@@ -36,7 +36,7 @@ class Score(NamedTuple):
     exchange_id: str
     choice_index: int
     name: str
-    value: int | float | str | None  # None in the table: it was removed
+    value: int | float | str | None  # None in the table: the score was removed
 
 
 def keep_scores(ledger: Ledger, frame: "pd.DataFrame") -> int:
@@ -61,7 +61,7 @@ def insert_scores(
     *,
     param: str | None = None,
 ) -> None:
-    """Insert scores in a transaction, which a score of another type rolls back."""
+    """Insert scores; a score of another type raises, so that the caller rolls back."""
     scored_at = to_sortable(datetime.now(UTC))
     rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
     connection.executemany(INSERT_SCORE, rows)
@@ -72,17 +72,17 @@ def insert_scores(
             _COUNT_OF_OTHER_TYPE, (name, is_text, exchange_ids)
         ).fetchone()
         if n_others:
-            here, there = ("text", "a number") if is_text else ("a number", "text")
+            new, old = ("text", "a number") if is_text else ("a number", "text")
             raise ParameterError(
-                f"The score {name} is {here}, but {there} in {n_others} other replies "
+                f"The score {name} is {new}, but {old} in {n_others} other replies "
                 f"of the run. Remove those first with run.score({name}=None), or "
                 "choose another name. No score was saved.",
                 param=param or name,
             )
 
 
-# The + keeps SQLite from beginning with the exchanges, which it reads only if there is
-# a score of the other type: without one, as usual, it looks at no exchange.
+# The + makes SQLite begin with the scores of the other type. Usually there are none,
+# and then it reads no exchange.
 _COUNT_OF_OTHER_TYPE = """
     SELECT count(*) FROM scores
     WHERE name = ? AND value IS NOT NULL AND (typeof(value) = 'text') != ?
@@ -98,7 +98,7 @@ _COUNT_OF_OTHER_TYPE = """
 def check_types(
     values_by_name: Mapping[str, Iterable[object]], *, param: str | None = None
 ) -> None:
-    """Refuse numbers and texts as values of one score; None is a missing value.
+    """Refuse a score that has numbers and texts as values; None is a missing value.
 
     A column of a frame has one dtype. True and False are numbers here, and integers
     become floats where there are floats.
@@ -118,19 +118,19 @@ def check_types(
 def replace_scores(
     ledger: Ledger, scores: Sequence[Score], *, old: Iterable[str], among: set[str]
 ) -> set[str]:
-    """Save scores instead of the old ones of some exchanges.
+    """Replace the old scores of some exchanges.
 
     Args:
-        ledger: What it does not have is left out.
-        scores: What is saved.
-        old: The names of scores that are removed before.
+        ledger: The ledger; scores of exchanges that it does not have are left out.
+        scores: The new scores.
+        old: The names of the scores that are removed before.
         among: The ids of the exchanges whose old scores are removed.
 
     Returns:
-        The ids that the ledger does not have.
+        Those of the ids that the ledger does not have.
     """
     with ledger.opened() as connection:
-        unknown = among - _known(connection, among)
+        unknown = among - _known_ids(connection, among)
         with transaction(connection):
             connection.execute(
                 "DELETE FROM scores WHERE name IN (SELECT value FROM json_each(?)) "
@@ -144,7 +144,7 @@ def replace_scores(
 
 
 def add_scores(ledger: Ledger, scores: Sequence[Score]) -> None:
-    """Save scores of a name that has this type in the run; nothing is checked."""
+    """Save scores whose names have this type in the run already; nothing is checked."""
     scored_at = to_sortable(datetime.now(UTC))
     rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
     with ledger.opened() as connection, transaction(connection):
@@ -189,9 +189,11 @@ def names_of_scores(ledger: Ledger, exchange_ids: Collection[str]) -> list[str]:
         return [name for (name,) in rows]
 
 
-def _known(connection: sqlite3.Connection, exchange_ids: Collection[str]) -> set[str]:
+def _known_ids(
+    connection: sqlite3.Connection, exchange_ids: Collection[str]
+) -> set[str]:
     """Return those of the ids that the ledger has."""
-    # one scan of an index: there is none by exchange_id alone
+    # no index has exchange_id first; scanning this one is faster than the table
     sql = (
         "SELECT exchange_id FROM exchanges INDEXED BY exchanges_time "
         "WHERE exchange_id IN (SELECT value FROM json_each(?))"
@@ -201,19 +203,20 @@ def _known(connection: sqlite3.Connection, exchange_ids: Collection[str]) -> set
 
 
 def read_scores(ledger: Ledger, among: Collection[str] | None = None) -> list[Score]:
-    """Return scores of a ledger, the oldest first, without those removed.
+    """Return scores of a ledger, the oldest first; removed ones are left out.
 
     Args:
         ledger: Where they are.
         among: The ids of exchanges whose scores are read; all if None.
     """
-    select = partial(_select, among=among)
-    pending = ledger._read_pending(select)  # noqa: SLF001 - as its other tables
+    select = partial(_select_scores, among=among)
+    # also those that are not written yet, as for its other tables
+    pending = ledger._read_pending(select)  # noqa: SLF001 - a table of the ledger
     newest = {score[:3]: score for score in [*select(ledger), *pending]}
     return [score for score in newest.values() if score.value is not None]
 
 
-def _select(ledger: Ledger, *, among: Collection[str] | None) -> list[Score]:
+def _select_scores(ledger: Ledger, *, among: Collection[str] | None) -> list[Score]:
     sql = f"SELECT {', '.join(Score._fields)} FROM scores"  # noqa: S608 - our own names
     values: tuple[str, ...] = ()
     if among is not None:
@@ -251,7 +254,7 @@ def _scores_of(frame: "pd.DataFrame") -> Iterator[Score]:
             plain = to_score(name, value)
             check_text(str(plain), param="frame", name=f"{name} of row {label!r}")
             if not isinstance(exchange_id, str):
-                raise _refused(
+                raise _not_saved(
                     f"{name} has a score for a row without a reply; leave it missing."
                 )
             yield Score(exchange_id, int(choice_index), name[len(PREFIX) :], plain)
@@ -263,25 +266,25 @@ def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of a
         return int(value)
     score = str(value) if isinstance(value, str) else as_number(value)
     if isinstance(score, int) and not -(2**63) <= score < 2**63:
-        raise _refused(f"{name} holds an integer that needs more than 64 bits.")
+        raise _not_saved(f"{name} holds an integer that needs more than 64 bits.")
     if isinstance(score, str):
         for key in known_keys():
             score = key.redact(score)
     if score is not None:
         return score
-    raise _refused(
+    raise _not_saved(
         f"{name} holds a {type(value).__name__}; a score must be a number, True or "
         "False, or a text."
     )
 
 
 def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None:
-    if unknown := exchange_ids - _known(connection, exchange_ids):
-        raise _refused(
+    if unknown := exchange_ids - _known_ids(connection, exchange_ids):
+        raise _not_saved(
             f"{len(unknown)} of these replies are not in the current ledger, such as "
             f"{min(unknown)}; choose the right ledger with use(ledger=...)."
         )
 
 
-def _refused(reason: str) -> ParameterError:
+def _not_saved(reason: str) -> ParameterError:
     return ParameterError(f"{reason} No score was saved.", param="frame")

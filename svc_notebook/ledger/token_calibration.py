@@ -1,4 +1,4 @@
-"""Fits the rules that estimate tokens to what the service reported, model by model."""
+"""Fits the rules that estimate tokens to the tokens that the service reported."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -20,32 +20,35 @@ from svc_notebook.tokens import (
 from .ledger import Ledger
 
 MIN_ROWS = 20
-"""A rule is fitted on at least so many requests with reported usage, the newest."""
+"""Fewest requests with reported usage that a rule is fitted to."""
 MAX_ROWS = 500
+"""Most requests that a rule is fitted to: the newest ones."""
 MIN_STREAMS = 10
-"""So many streams tell whether each of their chunks has one token."""
-_NEAR = 0.08  # of one token a chunk; other servers send words or several tokens
-_SURE = 0.6  # the widest interval, as a share of the estimate, that tells anything
-_SEEN_TOKENS = 300.0  # of one kind; after so many, half of what is unknown is left
-_DRIFT = 0.05  # the next texts are not quite like those that were seen
-_LEAST_NOISE = 0.02
-_TRUST = 0.01  # weight of the fixed rule, for scripts with few examples
-_LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
+"""Fewest streams that can show whether each chunk is one token."""
+# Chunks count as tokens if there are as many of them, within this share. Other servers
+# send words, or several tokens in a chunk.
+_TOLERANCE = 0.08
+_WIDEST = 0.6  # a stream whose interval is wider than this share of it shows nothing
+_SEEN_TOKENS = 300.0  # of one script; after so many, its uncertainty is halved
+_DRIFT = 0.05  # relative error that is added, because later texts differ from these
+_LEAST_NOISE = 0.02  # relative error of one text that is assumed at least
+_TRUST = 0.01  # weight of the fixed rule for each row, for scripts with few examples
+_LEAST_WEIGHT = 0.05  # of the fixed weight, however little a few requests reported
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
     """The rules of all models, each fitted when it is first needed.
 
-    `newest` takes a model id and whether the emulator answered, and returns the newest
-    exchanges with reported usage, and the newest streams without it.
+    `newest` takes a model id and whether the emulator answered. It returns the newest
+    exchanges with reported usage, and the newest streams without reported usage.
     """
 
     newest: Callable[[str, bool], Iterable[Exchange]]
     fitted: dict[tuple[str, bool], Rule] = field(default_factory=dict)
 
     def rule(self, model: str, *, is_emulated: bool = False) -> Rule:
-        """Return a model's rule; the fixed one if too few exchanges have usage."""
+        """Return the rule of a model; the fixed rule if too few have reported usage."""
         key = model, is_emulated
         if key not in self.fitted:
             self.fitted[key] = fit(self.newest(model, is_emulated))
@@ -53,7 +56,7 @@ class TokenRules:
 
 
 def estimates_of(ledger: Ledger) -> TokenRules:
-    """Return rules that are fitted on a ledger's reported tokens."""
+    """Return rules that are fitted to the reported tokens in a ledger."""
 
     def newest(model: str, is_emulated: bool) -> list[Exchange]:  # noqa: FBT001 - as `TokenRules`
         read = partial(ledger.newest, model, is_emulated=is_emulated, n=MAX_ROWS)
@@ -63,10 +66,10 @@ def estimates_of(ledger: Ledger) -> TokenRules:
 
 
 def fit(exchanges: Iterable[Exchange]) -> Rule:
-    """Fit a rule to what the service reported; the fixed rule if that is too little.
+    """Fit a rule to reported tokens; return the fixed rule if there are too few.
 
-    What was not seen, such as another script, keeps the fixed rule and its interval.
-    Exchanges without usage only tell whether a chunk is one token.
+    A script that does not occur keeps the weight and the interval of the fixed rule.
+    Exchanges without usage only show whether a chunk is one token.
     """
     exchanges = list(exchanges)
     pairs = [pair for exchange in exchanges for pair in _pairs(exchange)]
@@ -79,7 +82,8 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
     errors = np.abs(tokens / np.maximum(counts @ weights, 1.0) - 1.0)
     noise = max(float(np.quantile(errors, 0.9)) / Z_90, _LEAST_NOISE)
     seen = (counts * weights).sum(axis=0)
-    known = seen / (seen + _SEEN_TOKENS)
+    known = seen / (seen + _SEEN_TOKENS)  # share of what is known of each script
+    # a known script has the error of the fit, an unknown one the fixed rule's interval
     bias = weights * (_DRIFT + Z_90 * noise / np.sqrt(n_rows)) * known
     under = bias + (1.0 - known) * np.maximum(weights - FIXED.lows, 0.0)
     over = bias + (1.0 - known) * np.maximum(FIXED.highs - weights, 0.0)
@@ -94,7 +98,7 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
 
 
 def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
-    """Return the counts of prompt and reply, each with its reported tokens."""
+    """Return the counts of the prompt and of the reply, with the reported tokens."""
     usage = exchange.body.usage if exchange.body else None
     if usage is None or not usage.prompt_tokens or not usage.completion_tokens:
         return
@@ -106,24 +110,24 @@ def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
 
 
 def _is_by_chunk(exchanges: Iterable[Exchange], rule: Rule) -> bool:
-    """Say whether streams have as many chunks as the rule expects tokens."""
+    """Return whether streams have as many chunks as the rule expects tokens."""
     ratios = []
     for exchange in exchanges:
         tokens = rule.tokens(count_choices(exchange.choices))
-        is_sure = tokens.high - tokens.low <= _SURE * tokens.mean
-        if exchange.n_chunks and tokens.best and is_sure:
+        is_narrow = tokens.high - tokens.low <= _WIDEST * tokens.mean
+        if exchange.n_chunks and tokens.best and is_narrow:
             ratios.append(by_chunks(exchange.n_chunks).mean / tokens.mean)
     if len(ratios) < MIN_STREAMS:
         return False
-    return abs(float(np.median(ratios)) - 1.0) <= _NEAR
+    return abs(float(np.median(ratios)) - 1.0) <= _TOLERANCE
 
 
 def _weights(counts: "np.ndarray", tokens: "np.ndarray") -> "np.ndarray":
-    """Return the weights with the least relative error, drawn to the fixed rule."""
+    """Return weights by ridge regression: shrunk to the fixed rule, relative errors."""
     fixed = np.array(FIXED.weights)
     scale = 1.0 / np.maximum(tokens, 1.0)
-    rows, wanted = counts * scale[:, None], tokens * scale
+    rows, target = counts * scale[:, None], tokens * scale
     trust = _TRUST * len(tokens)
     squares = rows.T @ rows + trust * np.diag(1.0 / fixed**2)
-    weights = np.linalg.solve(squares, rows.T @ wanted + trust / fixed)
+    weights = np.linalg.solve(squares, rows.T @ target + trust / fixed)
     return np.maximum(weights, _LEAST_WEIGHT * fixed)

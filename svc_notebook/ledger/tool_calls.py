@@ -1,6 +1,7 @@
 """Tool calls: rows of the table `tool_runs`, and the columns of `tool_calls_df`.
 
-A row repeats what filters need of its exchange, which may be in another ledger.
+A row repeats the fields of its exchange that filters need: the exchange may be in
+another ledger.
 """
 
 import sqlite3
@@ -17,7 +18,7 @@ from .reply_columns import Column, Dtype
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool, which is drawn like a `ToolRun`: see `TOOL_CALLS`."""
+    """One tool call, with the fields of `TOOL_CALLS`; it is shown like a `ToolRun`."""
 
     exchange_id: str
     origin: str = "python"
@@ -34,7 +35,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     n_cut_tokens: int = 0
     seconds_s: float = 0.0
     created_at: datetime
-    traceback: ClassVar[None] = None  # is not kept
+    traceback: ClassVar[None] = None  # not kept, like what the tool printed
     printed: ClassVar[str] = ""
 
 
@@ -54,7 +55,7 @@ _SELECT_TOOL_RUNS = (
 
 
 def tool_row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of ToolRow
-    """Return the row of a call in an exchange's reply; `fields` are the call's own."""
+    """Return the row of a call that a reply made; `fields` are those of the call."""
     origin = exchange.origin
     return ToolRow(
         exchange_id=exchange.exchange_id,
@@ -69,7 +70,7 @@ def tool_row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 -
 def to_tool_values(
     row: ToolRow, *, session_id: str, started_at: datetime
 ) -> dict[str, Any]:
-    """Return what `INSERT_TOOL_RUN` binds; `started_at` is of the exchange."""
+    """Return the values for `INSERT_TOOL_RUN`; `started_at` is that of the exchange."""
     return {
         **replace_surrogates(msgspec.structs.asdict(row)),
         "created_at": to_sortable(row.created_at),
@@ -98,12 +99,12 @@ def _tool_column(name: str, dtype: Dtype, doc: str) -> Column:
 TOOL_CALLS = (
     _tool_column("exchange_id", "string", "the exchange whose reply made the call"),
     _tool_column("origin", "string", "who asked: magic, panel, sweep or python"),
-    _tool_column("conversation", "string", "its name, if it was part of one"),
+    _tool_column("conversation", "string", "name of its conversation, if any"),
     _tool_column("run", "string", "the sweep's run, if any"),
     _tool_column("model", "string", "model id asked for"),
-    _tool_column("call_id", "string", "the call's id, which its result answers"),
+    _tool_column("call_id", "string", "id of the call, to which its result refers"),
     _tool_column("name", "string", "the tool, as the model wrote it"),
-    _tool_column("arguments", "string", "as the model wrote them"),
+    _tool_column("arguments", "string", "arguments, as the model wrote them"),
     _tool_column(
         "sent_arguments", "string", "as JSON; missing if the tool was not run"
     ),

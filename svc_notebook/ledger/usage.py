@@ -1,7 +1,7 @@
 """Usage summed up by group: the frame of `usage_df`, and its columns.
 
-Usage counts requests, also repeated ones; a run's summary counts each trial once.
-Reported and estimated tokens are never added.
+Usage counts all requests, also repeated ones; the summary of a run counts each trial
+once. Reported and estimated tokens are never added together.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,26 +41,27 @@ from .reply_columns import (
     template_columns,
     usage_source,
 )
-from .reply_frames import JoinExchanges, assembled, unchanged
+from .reply_frames import JoinExchanges, assemble_frame, unchanged
 from .token_calibration import TokenRules, estimates_of
 
 _INFINITE = float("inf")
 How = (
     Literal["count", "sum", "known", "round", "low", "high", "median", "first"] | float
 )
-"""How a column is summed up. Without values `count` is 0 and all others are missing.
-`known` is a sum that is missing if one value is infinite, which means unknown. `round`
-rounds a sum; `low` and `high` are of a sum of estimates. A float is a quantile."""
+"""How a column is summed up. If there are no values, `count` is 0 and the others are
+missing. `known` is a sum that is missing if one value is unknown, which is written as
+infinity. `round` rounds a sum; `low` and `high` are the ends of a sum of estimates. A
+float is a quantile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure(Column):
-    """A column of sums of its source's values."""
+    """A column that sums up the values of its source for each group."""
 
     how: How = "count"
 
 
-def usage_df(  # noqa: PLR0913 - those of `svc.usage_df`
+def usage_df(  # noqa: PLR0913 - the arguments of `svc.usage_df`
     ledger: Ledger,
     *,
     by: str | Sequence[str] = ("model",),
@@ -101,15 +102,15 @@ def usage_df(  # noqa: PLR0913 - those of `svc.usage_df`
 
 
 def _priced_as(model: str, prices: Prices | None) -> Prices:
-    """Return a price table in which every model costs what this one does."""
+    """Return a price table in which every model has the price of this one."""
     known = {} if prices is None else prices.models
     if prices is None or model not in known:
-        told = "There is no price table; set SVC_PRICES to one."
+        remedy = "There is no price table; set SVC_PRICES to one."
         if known:
             names = ", ".join(known)
-            told = f"Your price table has {names}.{did_you_mean(str(model), known)}"
+            remedy = f"Your price table has {names}.{did_you_mean(str(model), known)}"
         raise ParameterError(
-            f"priced_as={model!r} has no price. {told}", param="priced_as"
+            f"priced_as={model!r} has no price. {remedy}", param="priced_as"
         )
     return replace(prices, priced_as=model)
 
@@ -120,19 +121,20 @@ def say_left_out(
     """Write how many exchanges a frame of `usage_df` does not count, if any.
 
     Returns:
-        The frame without the groups of which nothing is counted.
+        The frame without groups in which no exchange is counted.
     """
     if n := int(usage["n_left_out"].sum()):
-        what = f"{n} exchange{'s'[: n != 1]} left out: emulated or reused"
-        print(f"{what}{hint}.", file=file)
+        exchanges = f"{n} exchange{'s'[: n != 1]}"
+        print(f"{exchanges} left out: emulated or reused{hint}.", file=file)
     is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
     return usage[is_counted].reset_index(drop=True)
 
 
 class UsageGroups(NamedTuple):
-    """One row per group, in order of first appearance, and where each group begins.
+    """A frame with one row per group, and the position of the first row of each group.
 
-    The frame has the columns grouped by, then the sums.
+    Groups are in order of first appearance. The frame has the columns that it is
+    grouped by, then the sums.
     """
 
     frame: pd.DataFrame
@@ -148,10 +150,10 @@ def usage_frame(
     estimates: TokenRules | None = None,
     prices: Prices | None = None,
 ) -> UsageGroups:
-    """Sum up what exchanges used: the columns `USAGE`.
+    """Sum up what exchanges used, in the columns `USAGE`.
 
-    Columns to group by are read from an exchange's first choice. Without `estimates`
-    the fixed rule is used.
+    The columns to group by are read from the first choice of an exchange. Without
+    `estimates` the fixed rule estimates tokens.
     """
     rules = estimates or TokenRules(lambda *_: ())
 
@@ -165,19 +167,19 @@ def usage_frame(
         batch.parts["used"] = [None] * len(chunk)
         if prices is not None or None in batch.part("first.body.usage"):
             batch.parts["used"] = [
-                None if is_out else _used(exchange, rules, prices)
+                None if is_out else _usage_of(exchange, rules, prices)
                 for exchange, is_out in zip(chunk, is_left_out, strict=True)
             ]
         return batch
 
-    groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
+    groups = _group(map(batch_of, chunks(exchanges)), by, USAGE)
     stamp = None if prices is None else prices.stamp
     groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
     return groups
 
 
 def _with_good(batch: Batch) -> Batch:
-    """Add the part `good`: the exchange, on its first row, if it is ok."""
+    """Add the part `good`: the exchange if it is ok, on its first row."""
     batch.parts["good"] = [
         exchange if exchange is not None and exchange.status == "ok" else None
         for exchange in batch.part("first")
@@ -185,7 +187,7 @@ def _with_good(batch: Batch) -> Batch:
     return batch
 
 
-class _Used(NamedTuple):
+class _Usage(NamedTuple):
     """Tokens and cost of an exchange; an unknown cost is infinite."""
 
     cost: float | None = None
@@ -195,20 +197,20 @@ class _Used(NamedTuple):
     estimated_cost: float | None = None
 
 
-def _used(
+def _usage_of(
     exchange: Exchange, estimates: TokenRules, prices: Prices | None
-) -> _Used | None:
-    """Return what needs a rule or a price; None if nothing does."""
+) -> _Usage | None:
+    """Return the costs, and the estimates of tokens that were not reported; or None."""
     body, request = exchange.body, exchange.request
     if body is None or (body.usage is not None and prices is None):
         return None
     if body.usage is not None:
         tokens = body.usage.prompt_tokens, body.usage.completion_tokens
-        return _Used(cost=_cost(request.model, prices, *tokens))
+        return _Usage(cost=_cost(request.model, prices, *tokens))
     rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
     prompt = rule.tokens(count_prompt(request.messages, request.tools))
     reply = _reply_tokens(exchange, rule)
-    return _Used(
+    return _Usage(
         prompt_tokens=prompt.mean,
         completion_tokens=reply.mean,
         both=prompt + reply,
@@ -230,35 +232,36 @@ def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
 def _cost(
     model: str, prices: Prices | None, prompt: float | None, completion: float | None
 ) -> float:
-    """Return what tokens cost; infinite if that is unknown."""
+    """Return what tokens cost; infinite if the cost is unknown."""
     if prices is None:
         return _INFINITE
     cost = prices.cost(model, prompt_tokens=prompt, completion_tokens=completion)
     return _INFINITE if cost is None else cost
 
 
-def _grouped(
+def _group(
     batches: Iterator[Batch], by: Sequence[Column], measures: Sequence[Measure]
 ) -> UsageGroups:
     names = {measure.name for measure in measures}
     for column in by:
         if column in ANSWERS:
             raise ParameterError(
-                f"{column.name!r} is read from texts, which are not read here. Group "
-                f"the replies: replies_df().groupby({column.name!r}).",
+                f"usage_df cannot group by {column.name!r}, because it does not read "
+                f"answers. Use replies_df().groupby({column.name!r}) instead.",
                 param="by",
             )
         if column.name in names:
             raise ParameterError(
-                f"{column.name!r} is one of the sums, so you cannot group by it. "
-                "Group the frame of replies_df() by it instead.",
+                f"usage_df cannot group by {column.name!r}, because that is one of its "
+                "sums. Group the frame of replies_df() by it instead.",
                 param="by",
             )
+    # before they are summed up, columns have the dtype of the single values
     sources = [
         replace(measure, dtype=_DTYPES.get(measure.how, measure.dtype))
         for measure in measures
     ]
-    rows = assembled(batches, (*by, *sources))
+    rows = assemble_frame(batches, (*by, *sources))
     keys = rows.iloc[:, : len(by)]
     if "n_left_out" in names and (is_left_out := rows["n_left_out"] > 0).any():
         for name in names - {"n_left_out"}:
@@ -267,7 +270,7 @@ def _grouped(
     groups = rows.groupby(codes)
     # without columns to group by there is one group, even without rows
     frame = keys.iloc[firsts].reset_index(drop=True) if by else pd.DataFrame(index=[0])
-    sums = {measure.name: _summed(groups, measure, len(frame)) for measure in measures}
+    sums = {measure.name: _sum_up(groups, measure, len(frame)) for measure in measures}
     return UsageGroups(frame.assign(**sums), firsts)
 
 
@@ -275,18 +278,18 @@ _DTYPES: dict[How, Any] = {"round": "Float64", "low": "object", "high": "object"
 
 
 def group_codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
-    """Return the number of each row's group, and the positions of first rows.
+    """Return the group number of each row, and the position of each group's first row.
 
     Groups are numbered in order of first appearance. Missing values are one group.
     """
     codes = np.zeros(len(keys), dtype="int64")
     for name in keys:
-        one, values = pd.factorize(keys[name], use_na_sentinel=False)
-        codes, _ = pd.factorize(codes * len(values) + one)
+        of_column, values = pd.factorize(keys[name], use_na_sentinel=False)
+        codes, _ = pd.factorize(codes * len(values) + of_column)
     return codes, np.unique(codes, return_index=True)[1].tolist()
 
 
-def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa: ANN401 - of pandas
+def _sum_up(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa: ANN401 - of pandas
     values, how = groups[measure.name], measure.how
     if isinstance(how, float):
         sums = values.quantile(how)
@@ -315,6 +318,7 @@ def _end_of(estimates: Iterable[Tokens], end: str) -> int | None:
 
 def _has_failed(batch: Batch) -> list[bool]:
     rows = zip(batch.part("status"), batch.part("failure"), batch.rows, strict=True)
+    # a run sends a trial again after a 429, so that exchange is not a failure
     return [
         status == "error"
         and not (exchange.origin.run and failure and failure.type == "RateLimitError")
@@ -322,7 +326,7 @@ def _has_failed(batch: Batch) -> list[bool]:
     ]
 
 
-def _from(source: str) -> ReadColumn:
+def _has_source(source: str) -> ReadColumn:
     return lambda batch: [row_source == source for row_source in usage_source(batch)]
 
 
@@ -378,9 +382,11 @@ USAGE = (
     ),
     _count("n_cut", _has_cut, "exchanges with a reply that was cut: see is_cut"),
     _count("n_refused", "first.n_refused", "429 answers, retried ones included"),
-    _count("n_reported", _from("reported"), "exchanges with reported tokens"),
+    _count("n_reported", _has_source("reported"), "exchanges with reported tokens"),
     *_REPORTED,
-    _count("n_estimated", _from("estimated"), "exchanges without reported tokens"),
+    _count(
+        "n_estimated", _has_source("estimated"), "exchanges without reported tokens"
+    ),
     _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
@@ -399,34 +405,39 @@ USAGE = (
         "lower end of the interval for all tokens of the n_estimated exchanges",
         "low",
     ),
-    _count("estimated_high_tokens", "used.both", "its upper end", "high"),
-    _count("n_missing", _from("missing"), "exchanges without an answer"),
+    _count("estimated_high_tokens", "used.both", "upper end of that interval", "high"),
+    _count("n_missing", _has_source("missing"), "exchanges without an answer"),
     _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
     _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
     _number(
-        "median_first_text_s", "good.first_text_s", "of the ok exchanges", "median"
+        "median_first_text_s",
+        "good.first_text_s",
+        "median of the ok exchanges",
+        "median",
     ),
-    _number("median_latency_s", "good.latency_s", "of the ok exchanges", "median"),
+    _number(
+        "median_latency_s", "good.latency_s", "median of the ok exchanges", "median"
+    ),
     _number(
         "cost",
         "used.cost",
-        "of reported tokens, by your price table; missing if any part is unknown",
+        "cost of reported tokens by your price table; missing if any is unknown",
         "known",
     ),
     _number(
         "estimated_cost",
         "used.estimated_cost",
-        "the same for estimated tokens; not part of cost",
+        "cost of estimated tokens by your price table; not part of cost",
         "known",
     ),
     _count("n_unpriced", _is_unpriced, "exchanges without a price"),
     Measure(
         "cost_source",
         "string",
-        lambda batch: [None] * len(batch.rows),  # one for all: see `usage_frame`
+        lambda batch: [None] * len(batch.rows),  # filled in by `usage_frame`
         "the price table, its currency and its date",
         "first",
     ),
     _count("n_left_out", "is_left_out", "exchanges not counted: emulated or reused"),
 )
-"""The columns of `usage_df`, after those it is grouped by."""
+"""The columns of `usage_df`, after the columns that it is grouped by."""

@@ -1,7 +1,7 @@
-"""The writer of a ledger: a thread writes what is queued, in the order of arrival.
+"""The writer of a ledger: a thread that writes queued rows in the order of arrival.
 
-A row leaves the queue only after its commit, so that it stays in memory while the
-file cannot be written.
+A row leaves the queue only after its commit, so it stays in memory while the file
+cannot be written.
 """
 
 import sqlite3
@@ -32,17 +32,17 @@ from .tool_calls import INSERT_TOOL_RUN
 HELD_S = 2.0
 """Longest wait of `flush` while another program holds the file."""
 GIVEN_UP_S = 30.0
-"""After this long a held file counts as one that cannot be written: a sweep stops then,
-since replies that are in memory alone would be lost with the kernel."""
-_GATHER_S = 0.005  # where many rows come at once, they gather so long for one commit
-_IDLE_S = 0.25  # after so long without a new row the WAL is emptied
+"""A file that another program holds for this long counts as one that cannot be written:
+then a sweep stops, because replies in memory would be lost with the kernel."""
+_GATHER_S = 0.005  # when many rows arrive at once, wait so long to write them together
+_IDLE_S = 0.25  # after so long without a new row, the WAL is emptied
 _ROWS_AT_ONCE = 8  # exchanges in one statement: see `write_rows`
-_PAUSE_S = 0.05  # between two tries, so that readers of this process get the lock
-_CLOSE_S = 2.0  # the longest wait at the end of a kernel
-_BATCH = 256  # rows in one commit, so that a reader never waits long
+_PAUSE_S = 0.05  # between two attempts, so that readers of this process get the lock
+_CLOSE_S = 2.0  # longest wait for the writer at the end of a kernel
+_BATCH = 256  # most rows in one commit, so that a reader never waits long
 _UNFIT = (OverflowError, UnicodeError)  # raised for values that SQLite cannot hold
 
-# adding an exchange again changes nothing
+# an exchange that is added again changes nothing
 _INSERT_EXCHANGE, _INSERT_EXCHANGES = (
     f"INSERT INTO exchanges ({', '.join(KEYS)}) VALUES "  # noqa: S608 - our own names
     + ", ".join([f"({', '.join('?' * len(KEYS))})"] * n_rows)
@@ -74,6 +74,15 @@ _INSERTS = {
 }
 
 
+_NOUNS: dict[TableName, str] = {
+    "exchanges": "exchange",
+    "tool_runs": "tool run",
+    "turn_marks": "mark",
+    "manifests": "plan",
+    "scores": "score",
+}
+
+
 class QueuedRow(NamedTuple):
     """A row to write, and the future for its commit."""
 
@@ -85,15 +94,16 @@ class QueuedRow(NamedTuple):
 def write_rows(
     connection: sqlite3.Connection, jobs: Iterable[QueuedRow], begun: Begun
 ) -> None:
-    """Write the rows of jobs; the caller commits, and new entries go into `begun`."""
+    """Write the rows of jobs, and note new entries in `begun`; the caller commits."""
     rows: list[tuple[Any, ...]] = []
     for table, values, _ in jobs:
         if table in _INSERTS:
             connection.execute(_INSERTS[table], values)
             continue
         started_at = values["started_at"]
+        # Readers skip what is older than a session or a run: noting when each began is
+        # cheaper than an index of its rows.
         for key, begins in _BEGIN.items():
-            # when a session or a run began is cheaper than an index of its rows
             if (name := values[key]) is None:
                 continue
             known = begun.get((key, name))
@@ -101,7 +111,8 @@ def write_rows(
                 connection.execute(begins, (name, started_at))
                 begun[key, name] = started_at
         rows.append(tuple(values.values()))
-    # Each statement gives up the interpreter lock and waits for it: few are cheaper.
+    # Each statement releases the interpreter lock and waits for it again, so few
+    # statements with many rows are faster.
     whole = len(rows) - len(rows) % _ROWS_AT_ONCE
     for at in range(0, whole, _ROWS_AT_ONCE):
         several = chain.from_iterable(rows[at : at + _ROWS_AT_ONCE])
@@ -110,38 +121,42 @@ def write_rows(
 
 
 class LedgerWriter(Forkable):
-    """Writes on a thread what any thread adds."""
+    """Writes rows on a thread of its own; any thread may add them."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self.watch_forks()
-        self._begin_empty()
+        self._reset()
 
-    def _begin_empty(self) -> None:
+    def _reset(self) -> None:
+        """Begin with an empty queue and no thread."""
         self._queue: deque[QueuedRow] = deque()
-        self._changed = Condition()
+        self._changed = Condition()  # guards all of these; notified at each change
         self._thread: Thread | None = None
-        self._problem: LedgerError | None = None
-        self._said: str | None = None
-        self._is_held = False
-        self._busy_since_s: float | None = None
-        self._is_wanted = self._is_trying = False
-        self._is_closing = self._is_forgotten = self._is_given_up = False
-        self._n_added = self._n_gone = self._n_tries = 0
+        self._problem: LedgerError | None = None  # of the last attempt
+        self._warned_of: str | None = None  # the problem of the last warning
+        self._is_held = False  # by another program, for HELD_S or longer
+        self._busy_since_s: float | None = None  # since when another program holds it
+        self._is_wanted = False  # an attempt to write
+        self._is_trying = False
+        self._is_closing = False
+        self._is_forgotten = False  # the ledger is garbage: the thread closes the file
+        self._is_given_up = False  # `close` has warned of rows that cannot be written
+        self._n_added = self._n_gone = self._n_tries = 0  # gone: written or dropped
 
     def add(self, table: TableName, values: dict[str, Any]) -> "Future[None]":
         """Put a row into the queue: see `Ledger.add`."""
         job = QueuedRow(table, values, Future())
-        job.receipt.set_running_or_notify_cancel()  # it cannot be cancelled any more
+        job.receipt.set_running_or_notify_cancel()  # so that nobody can cancel it
         with self._changed:
             self._queue.append(job)
             self._n_added += 1
             self._is_wanted = True
             self._is_given_up = False
-            held = self._problem if self._is_held else None
+            problem = self._problem if self._is_held else None
             has_thread = self._wake()
-        if held is not None:
-            _fail(job.receipt, held)
+        if problem is not None:  # the caller must not wait for another program
+            _fail(job.receipt, problem)
         if not has_thread:
             self._drain(0.0)
         return job.receipt
@@ -162,7 +177,7 @@ class LedgerWriter(Forkable):
             return list(self._queue)
 
     def flush(self, within_s: float = HELD_S) -> bool:
-        """Wait until all rows added before are written; return whether they are.
+        """Wait until all rows in the queue are written; return whether they are.
 
         It returns early if one more attempt to write them fails.
         """
@@ -170,6 +185,7 @@ class LedgerWriter(Forkable):
             if not self._queue or current_thread() is self._thread:
                 return not self._queue
             goal = self._n_added
+            # the attempt in progress may have begun before the last row was added
             n_tries = self._n_tries + 1 + self._is_trying
             self._is_wanted = True
             has_thread = self._wake()
@@ -182,9 +198,10 @@ class LedgerWriter(Forkable):
         return self._n_gone >= goal
 
     def close(self) -> None:
-        """Write what is queued, with a time limit, and close the file.
+        """Write the queue, with a time limit, and close the file.
 
-        A warning counts what cannot be written. It stays queued for a next use.
+        A warning counts the rows that cannot be written. They stay in the queue, for
+        the next use of the ledger.
         """
         with self._changed:
             self._is_closing = True
@@ -233,14 +250,14 @@ class LedgerWriter(Forkable):
     def _run(self) -> None:
         n_jobs = 0
         while self._has_work():
-            if n_jobs > 1:  # many requests at once share a commit
+            if n_jobs > 1:  # rows of requests that end at the same time share a commit
                 time.sleep(_GATHER_S)
-            n_jobs = self._try()
+            n_jobs = self._write_next()
         if self._is_forgotten:
             self._finish()
 
     def _has_work(self) -> bool:
-        """Wait for something to write; return False if the thread must end."""
+        """Wait for rows to write; return False if the thread must end."""
         with self._changed:
             if self._busy_since_s is not None:
                 self._changed.wait_for(lambda: self._is_closing, _PAUSE_S)
@@ -256,18 +273,19 @@ class LedgerWriter(Forkable):
         return self._is_closing or (self._is_wanted and bool(self._queue))
 
     def _drain(self, within_s: float) -> None:
-        """Write on this thread, and wait at most so long for other programs."""
+        """Write on this thread; wait at most `within_s` for other programs."""
         goal, until_s = self._n_added, time.monotonic() + within_s
-        self._try()
+        self._write_next()
         while self._n_gone < goal and self.problem is None:
             if self._busy_since_s is not None:
                 if time.monotonic() >= until_s:
                     return
                 time.sleep(_PAUSE_S)
-            self._try()
+            self._write_next()
 
-    def _try(self) -> int:
-        """Write the oldest rows in one commit; return how many were tried."""
+    def _write_next(self) -> int:
+        """Try to write the oldest rows in one commit; return how many these were."""
+        # the file's lock comes first everywhere, so that threads cannot deadlock
         with self._file.lock:
             with self._changed:
                 jobs = list(islice(self._queue, _BATCH))
@@ -277,26 +295,29 @@ class LedgerWriter(Forkable):
                 for _ in range(n_written):
                     self._queue.popleft()
                 self._n_gone += n_written
-                news, failed = self._note(problem)
+                warning, failed = self._note_result(problem)
                 self._n_tries += 1
                 self._is_trying = False
                 self._changed.notify_all()
-        if news:
-            warn(news)
+        if warning:  # with no lock held: a handler of warnings may use the ledger
+            warn(warning)
         for job in jobs[:n_written]:
-            with suppress(InvalidStateError):  # an earlier attempt failed
+            with suppress(
+                InvalidStateError
+            ):  # it holds the error of an earlier attempt
                 job.receipt.set_result(None)
-        for job, why in failed:
-            _fail(job.receipt, why)
+        for job, error in failed:
+            _fail(job.receipt, error)
         return len(jobs)
 
     def _write(self, jobs: list[QueuedRow]) -> tuple[int, Exception | None]:
-        """Return how many were written, and the error of the next one."""
+        """Write rows; return how many were written, and the error of the next one."""
         problem = self._commit(jobs)
         if problem is None:
             return len(jobs), None
         if len(jobs) == 1 or is_busy(problem):
             return 0, problem
+        # one by one, to find the row that fails
         for n_written, job in enumerate(jobs):
             problem = self._commit([job])
             if problem is not None:
@@ -308,31 +329,33 @@ class LedgerWriter(Forkable):
         try:
             connection = self._file.connection()
             if self._busy_since_s is not None:
-                set_busy(connection, 0.0)  # readers wait for the lock meanwhile
-            # alone, a statement commits by itself, in half the time
+                set_busy(
+                    connection, 0.0
+                )  # readers of this process wait for the lock now
+            # without a transaction one row takes half the time
             is_alone = len(jobs) == 1
             with nullcontext() if is_alone else transaction(connection):
                 write_rows(connection, jobs, begun)
             self._file.note_change()
         except Exception as problem:  # noqa: BLE001 - the thread goes on
-            begun.clear()  # its new entries were rolled back
+            begun.clear()  # the rows of its new entries were rolled back
             return problem
         if self._busy_since_s is not None:
             set_busy(connection, TRY_S)
         return None
 
-    def _note(
+    def _note_result(
         self, problem: Exception | None
     ) -> tuple[str | None, list[tuple[QueuedRow, LedgerError]]]:
-        """Note how an attempt ended; return a warning, and the failed jobs."""
+        """Note how an attempt ended; return a warning, if any, and the failed jobs."""
         if problem is None:
-            self._problem = self._said = self._busy_since_s = None
+            self._problem = self._warned_of = self._busy_since_s = None
             self._is_held, self._is_wanted = False, bool(self._queue)
             return None, []
         if isinstance(problem, _UNFIT):
             return self._drop(problem)
         self._problem = _explained(problem, self._file.path)
-        news = (
+        warning = (
             f"{_counted(self._queue)} could not be written. The next request tries "
             f"again. {self._problem}"
         )
@@ -342,17 +365,18 @@ class LedgerWriter(Forkable):
             self._is_held = now_s - self._busy_since_s >= HELD_S
             if not self._is_held:
                 return None, []
-            news = (
+            warning = (
                 f"Another program holds the ledger {self._file.path}. Exchanges are "
                 "kept in memory and written as soon as the file is free. Close the "
                 "program that has it open."
             )
         else:
             self._busy_since_s, self._is_held = None, False
-        said, self._said = self._said, str(self._problem)
+        before, self._warned_of = self._warned_of, str(self._problem)
         waiting = [job for job in self._queue if not job.receipt.done()]
         failed = [(job, self._problem) for job in waiting]
-        return None if said == self._said else news, failed
+        # the same problem is not warned of twice
+        return None if before == self._warned_of else warning, failed
 
     def _drop(
         self, problem: Exception
@@ -363,11 +387,11 @@ class LedgerWriter(Forkable):
         dropped = self._queue.popleft()
         self._n_gone += 1
         self._is_wanted = bool(self._queue)
-        news = (
+        warning = (
             f"{_counted([dropped])} cannot be written to the ledger {self._file.path}: "
             f"{type(problem).__name__}: {problem}"
         )
-        return news, [(dropped, LedgerError(news))]
+        return warning, [(dropped, LedgerError(warning))]
 
     def before_fork(self) -> None:
         """Take the locks, and close the file."""
@@ -382,7 +406,7 @@ class LedgerWriter(Forkable):
     def after_in_child(self) -> None:
         """Empty the queue; the parent writes the rows."""
         self._file.begin_child()
-        self._begin_empty()
+        self._reset()
 
 
 def _explained(problem: Exception, path: str) -> LedgerError:
@@ -390,16 +414,15 @@ def _explained(problem: Exception, path: str) -> LedgerError:
         return problem
     if isinstance(problem, sqlite3.Error):
         return explain(problem, path)
-    said = f"{type(problem).__name__}: {problem}"
-    return LedgerError(f"The ledger {path} cannot be used ({said}).")
+    reason = f"{type(problem).__name__}: {problem}"
+    return LedgerError(f"The ledger {path} cannot be used ({reason}).")
 
 
 def _counted(jobs: Iterable[QueuedRow]) -> str:
+    """Return how many rows of each table there are, such as "2 exchanges"."""
     tables: list[str] = [job.table for job in jobs]
-    words = {"exchanges": "exchange", "tool_runs": "tool run", "turn_marks": "mark"}
-    words |= {"scores": "score"}
-    named = ((tables.count(table), what) for table, what in words.items())
-    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in named if n)
+    counts = ((tables.count(table), noun) for table, noun in _NOUNS.items())
+    return " and ".join(f"{n} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
 
 
 def _fail(receipt: "Future[None]", problem: LedgerError) -> None:

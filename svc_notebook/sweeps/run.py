@@ -408,9 +408,9 @@ class Run:
             ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.reply_frames import chosen  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger.reply_frames import select_columns  # noqa: PLC0415 - pandas
 
-        return chosen(self._result.replies_df(), columns)
+        return select_columns(self._result.replies_df(), columns)
 
     def write_parquet(self, folder: str | PathLike[str]) -> Path:
         """Write `replies_df` in parts of about 50 000 rows, one in memory at a time.

@@ -14,7 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.column_meanings import describe
 from svc_notebook.ledger.reply_columns import dtype_of, template_columns
-from svc_notebook.ledger.reply_frames import chosen, replies_frame
+from svc_notebook.ledger.reply_frames import replies_frame, select_columns
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import FunctionCall, ToolCall, build_request
 
@@ -298,7 +298,7 @@ def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
     frame = replies_frame(rows).assign(score_right=1, user=pd.array(["x", None]))
     frame["answer_error"] = "No label."
 
-    narrow = chosen(frame, "narrow")
+    narrow = select_columns(frame, "narrow")
 
     kept = {"word", "user", "text", "answer_error", "score_right", "exchange_id"}
     assert kept <= set(narrow)
@@ -310,11 +310,11 @@ def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:
     """They come in the order of the names; an unknown one is refused."""
     frame = replies_frame([make()])
 
-    assert list(chosen(frame, ["text", "model"])) == ["text", "model"]
+    assert list(select_columns(frame, ["text", "model"])) == ["text", "model"]
     with pytest.raises(ParameterError, match="Did you mean model"):
-        chosen(frame, ["modle"])
+        select_columns(frame, ["modle"])
     with pytest.raises(ParameterError, match="or 'narrow' for what differs"):
-        chosen(frame, "wide")
+        select_columns(frame, "wide")
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -241,7 +241,7 @@ def test_refuses_to_group_by_what_it_sums(
     make: MakeExchange, by: str | list[str]
 ) -> None:
     """A column that is summed up cannot also be grouped by."""
-    with pytest.raises(ParameterError, match="is one of the sums"):
+    with pytest.raises(ParameterError, match="is one of its sums"):
         _usage_df([make()], by=by)
 
 
