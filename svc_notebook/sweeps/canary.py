@@ -1,8 +1,8 @@
-"""A canary: some rows of a run are sent again, to see whether the model has changed.
+"""A canary: sends some rows of a run again, to see whether the model has changed.
 
-Each check is a run of its own, named after the first one, so that nothing that was paid
-for is lost: an interrupted check goes on when it is called again. What is known over
-all checks is read from the ledger each time.
+Each check is stored as a run that is named after the first one, so nothing that was
+paid for is lost: an interrupted check continues when it is called again. The replies of
+all checks are read from the ledger each time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,28 +35,28 @@ from .run_outcome import RunResult
 from .run_scores import RunScores
 
 N_ROWS = 40
-"""How many rows a check sends, if nothing else is said."""
+"""How many rows a check sends by default."""
 
 
 def name_of(run_id: str, number: int) -> str:
-    """Return the name of the run of a check."""
+    """Return the name of the run that stores a check."""
     return f"{run_id}: check {number}"
 
 
 class Canary:
     """Sends rows of a run again and compares them with what was recorded.
 
-    Rows are drawn at random. Rows that were chosen because their scores differ would
-    be compared with replies that were extreme by chance, and would seem to get better
-    or worse although nothing changed. To send the chosen rows twice, once as a new
-    baseline, would hide what changed between the run and that first time. Random rows
-    also keep the points those of the run. Each row is sent once before any is sent
-    again, since other rows tell more than the same ones.
+    Rows are drawn at random. If rows were chosen because their scores differ, they
+    would be compared with replies that were extreme by chance, and would seem to get
+    better or worse although nothing changed. Sending the chosen rows twice, once as a
+    new baseline, would hide what changed between the run and that baseline. The result
+    for random rows also holds for all rows of the run. Each row is sent once before any
+    row is sent again, because a new row tells more than a repeated one.
 
     Args:
-        result: What the run has.
-        scores: What scores its replies.
-        session: Whose settings, key and ledger are used.
+        result: The result of the run.
+        scores: The scores of its replies.
+        session: The session whose settings, key and ledger are used.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Canary:
         self._session = session
 
     def check(self, n_rows: int, question: CheckQuestion) -> Recheck:
-        """Send a check, or what is missing of one, and compare all of them."""
+        """Send the next check, or the rest of the last one, and compare all checks."""
         ledger, recorded = self._result.ledger, self._recorded()
         if ledger is None or recorded.empty:
             raise ParameterError(
-                "The run has no good replies that could be compared. Call run() first.",
+                "The run has no good replies to compare with. Call run() first.",
                 param="run",
             )
         check_margin(recorded, question)
         self._check_endpoint()
         earlier = [self._replies(ledger, name) for name in self._names(ledger)]
         plan = self._open_plan(ledger, len(earlier))
-        if plan is None:
+        if plan is None:  # the last check is complete, so this is the next one
             earlier.append(recorded.iloc[:0])
             plan = self._plan(recorded, earlier, n_rows, question)
         result = self._send(plan)
@@ -89,13 +89,13 @@ class Canary:
             if len(frame)
         ]
         df = pd.concat(frames, ignore_index=True)
-        return rechecked(df, question, self._sent(result, earlier[-1], recorded))
+        return rechecked(df, question, self._facts(result, earlier[-1], recorded))
 
     def _recorded(self) -> pd.DataFrame:
-        return _good(check_replies(self._result.replies_df()))
+        return _good_replies(check_replies(self._result.replies_df()))
 
     def _check_endpoint(self) -> None:
-        """Refuse to compare the replies of two services."""
+        """Refuse a check that would compare the replies of two services."""
         first, settings = self._result.status().first, self._session.settings
         if first is None or (first.is_emulated and settings.is_emulated):
             return
@@ -117,7 +117,7 @@ class Canary:
             if name not in known:
                 return checks
             checks.append(name)
-        raise AssertionError  # the names never end
+        raise AssertionError  # `count` never ends
 
     def _replies(self, ledger: Ledger, name: str) -> pd.DataFrame:
         """Return the good replies of a check, with the columns of the run's rows."""
@@ -127,10 +127,10 @@ class Canary:
         if not exchanges:
             return self._recorded().iloc[:0]
         frame = with_scores(frames.frame_of_exchanges(exchanges, prices), ledger)
-        return _good(check_replies(frame))
+        return _good_replies(check_replies(frame))
 
     def _open_plan(self, ledger: Ledger, n_checks: int) -> Plan | None:
-        """Return the plan of the newest check if something of it is missing."""
+        """Return the plan of the newest check if it is not complete."""
         if not n_checks:
             return None
         name = name_of(self._result.plan.run_id, n_checks)
@@ -149,31 +149,32 @@ class Canary:
     ) -> Plan:
         """Plan the next check."""
         base = self._result.plan
-        keys = _chosen(recorded, earlier, n_rows, question, seed=base.seed)
+        keys = _draw_rows(recorded, earlier, n_rows, question, seed=base.seed)
         numbers = range(base.grid.n_combinations)
         kept = [
-            (base.grid.kept or numbers)[at // base.grid.repeats]
-            for at, (key, repeat) in enumerate(base.grid.trial_keys())
+            (base.grid.kept or numbers)[position // base.grid.repeats]
+            for position, (key, repeat) in enumerate(base.grid.trial_keys())
             if not repeat and key in keys
         ]
         return self._plan_of(name_of(base.run_id, len(earlier)), kept)
 
     def _plan_of(self, name: str, kept: Sequence[int]) -> Plan:
         base = self._result.plan
-        scores = {name: rule.function for name, rule in self._scores.rules.items()}
+        rules = self._scores.rules.items()
+        scores = {score: rule.function for score, rule in rules}
         return replace(
             base,
             grid=replace(base.grid, kept=kept, repeats=1),
             name=name,
             run_id=name,
             seed=seed_of(name),
-            is_reusing=False,  # a recorded reply would always be as before
+            is_reusing=False,  # a recorded reply would never differ from the run's
             scores=scores,
             decision=None,
         )
 
     def _send(self, plan: Plan) -> RunResult:
-        """Send what is missing of a check, once the user has agreed."""
+        """Send what is missing of a check, if the user agrees."""
         result = RunResult(plan, lambda _: None)
         scores = RunScores(result, self._session)
         executor = Executor(result, scores, session=self._session)
@@ -184,9 +185,10 @@ class Canary:
             scores.catch_up()
         return result
 
-    def _sent(
+    def _facts(
         self, result: RunResult, replies: pd.DataFrame, recorded: pd.DataFrame
     ) -> Sent:
+        """Return what is known of the newest check besides its replies."""
         n_failed = len(result.plan.grid) - result.status().count("ok")
         notes = [
             f"{n_failed:,} of the requests have no reply: {'; '.join(result.reasons())}"
@@ -202,11 +204,11 @@ class Canary:
         )
 
 
-def _good(df: pd.DataFrame) -> pd.DataFrame:
+def _good_replies(df: pd.DataFrame) -> pd.DataFrame:
     return df[df["status"] == "ok"].reset_index(drop=True)
 
 
-def _chosen(
+def _draw_rows(
     recorded: pd.DataFrame,
     earlier: Iterable[pd.DataFrame],
     n_rows: int,
@@ -214,9 +216,9 @@ def _chosen(
     *,
     seed: int,
 ) -> set[str]:
-    """Return the request keys of random rows; those that were checked least come first.
+    """Return the request keys of random rows, first of those that were checked least.
 
-    Rows that belong together are drawn together.
+    Rows of one unit are drawn together.
     """
     columns = unit(recorded)
     unit_of = (
@@ -226,18 +228,21 @@ def _chosen(
     )
     units = pd.Series(unit_of, index=recorded["request_key"])
     units = units[~units.index.duplicated()]
-    n_rows_of = recorded.assign(unit=unit_of).drop_duplicates(columns)
-    sizes = n_rows_of.groupby("unit").size()
+    rows = recorded.assign(unit=unit_of).drop_duplicates(columns)
+    sizes = rows.groupby("unit").size()
     n_checked = dict.fromkeys(sizes.index.tolist(), 0)
     for frame in earlier:
-        for checked in set(units.reindex(frame["request_key"]).dropna().astype(int)):
-            n_checked[checked] += 1
+        for code in set(units.reindex(frame["request_key"]).dropna().astype(int)):
+            n_checked[code] += 1
     order = sorted(n_checked)
     Random(f"{seed}/recheck").shuffle(order)  # noqa: S311 - no secret
+    # a stable sort: units that were checked equally often stay in random order
     order.sort(key=n_checked.__getitem__)
-    chosen: set[int] = set()
+    drawn: set[int] = set()
+    n_drawn = 0
     for code in order:
-        if sum(int(sizes[one]) for one in chosen) >= n_rows:
+        if n_drawn >= n_rows:
             break
-        chosen.add(code)
-    return set(units.index[units.isin(chosen)])
+        drawn.add(code)
+        n_drawn += int(sizes[code])
+    return set(units.index[units.isin(drawn)])

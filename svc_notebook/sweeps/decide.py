@@ -1,8 +1,8 @@
-"""A run that decides: it sends rows in blocks, looks after each, and ends when clear.
+"""Decides with a run: sends rows in blocks, and stops when the replies are clear.
 
 All blocks follow from the plan and its seed. A decision that was interrupted looks at
-the same blocks again, sends what is missing, and ends alike; a complete one sends
-nothing. What was fixed before the first request is kept with the plan.
+the same blocks again, sends what is missing, and comes to the same answer; a complete
+one sends nothing. What was fixed before the first request is stored with the plan.
 """
 
 import inspect
@@ -56,15 +56,15 @@ from .run_outcome import RunResult
 from .run_scores import RunScores
 
 NOT_CONFIRMED = "(not confirmed - nothing was sent)"
-_LEAST_ROWS = 5  # of a block
-_BLOCKS = 20  # at least, if there are rows enough: one may stop after each
-_USUAL_ROWS = 30  # of a block, where no limit is known
+_LEAST_ROWS = 5  # in a block
+_BLOCKS = 20  # fewest blocks, if there are enough rows: each is a chance to stop
+_USUAL_ROWS = 30  # in a block, where no rate limit is known
 _BUDGET = frozenset({"max_requests", "max_cost"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The most requests that may be sent, and what they may cost; None is any."""
+    """The most requests that may be sent, and their highest cost; None is no limit."""
 
     max_requests: int | None = None
     max_cost: float | None = None
@@ -81,10 +81,10 @@ class Budget:
 def blocks_of(
     rows: Sequence[int], units: Sequence[int], *, seed: int, n_rows: int
 ) -> list[list[list[int]]]:
-    """Return the blocks of a run: each is a list of units, and a unit one of rows.
+    """Return the blocks of a run: a block is a list of units, a unit a list of rows.
 
-    Units are in a random order that the seed fixes. A block has as many as it takes to
-    have so many rows.
+    Units are in a random order that the seed fixes. Units are added to a block until it
+    has at least `n_rows` rows.
     """
     by_unit: dict[int, list[int]] = {}
     for row, unit in dict(zip(rows, units, strict=True)).items():
@@ -102,31 +102,31 @@ def blocks_of(
 def rows_of_block(plan: Plan, n_rows: int, per_minute: Mapping[str, int]) -> int:
     """Return how many rows are sent before the next look.
 
-    It is what the slowest model's limit lets out in a minute, but so few that there are
-    about twenty looks.
+    As many as the limit of the slowest model allows in a minute, but not so many that
+    there would be fewer than about twenty looks.
 
     Args:
-        plan: What is sent.
+        plan: The plan of the run.
         n_rows: How many rows there are.
-        per_minute: The limits that are known, by model.
+        per_minute: The limits that are known, by model: requests a minute.
     """
-    of_rows = {model: n / n_rows for model, n in plan.grid.n_by_model.items()}
-    fitting = [
-        limit // max(of_rows[model], 1) for model, limit in per_minute.items() if limit
+    per_row = {model: n / n_rows for model, n in plan.grid.n_by_model.items()}
+    rows_a_minute = [
+        limit // max(per_row[model], 1) for model, limit in per_minute.items() if limit
     ]
-    most = min(fitting, default=_USUAL_ROWS)
+    most = min(rows_a_minute, default=_USUAL_ROWS)
     return int(max(min(most, ceil(n_rows / _BLOCKS)), _LEAST_ROWS))
 
 
 class Decider:
-    """Decides with a run: sends its blocks, and looks after each.
+    """Decides with a run: sends its blocks, and looks at the replies after each.
 
     Args:
-        result: What the run has.
+        result: The result of the run.
         executor: Sends its requests.
-        scores: What scores its replies.
-        screen: Where progress can be seen.
-        per_minute: The limits that are known, by model.
+        scores: The scores of its replies.
+        screen: Where progress is shown.
+        per_minute: The limits that are known, by model: requests a minute.
     """
 
     def __init__(
@@ -143,10 +143,10 @@ class Decider:
         self._scores = scores
         self._screen = screen
         self._per_minute = per_minute
-        self._replies = _Replies(result)
+        self._replies = _RepliesSoFar(result)
 
     def decide(self, question: Question, budget: Budget) -> Decision:
-        """Send blocks until it is clear, or rows or the budget are used up."""
+        """Send blocks until the answer is clear, or rows or the budget are used up."""
         prices = self._result.plan.prices
         if budget.max_cost is not None and prices is None:
             raise ParameterError(
@@ -155,33 +155,33 @@ class Decider:
             )
         places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
         question = replace(question, on=self._scores.named(question.on))
-        fixed, notes = self._fixed(question, budget, places)
+        fixed, notes = self._fix(question, budget, places)
         self._confirm(budget, places)
         view = _View(self._screen, self._executor.bars(), question, places, budget)
         blocks = self._blocks(fixed, places, budget)
         looks = blocks.looks
         seen: set[int] = set()
         try:
-            for number, (rows, asked) in enumerate(blocks):
-                self._send(rows, asked, number, places, view)
+            for number, (rows, open_values) in enumerate(blocks):
+                self._send(rows, open_values, number, places, view)
                 seen.update(rows)
-                looks.append(self._look(seen, question, asked))
+                looks.append(self._look(seen, question, open_values))
                 view.look(looks)
         finally:
             view.end(is_clear=bool(looks) and looks[-1].value is not None)
         if not looks:
             raise ParameterError(
                 f"The budget of {blocks.most} does not pay for one row with all values "
-                f"of {in_words(question.factor)}. Nothing was sent.",
+                f"of {in_words(question.factor)}. Nothing was sent. Give a larger one.",
                 param="max_requests" if budget.max_requests else "max_cost",
             )
-        return self._decided(blocks, question, places, notes)
+        return self._conclude(blocks, question, places, notes)
 
     def replay(self) -> Decision | None:
-        """Decide again by the replies that are there, and send nothing.
+        """Decide again by the replies so far, and send nothing.
 
         Returns:
-            What was decided; None if nothing was, or no row has all its replies.
+            The decision; None if the run never decided, or no row has all its replies.
         """
         result = self._result
         fixed = result.plan.decision
@@ -194,11 +194,11 @@ class Decider:
         places = _TrialPlaces.of(frame, question, result.plan)
         blocks = self._blocks(fixed, places, Budget())
         seen: set[int] = set()
-        for rows, asked in blocks:
-            complete = list(takewhile(self._has_all(places, asked), rows))
+        for rows, open_values in blocks:
+            complete = list(takewhile(self._has_all(places, open_values), rows))
             if complete:
                 seen.update(complete)
-                blocks.looks.append(self._look(seen, question, asked))
+                blocks.looks.append(self._look(seen, question, open_values))
             if len(complete) < len(rows):
                 blocks.most = "the replies so far"
                 break
@@ -211,20 +211,20 @@ class Decider:
             block_rows=fixed.block_rows,
             n_before=fixed.n_before,
         )
-        if not all(now.scores.values()):  # a kernel that lacks the functions
+        if not all(now.scores.values()):  # this kernel does not have the functions
             now = structs.replace(now, scores=fixed.scores)
-        notes = [*_unplanned(fixed), *_changed(fixed, now)]
-        return self._decided(blocks, question, places, notes)
+        notes = [*_note_of_earlier_replies(fixed), *_changes_since(fixed, now)]
+        return self._conclude(blocks, question, places, notes)
 
     def _has_all(
-        self, places: "_TrialPlaces", asked: Collection[int]
+        self, places: "_TrialPlaces", open_values: Collection[int]
     ) -> Callable[[int], bool]:
-        """Return what says whether a row has ended for all values that are asked."""
+        """Return a function that says whether a row has ended with all open values."""
         grid = self._result.plan.grid
         keys, settled = [*grid.trial_keys()], settled_of(self._result.status())
         return lambda row: all(
             keys[number * grid.repeats + repeat] in settled
-            for number, repeat in places.of_rows([row], asked)
+            for number, repeat in places.of_rows([row], open_values)
         )
 
     def _blocks(
@@ -238,7 +238,7 @@ class Decider:
         )
         return _Blocks(blocks, places, budget)
 
-    def _decided(
+    def _conclude(
         self,
         blocks: "_Blocks",
         question: Question,
@@ -252,14 +252,14 @@ class Decider:
             per_row=places.per_row,
             currency=prices.currency if prices else "",
             is_planned=not notes,
-            notes=[*notes, *self._rehearsed()],
+            notes=[*notes, *self._emulator_notes()],
         )
         return decided(blocks.looks, question, spent)
 
-    def _fixed(
+    def _fix(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
     ) -> tuple[DecisionPlan, list[str]]:
-        """Fix what is decided, or return what was fixed before and what has changed."""
+        """Fix the decision plan, or return the earlier one and what has changed since."""
         result = self._result
         status = result.status()
         block_rows = rows_of_block(result.plan, len(set(places.rows)), self._per_minute)
@@ -276,7 +276,7 @@ class Decider:
         if fixed is None:
             fixed = now
         result.plan = replace(result.plan, decision=fixed)
-        return fixed, [*_unplanned(fixed), *_changed(fixed, now)]
+        return fixed, [*_note_of_earlier_replies(fixed), *_changes_since(fixed, now)]
 
     def _confirm(self, budget: Budget, places: "_TrialPlaces") -> None:
         """Ask the user once, before the first block."""
@@ -288,13 +288,13 @@ class Decider:
     def _send(
         self,
         rows: Sequence[int],
-        asked: Collection[int],
+        open_values: Collection[int],
         number: int,
         places: "_TrialPlaces",
         view: "_View",
     ) -> None:
-        """Send what is missing of a block, and wait until it has its scores."""
-        trials = places.of_rows(rows, asked)
+        """Send what is missing of a block, and wait until its replies are scored."""
+        trials = places.of_rows(rows, open_values)
         Random(f"{self._result.plan.seed}/decide/{number}").shuffle(trials)  # noqa: S311 - no secret
         options = SendOptions(places=trials, is_confirmed=True)
         self._replies.begin()
@@ -304,7 +304,7 @@ class Decider:
             self._scores.catch_up()
 
     def _look(
-        self, rows: Collection[int], question: Question, asked: Collection[int]
+        self, rows: Collection[int], question: Question, open_values: Collection[int]
     ) -> Look:
         result = self._result
         df = self._replies.df()
@@ -315,12 +315,12 @@ class Decider:
                 f"No reply of the first block has a score {question.on}. {reasons}",
                 param="on",
             )
-        if any(self._rehearsed()):
+        if any(self._emulator_notes()):
             df = with_costs(df, result.plan.prices, include_emulated=True)
-        return look_at(df, question, asked)
+        return look_at(df, question, open_values)
 
-    def _rehearsed(self) -> Iterable[str]:
-        """Say that nothing was paid, if it was the emulator that answered."""
+    def _emulator_notes(self) -> Iterable[str]:
+        """Say that nothing was paid, if an emulator answered."""
         is_emulated = self._replies.df()["is_emulated"].fillna(value=False)
         if self._result.plan.prices and is_emulated.any():
             yield "An emulator answered; costs are what its replies would have cost."
@@ -328,12 +328,13 @@ class Decider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TrialPlaces:
-    """The trials of a run: which row and value each combination has.
+    """The trials of a run: the row, unit and value of each combination.
 
     Attributes:
-        rows, units, values: Of each combination, in the order of the plan.
+        rows, units, values: The row, the unit and the value of each combination, in the
+            order of the plan.
         n_values: How many values the factor has.
-        repeats: Of each combination.
+        repeats: How many times each combination is sent.
     """
 
     rows: Sequence[int]
@@ -344,11 +345,11 @@ class _TrialPlaces:
 
     @classmethod
     def of(cls, df: pd.DataFrame, question: Question, plan: Plan) -> "_TrialPlaces":
-        """Read them from the frame of a plan, and check the question."""
+        """Read the trials from the frame of a plan, and check the question."""
         if plan.grid.rows is None:
             raise ParameterError(
-                "A decision goes from row to row, and this run has none; give rows= to "
-                "svc.sweep.",
+                "decide sends a run row by row, but this run has no rows. Give rows= "
+                "to svc.sweep.",
                 param="rows",
             )
         df = check_replies(df).iloc[:: plan.grid.repeats]
@@ -357,7 +358,7 @@ class _TrialPlaces:
         if len(levels) == 1:
             raise ParameterError(
                 f"{in_words(question.factor)} has one value, so there is nothing to "
-                "choose from; give a column that the sweep varies, or several.",
+                "decide. Give a column that the sweep varies, or several of them.",
                 param="factor",
             )
         if question.unit is not None:
@@ -376,7 +377,7 @@ class _TrialPlaces:
 
     @property
     def per_row(self) -> int:
-        """How many requests a row has for one value."""
+        """How many requests are sent for one row and one value."""
         n_trials = len(self.rows) * self.repeats
         return round(n_trials / len(set(self.rows)) / self.n_values)
 
@@ -384,29 +385,29 @@ class _TrialPlaces:
         self, rows: Iterable[int], values: Collection[int]
     ) -> list[tuple[int, int]]:
         """Return the trials of rows with some values, row by row."""
-        place = {row: n for n, row in enumerate(rows)}
-        wanted = set(values)
+        position = {row: n for n, row in enumerate(rows)}
+        values = set(values)
         combinations = [
             number
             for number, (row, value) in enumerate(
                 zip(self.rows, self.values, strict=True)
             )
-            if row in place and value in wanted
+            if row in position and value in values
         ]
-        combinations.sort(key=lambda number: place[self.rows[number]])
+        combinations.sort(key=lambda number: position[self.rows[number]])
         return [(n, repeat) for n in combinations for repeat in range(self.repeats)]
 
 
 @dataclass(slots=True)
 class _Blocks:
-    """The blocks to ask for, one after another, until the last look is clear.
+    """The blocks to send, one after another, until the last look is clear.
 
     Attributes:
-        blocks: All of them.
+        blocks: All blocks.
         places: The trials of the run.
         budget: The most that may be sent.
-        looks: What is known after each block; who asks for the blocks adds it.
-        most: What was used up, if that ended it.
+        looks: One look after each block; the caller adds it before the next block.
+        most: The budget, in words, if it was used up.
     """
 
     blocks: Sequence[Sequence[Sequence[int]]]
@@ -416,22 +417,24 @@ class _Blocks:
     most: str = ""
 
     def __iter__(self) -> Iterator[tuple[list[int], Collection[int]]]:
-        """Return the rows of each block, and the values that are asked."""
+        """Return the rows of each block, and the values that are still open."""
         for block in self.blocks:
             looks, places = self.looks, self.places
-            asked = looks[-1].asked if looks else range(places.n_values)
-            rows, self.most = _affordable(block, asked, looks, places, self.budget)
+            open_values = looks[-1].asked if looks else range(places.n_values)
+            rows, self.most = _within_budget(
+                block, open_values, looks, places, self.budget
+            )
             if not rows:
                 return
-            yield rows, asked
+            yield rows, open_values
             if looks[-1].value is not None or self.most:
                 return
 
 
-class _Replies:
-    """The replies of a run, of which those of a block are read once it was sent.
+class _RepliesSoFar:
+    """The replies of a run so far; after each block only its replies are read.
 
-    To read all of them at each look would take longer with each look.
+    Reading all replies at each look would take longer with each look.
     """
 
     def __init__(self, result: RunResult) -> None:
@@ -442,7 +445,7 @@ class _Replies:
 
     @property
     def is_read(self) -> bool:
-        """Whether any were read."""
+        """Whether replies were read."""
         return self._df is not None
 
     def df(self) -> pd.DataFrame:
@@ -452,16 +455,17 @@ class _Replies:
         return self._df
 
     def begin(self) -> None:
-        """Note that a block is sent from now on."""
+        """Note that the next block is sent from now on."""
         self._began_at = datetime.now(UTC)
 
     def update(self) -> None:
-        """Read what was sent since `begin`."""
-        if self._df is None or self._result.failures:  # these the ledger may not have
+        """Read the replies that came since `begin`."""
+        # the ledger may not have all failures, so then everything is read again
+        if self._df is None or self._result.failures:
             self._df = None
             return
         newer = self._result.replies_since(self._began_at)
-        older, newer = _alike(self._df, newer)
+        older, newer = _with_equal_columns(self._df, newer)
         places = self._keys(older)
         older = older[~places.isin(set(self._keys(newer)))]
         df = pd.concat([older, newer], ignore_index=True)
@@ -477,42 +481,42 @@ class _Replies:
         return pd.Series([self._places[key] for key in keys_of], dtype="int64")
 
 
-def _alike(
+def _with_equal_columns(
     older: pd.DataFrame, newer: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two frames with the same columns, such as scores that only one has."""
+    """Return two frames with the columns of both, such as scores that one lacks."""
     frames = []
     for frame, other in ((older, newer), (newer, older)):
-        lacking = {
+        added = {
             name: pd.Series(pd.NA, index=frame.index, dtype=other[name].dtype)
             for name in other.columns
             if name not in frame.columns
         }
-        frames.append(frame.assign(**lacking))
+        frames.append(frame.assign(**added))
     return frames[0], frames[1][frames[0].columns]
 
 
-def _affordable(
+def _within_budget(
     block: Sequence[Sequence[int]],
-    asked: Collection[int],
+    open_values: Collection[int],
     looks: Sequence[Look],
     places: _TrialPlaces,
     budget: Budget,
 ) -> tuple[list[int], str]:
-    """Return the rows of a block that the budget pays for, and what used it up."""
+    """Return the rows of a block that the budget allows, and what it was if not all."""
     n_sent = looks[-1].n_requests if looks else 0
     cost = looks[-1].cost if looks and not isnan(looks[-1].cost) else 0.0
-    each = sum(looks[-1].costs[value] for value in asked) if looks else 0.0
-    each = 0.0 if isnan(each) else each * places.per_row
+    row_cost = sum(looks[-1].costs[value] for value in open_values) if looks else 0.0
+    row_cost = 0.0 if isnan(row_cost) else row_cost * places.per_row
     per_row = Counter(
         row
         for row, value in zip(places.rows, places.values, strict=True)
-        if value in set(asked)
+        if value in set(open_values)
     )
     rows: list[int] = []
     for unit_rows in block:
         n_sent += sum(per_row[row] for row in unit_rows) * places.repeats
-        cost += len(unit_rows) * each
+        cost += len(unit_rows) * row_cost
         if budget.max_requests is not None and n_sent > budget.max_requests:
             return rows, f"{budget.max_requests:,} requests"
         if budget.max_cost is not None and cost > budget.max_cost:
@@ -530,7 +534,8 @@ def decision_plan(
     n_before: int,
 ) -> DecisionPlan:
     """Return what is fixed before the first request, with a digest of all of it."""
-    whole = structs.replace(
+    # without what may change while the question stays the same
+    manifest = structs.replace(
         manifest_of(replace(plan, decision=None)),
         run="",
         name=None,
@@ -549,14 +554,14 @@ def decision_plan(
         max_cost=budget.max_cost,
         block_rows=block_rows,
         scores={name: _source_digest(score) for name, score in plan.scores.items()},
-        plan=_digest(to_json(whole)),
+        plan=_digest(to_json(manifest)),
         n_before=n_before,
     )
     return structs.replace(fixed, digest=_digest(to_json(fixed)))
 
 
 def _question_of(fixed: DecisionPlan, columns: Iterable[str]) -> Question:
-    """Return the question that was fixed; of several factors it has the names."""
+    """Return the question that was fixed; several factors are stored as one text."""
     is_one = fixed.factor in set(columns)
     return Question(
         factor=fixed.factor if is_one else fixed.factor.split(" and "),
@@ -569,7 +574,7 @@ def _question_of(fixed: DecisionPlan, columns: Iterable[str]) -> Question:
 
 
 def in_words(factor: str | Sequence[str]) -> str:
-    """Return what a factor, or several, are called."""
+    """Return the name of a factor, or of several."""
     return " and ".join(as_names(factor))
 
 
@@ -590,7 +595,7 @@ def _source_digest(score: Any) -> str:  # noqa: ANN401 - a function, or what is 
         return _digest(code.co_code) if code else ""
 
 
-def _unplanned(fixed: DecisionPlan) -> Iterable[str]:
+def _note_of_earlier_replies(fixed: DecisionPlan) -> Iterable[str]:
     if fixed.n_before:
         yield (
             f"Not planned: the run had {fixed.n_before:,} replies before this was "
@@ -598,7 +603,7 @@ def _unplanned(fixed: DecisionPlan) -> Iterable[str]:
         )
 
 
-_WORDS = {
+_FIELD_NAMES = {
     "plan": "the rows, prompts or values of the run",
     "scores": "the source of its scores",
     "max_requests": "max_requests",
@@ -606,7 +611,7 @@ _WORDS = {
 }
 
 
-def _changed(fixed: DecisionPlan, now: DecisionPlan) -> Iterable[str]:
+def _changes_since(fixed: DecisionPlan, now: DecisionPlan) -> Iterable[str]:
     """Say what differs from what was fixed before the first request."""
     names = [
         name
@@ -615,18 +620,18 @@ def _changed(fixed: DecisionPlan, now: DecisionPlan) -> Iterable[str]:
         and getattr(fixed, name) != getattr(now, name)
     ]
     if names:
-        said = [
-            _WORDS.get(name, f"{name} (it was {getattr(fixed, name)!r})")
+        changes = [
+            _FIELD_NAMES.get(name, f"{name} (it was {getattr(fixed, name)!r})")
             for name in names
         ]
         yield (
             "Not as planned: since the first request, this was changed: "
-            f"{', '.join(said)}."
+            f"{', '.join(changes)}."
         )
 
 
 class _View:
-    """What is shown while a decision is made: requests, and the interval."""
+    """Shows the progress of a decision: a bar of requests, and a chart of intervals."""
 
     def __init__(
         self,
@@ -653,7 +658,7 @@ class _View:
         self._draw()
 
     def look(self, looks: Sequence[Look]) -> None:
-        """Show what is known after a look."""
+        """Show the result of the last look."""
         last = looks[-1]
         self._n_before, self._n_now = last.n_requests, 0
         chart = chart_of(looks, self._question)
@@ -671,9 +676,10 @@ class _View:
         self._is_published = True
 
     def end(self, *, is_clear: bool) -> None:
-        """Leave the bar, and take the drawing away: the decision has it.
+        """Draw the bar for the last time, and remove the chart: the decision shows it.
 
-        A bar that ends early is red, as one that failed, so one that is clear is full.
+        A bar that is not full at the end turns red, as if something had failed. So it
+        is drawn full if the answer is clear.
         """
         if is_clear:
             self._n_most = self._n_before + self._n_now

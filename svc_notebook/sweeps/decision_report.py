@@ -1,7 +1,7 @@
-"""The report of a run: one file to attach to a decision, with its replies.
+"""The report of a run: one file to attach to a decision, with the replies.
 
-It is read from the ledger: the plan as it was kept, what was asked, what came back.
-What the replies say is in `report_findings`, the page in `report_page`.
+It is made from the ledger: the stored plan, the requests and the replies. What the
+replies show is found in `report_findings`; `report_page` writes the page.
 """
 
 import platform
@@ -69,25 +69,26 @@ from .resume import settled_of
 from .run_outcome import RunResult
 
 _FORMATS = (".html", ".htm", ".md")
-_MAX_INSIDE_BYTES = 1_000_000  # of the frame in memory; larger ones get files
-_SHOWN_TEXTS = 6  # prompts, and system messages
+_MAX_INSIDE_BYTES = 1_000_000  # size in memory of a frame that is put into the page
+_SHOWN_TEXTS = 6  # prompts, and as many system messages
 _SHOWN_VALUES = 12
 _VALUE_CHARS = 60
 _PACKAGES = ("svc-notebook", "pandas", "numpy", "scipy", "pyarrow")
 _KINDS = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 WithLooks = Callable[[Contrast], Contrast]
+"""Adds a note to a comparison if the run was looked at before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportQuestion:
-    """What a report is about; None is chosen as at the end of a run, or by its plan.
+    """The subject of a report; None takes what the plan says, or what a run shows.
 
     Attributes:
-        factor: What is compared.
-        on: The score, or several.
-        labels: What people say, which corrects the score of a judge.
-        margin: The difference that would not matter.
-        title: Of the page.
+        factor: The factor that is compared.
+        on: The score, or several scores.
+        labels: Ratings by people, which correct the score of a judge.
+        margin: A difference that would not matter.
+        title: The title of the page.
     """
 
     factor: str | Sequence[str] | None = None
@@ -109,39 +110,39 @@ def write_report(
     """Write the report of a run: see `Run.report`.
 
     Args:
-        result: What the run has.
-        path: Where to.
-        question: What it is about.
-        replay: Returns what `decide` concluded, if it was asked.
-        with_looks: Notes at a comparison that it is not the first look.
-        judges: What is known of each judge of the run, and what it was sent.
+        result: The result of the run.
+        path: The file to write.
+        question: The subject of the report.
+        replay: Returns the decision of `Run.decide`, if there was one.
+        with_looks: Adds a note to a comparison if the run was looked at before.
+        judges: The facts about each judge of the run, and the result of its sweep.
     """
     place = Path(to_path("path", path)).expanduser()
     if place.suffix.lower() not in _FORMATS:
         raise ParameterError(
-            f"{str(path)!r} must end with .html or .md, so that it is clear what to "
-            "write.",
+            f"path must end with .html or .md, which says what to write; got "
+            f"{str(path)!r}.",
             param="path",
         )
     is_html = place.suffix.lower() != ".md"
     df = _without_keys(result.replies_df())
     findings = _findings(result, df, question, replay(), with_looks)
     findings = replace(findings, judges=[facts for facts, _ in judges])
-    replies = _Replies.of(df, place, is_inside=is_html)
-    sent = {facts.name: asked for facts, asked in judges}
-    costs = _cost_section(result, sent)
+    replies = _ReplyFiles.of(df, place, is_inside=is_html)
+    judge_results = {facts.name: judge_result for facts, judge_result in judges}
+    costs = _cost_section(result, judge_results)
     page = _page(result, findings, question.title, costs, replies.section)
     text = page.html() if is_html else page.markdown()
     for key in known_keys():
         text = key.redact(text)
-    beside = [export(df, file) for file in replies.beside]
+    files = [export(df, file) for file in replies.files]
     content = text.encode("utf-8", "replace")
     written = write_whole(place, lambda file: file.write_bytes(content))
-    return [written, *beside]
+    return [written, *files]
 
 
 def _without_keys(df: pd.DataFrame) -> pd.DataFrame:
-    """Hide the keys of this kernel in a frame: a column of the rows may have one."""
+    """Hide the API keys of this kernel, which a column of the rows may contain."""
     keys = known_keys()
 
     def hidden(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
@@ -171,30 +172,31 @@ def _findings(
     decision: Decision | None,
     with_looks: WithLooks,
 ) -> Findings:
-    """Compare what the question names, or else what the plan or the decision does."""
+    """Compare what the question names, or else what the decision or the plan names."""
     df = check_replies(df)
     fixed = _decision_plan(result) if decision is not None else None
-    names = [*result.plan.scores] or [_short(name) for name in scores(df)]
-    how: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
+    names = [*result.plan.scores] or [_score_name(name) for name in scores(df)]
+    options: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
     if fixed is not None and question.factor is None:
         is_one = fixed.factor in df.columns
-        how["factor"] = fixed.factor if is_one else fixed.factor.split(" and ")
-        how |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
+        options["factor"] = fixed.factor if is_one else fixed.factor.split(" and ")
+        options |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
         names = [fixed.on]
     if question.on is not None:
-        names = [_short(name) for name in as_names(question.on)]
+        names = [_score_name(name) for name in as_names(question.on)]
     on = score_columns(df, names)
     if question.on is not None and not on:
-        known = ", ".join(map(_short, scores(df))) or "none"
+        known = ", ".join(map(_score_name, scores(df))) or "none"
         raise ParameterError(
             f"No reply has a score {' or '.join(names)} that is a number; the scores "
             f"are {known}.",
             param="on",
         )
     if question.margin is not None and on:
-        how |= {"margin": question.margin, **against_best(df, how["factor"], on[0])}
-    df, corrected, notes = _corrected(result, df, on, question.labels)
-    scored = score_report(df, names, **how, **corrected) if on else None
+        best = against_best(df, options["factor"], on[0])
+        options |= {"margin": question.margin, **best}
+    df, corrected, notes = _correct(result, df, on, question.labels)
+    scored = score_report(df, names, **options, **corrected) if on else None
     if scored is not None and scored.contrast is not None:
         compared = with_looks(scored.contrast)
         compared = replace(compared, notes=[*compared.notes, *notes])
@@ -205,25 +207,25 @@ def _findings(
         scored=scored,
         decision=None if question.factor is not None else decision,
         seed=result.plan.seed,
-        unit=how["unit"],
+        unit=options["unit"],
     )
 
 
-def _corrected(
+def _correct(
     result: RunResult, df: pd.DataFrame, on: Sequence[str], named: str | None
 ) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
-    """Return the frame, the argument of `contrast` that corrects it, and notes."""
+    """Return the frame, the argument of `contrast` that corrects a judge, and notes."""
     notes = [of_chosen_labels(df, result.ledger, name) for name in on]
-    how: dict[str, Any] = {}
+    corrected: dict[str, Any] = {}
     if labels := _labels(df, on, named):
         try:
             df, left_out = random_labels(df, result.ledger, labels)
-        except ParameterError as problem:  # none was drawn at random
+        except ParameterError as problem:  # no reply was drawn at random
             left_out = str(problem)
         else:
-            how["labels"] = _short(labels)
+            corrected["labels"] = _score_name(labels)
         notes.append(left_out)
-    return df, how, [note for note in notes if note]
+    return df, corrected, [note for note in notes if note]
 
 
 def _labels(df: pd.DataFrame, on: Sequence[str], labels: str | None) -> str:
@@ -239,7 +241,7 @@ def _labels(df: pd.DataFrame, on: Sequence[str], labels: str | None) -> str:
     return own if own in df.columns and df[own].notna().any() else ""
 
 
-def _short(name: str) -> str:
+def _score_name(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
@@ -262,7 +264,7 @@ def _page(
         ReportSection("The answer", _answer(result, findings)),
         difference_section(findings),
         condition_section(findings, table) if len(findings.df) else None,
-        _limits(result, findings, lines),
+        _limit_section(result, findings, lines),
         flip_section(findings),
         worst_section(findings),
         random_section(findings),
@@ -287,7 +289,7 @@ def _page(
 
 
 def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
-    """Answer, and say at once what makes the answer doubtful."""
+    """Return the answer, and right below it what makes the answer doubtful."""
     first, *rest = answer_lines(findings)
     warnings = list(_warnings(result, findings.df))
     asked = _question_in_words(result, findings)
@@ -300,7 +302,7 @@ def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
 
 
 def _question_in_words(result: RunResult, findings: Findings) -> str:
-    """Return what was decided or compared; "" if nothing was."""
+    """Say what was decided or compared; "" if nothing was."""
     fixed = _decision_plan(result)
     if fixed is not None and findings.decision is not None:
         least = "" if fixed.margin is None else f", at most {fixed.margin:g} worse"
@@ -311,11 +313,11 @@ def _question_in_words(result: RunResult, findings: Findings) -> str:
         name.removesuffix(LABEL).removesuffix(TEMPLATE)
         for name in findings.contrast.factors
     )
-    return f"Question: what {compared} changes in {_listed(findings.on)}."
+    return f"Question: what {compared} changes in {_scores_in_words(findings.on)}."
 
 
-def _listed(on: Iterable[str]) -> str:
-    return " and ".join(map(_short, on))
+def _scores_in_words(on: Iterable[str]) -> str:
+    return " and ".join(map(_score_name, on))
 
 
 def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
@@ -334,27 +336,27 @@ def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
         yield "An emulator answered: these replies say nothing about a model."
 
 
-def _limits(
+def _limit_section(
     result: RunResult, findings: Findings, lines: Iterable[str]
 ) -> ReportSection:
-    """Say what the data cannot tell, and what is missing."""
+    """Return what the data cannot tell, and what is missing."""
     status = result.status()
-    said = [*_warnings(result, findings.df), *lines, *limit_lines(findings)]
-    said += [status.cut_note()]
+    limits = [*_warnings(result, findings.df), *lines, *limit_lines(findings)]
+    limits += [status.cut_note()]
     if status.counts(len(result.plan.grid))["error"]:
-        said += [f"failed: {reason}" for reason in result.reasons()]
+        limits += [f"failed: {reason}" for reason in result.reasons()]
     if (at := _when(findings.df)) and findings.scored is not None:
-        said.append(
+        limits.append(
             f"The replies are from {at.removeprefix('Asked ').removesuffix('.')}. The "
             "models may have changed since."
         )
-    noted = {*(findings.contrast.notes if findings.contrast else ())}
-    left = [line for line in dict.fromkeys(said) if line and line not in noted]
-    return ReportSection("What the data cannot tell", [Sentences(left, is_list=True)])
+    shown = {*(findings.contrast.notes if findings.contrast else ())}
+    rest = [line for line in dict.fromkeys(limits) if line and line not in shown]
+    return ReportSection("What the data cannot tell", [Sentences(rest, is_list=True)])
 
 
 def _when(df: pd.DataFrame) -> str:
-    """Return when requests were sent, in UTC."""
+    """Say when requests were sent, in UTC; "" if none were."""
     begun, ended = df["started_at"].min(), df["ended_at"].max()
     if pd.isna(begun):
         return ""
@@ -388,8 +390,8 @@ def _plan_section(result: RunResult, findings: Findings) -> ReportSection:
             ("digest of the question and the plan", fixed.digest),
         ]
     elif findings.contrast is not None:
-        said = "not fixed before the replies came, as run.decide does"
-        lines.append(("question", said))
+        note = "not fixed before the replies came, as run.decide does"
+        lines.append(("question", note))
     parts: list[ReportPart] = [Facts(lines)]
     if not stored:
         parts.append(Sentences(["Nothing was sent, so no plan was kept."]))
@@ -411,34 +413,35 @@ def _asked_section(result: RunResult, df: pd.DataFrame) -> ReportSection:
 
 
 def _models(df: pd.DataFrame) -> ReportTable:
-    """Return which models answered, under which names, where and when."""
+    """Return a table of the models: the names they answered with, when and where."""
     rows = []
     for model, replies in df.groupby("model", sort=False):
         returned = replies["model_returned"].dropna().unique()
-        where = replies["endpoint"].dropna().unique()
+        addresses = replies["endpoint"].dropna().unique()
         is_emulated = replies["is_emulated"].fillna(value=False).any()
         rows.append(
             (
                 str(model),
                 ", ".join(map(str, returned[:_SHOWN_VALUES])) or "no reply",
                 _when(replies).removeprefix("Asked ").rstrip("."),
-                ", ".join(map(str, where)) + " (an emulator)" * bool(is_emulated),
+                ", ".join(map(str, addresses)) + " (an emulator)" * bool(is_emulated),
             )
         )
     return ReportTable(("model", "answered as", "when", "where"), rows)
 
 
 def _parameters(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Return the values of each factor but prompts and systems, and the rows."""
+    """Return the values of all factors but prompt and system, and the rows."""
     grid, rows = plan.grid, plan.grid.rows
     for dimension in grid.dimensions:
-        names = [x for x in dimension.unlabelled if x not in {"prompt", "system"}]
-        for name in names:
+        for name in dimension.unlabelled:
+            if name in {"prompt", "system"}:
+                continue  # they have parts of their own
             label = LABELS.get(name, "")
             if name == "model" and label not in dimension.names:
-                continue  # these are in the table
+                continue  # models without labels are in the table
             values = dict.fromkeys(
-                _value(name, point, label) for point in dimension.points
+                _labelled_value(name, point, label) for point in dimension.points
             )
             shown = [shorten(value, _VALUE_CHARS) for value in values]
             n_more = len(values) - _SHOWN_VALUES
@@ -454,8 +457,8 @@ def _parameters(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "rows came from", _source(plan)
 
 
-def _value(name: str, point: Mapping[str, Any], label: str) -> str:
-    """Return a value after its label, if it has one."""
+def _labelled_value(name: str, point: Mapping[str, Any], label: str) -> str:
+    """Return a value, with its label in front if it has one."""
     value = in_a_line(name, point[name]) if name in point else "not sent"
     return f"{point[label]} is {value}" if label in point else value
 
@@ -472,18 +475,19 @@ def _source(plan: Plan) -> str:
 
 
 def _texts(plan: Plan, name: str) -> Iterator[tuple[str, str]]:
-    """Return the prompts or system messages of the plan, below what they are called."""
+    """Return the prompts or system messages of the plan, each with its heading."""
     label = LABELS[name]
     for dimension in plan.grid.dimensions:
         if name not in dimension.names:
             continue
-        for at, point in enumerate(dimension.points, start=1):
+        for position, point in enumerate(dimension.points, start=1):
             if (text := point.get(name)) is None:
                 continue
             head = {"prompt": "Prompt", "system": "System message"}[name]
-            number_of = f" {at}" if len(dimension.points) > 1 else ""
-            called = f" {point[label]}" if label in point else number_of
-            yield f"{head}{called}", _as_text(text)
+            which = f" {position}" if len(dimension.points) > 1 else ""
+            if label in point:
+                which = f" {point[label]}"
+            yield f"{head}{which}", _as_text(text)
 
 
 def _as_text(prompt: Any) -> str:  # noqa: ANN401 - a text or messages
@@ -503,11 +507,14 @@ def _parts_of(message: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a message
 
 def _cost_section(result: RunResult, judges: Mapping[str, RunResult]) -> ReportSection:
     """Return tokens and costs by model, failed and repeated requests included."""
-    rows = [*_used(result), *chain(*(_used(judges[name], name) for name in judges))]
+    rows = [
+        *_cost_rows(result),
+        *chain(*(_cost_rows(judges[name], name) for name in judges)),
+    ]
     heads = ("model", "requests", "prompt tokens", "reply tokens", "estimated", "cost")
     notes = ["Costs are not known: there is no price table."]
     if (prices := result.plan.prices) is not None:
-        notes = [f"Prices: {prices.stamp}. Answers that were used again cost nothing."]
+        notes = [f"Prices: {prices.stamp}. Reused answers cost nothing."]
     if not rows:
         return ReportSection("Costs", [Sentences(["Nothing was sent."])])
     parts: list[ReportPart] = [ReportTable(heads, rows)]
@@ -515,11 +522,11 @@ def _cost_section(result: RunResult, judges: Mapping[str, RunResult]) -> ReportS
     return ReportSection("Costs", parts)
 
 
-def _used(result: RunResult, judge: str = "") -> list[tuple[str, ...]]:
-    """Return the rows of a run, or of a judge of it, in the table of costs."""
+def _cost_rows(result: RunResult, judge: str = "") -> list[tuple[str, ...]]:
+    """Return the rows of the table of costs for a run, or for a judge of it."""
     usage = result.usage_df(["model"], include_emulated=True, include_reused=False)
-    parts_of_it = ["estimated_prompt_tokens", "estimated_completion_tokens"]
-    usage = usage.assign(estimated=usage[parts_of_it].sum(axis=1))
+    estimates = ["estimated_prompt_tokens", "estimated_completion_tokens"]
+    usage = usage.assign(estimated=usage[estimates].sum(axis=1))
     return [
         (
             f"{row['model']}{f' for {judge}' if judge else ''}",
@@ -538,30 +545,30 @@ def _count(value: Any) -> str:  # noqa: ANN401 - a number or a missing one
 
 
 @dataclass(frozen=True, slots=True)
-class _Replies:
-    """The replies as files: what the report says about them, and those next to it."""
+class _ReplyFiles:
+    """The replies as files: the section about them, and files to write next to it."""
 
     section: ReportSection
-    beside: Sequence[Path]
+    files: Sequence[Path]
 
     @classmethod
-    def of(cls, df: pd.DataFrame, place: Path, *, is_inside: bool) -> "_Replies":
+    def of(cls, df: pd.DataFrame, place: Path, *, is_inside: bool) -> "_ReplyFiles":
         """Put the replies into the page if they are few, else into files next to it."""
         size = int(df.memory_usage(deep=True).sum())
         is_inside = is_inside and size <= _MAX_INSIDE_BYTES
         parts: list[ReportPart] = []
-        beside: list[Path] = []
+        files: list[Path] = []
         for suffix, kind in _KINDS.items():
             file = place.with_name(f"{place.stem}.replies{suffix}")
-            if suffix == ".parquet" and not _has("pyarrow"):
+            if suffix == ".parquet" and not _is_installed("pyarrow"):
                 parts.append(Sentences(["Parquet needs pyarrow, which is missing."]))
             elif is_inside:
                 parts.append(FileInside(file.name, kind, _content(df, suffix)))
             else:
                 parts.append(Sentences([f"{file.name}, next to this file"]))
-                beside.append(file)
-        said = f"{len(df):,} rows, one for each reply or request without one."
-        return cls(ReportSection("All replies", [Sentences([said]), *parts]), beside)
+                files.append(file)
+        count = f"{len(df):,} rows, one for each reply or request without a reply."
+        return cls(ReportSection("All replies", [Sentences([count]), *parts]), files)
 
 
 def _content(df: pd.DataFrame, suffix: str) -> bytes:
@@ -569,7 +576,7 @@ def _content(df: pd.DataFrame, suffix: str) -> bytes:
         return export(df, Path(folder) / f"replies{suffix}").read_bytes()
 
 
-def _has(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         version(package)
     except PackageNotFoundError:
@@ -578,7 +585,7 @@ def _has(package: str) -> bool:
 
 
 def _version_section() -> ReportSection:
-    lines = [(name, version(name)) for name in _PACKAGES if _has(name)]
+    lines = [(name, version(name)) for name in _PACKAGES if _is_installed(name)]
     return ReportSection(
         "Versions", [Facts([("python", platform.python_version()), *lines])]
     )

@@ -1,7 +1,7 @@
 """Estimates the tokens, cost and duration of a plan, before and while it runs.
 
-A run that is larger than `confirm_above` asks with these figures before it sends.
-A duration depends on the limits, and on the requests that their windows hold now.
+A run that is larger than `confirm_above` shows these figures and asks before it sends.
+A duration depends on the rate limits, and on the requests in their windows now.
 """
 
 from collections import Counter
@@ -20,6 +20,7 @@ from svc_notebook.tokens import Z_90, Tokens
 from .grid import Grid, Trial
 
 SAMPLE_TRIALS = 1_000
+"""A plan with more combinations is estimated from so many of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +30,20 @@ class PlanEstimate:
     Attributes:
         n_trials: Requests, without those that the ledger answers.
         prompt: Estimated tokens of all prompts.
-        completion_tokens: The most that the replies can have, by max_tokens.
-        n_default: Requests without max_tokens: the service's default applies.
-        n_unlimited: Requests to another server without max_tokens: nobody knows how
-            long their replies may be.
+        completion_tokens: The most tokens that all replies can have, by max_tokens.
+        n_default: Requests without max_tokens, to which the service's default applies.
+        n_unlimited: Requests without max_tokens to another server, where the length of
+            a reply has no known limit.
         n_over: Requests whose prompt and max_tokens probably exceed the budget.
-        budgets: The tokens that prompt and reply of those may have.
+        budgets: The budgets of those requests: tokens of prompt and reply together.
         is_sampled: Whether the figures were scaled up from a sample.
-        cost_low, cost_high: In the table's currency; None if a price is unknown.
+        cost_low, cost_high: In the currency of the table; None if a price is unknown.
         prices: The price table, if there is one.
-        unpriced: Models without a price in it.
-        completion: Estimated tokens of all replies, by those that were seen; None
-            before there are some of each model.
+        unpriced: Models without a price in the table.
+        completion: Estimated tokens of all replies, by the replies so far; None until
+            there are enough of each model.
         n_seen: How many replies the figures were estimated from.
-        answered: How many requests to each model the ledger answers, for nothing.
+        answered: How many requests to each model the ledger answers, at no cost.
     """
 
     n_trials: int
@@ -68,16 +69,17 @@ def estimate_of(
     prices: Prices | None = None,
     is_answered: Callable[[Trial], object] = lambda _: False,
 ) -> PlanEstimate:
-    """Estimate the size of a plan, from an evenly spread sample if it is very large.
+    """Estimate the size of a plan; of a very large one, from an evenly spread sample.
 
     `is_answered` says whether the ledger answers a trial, which then costs nothing.
     """
-    n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
+    n_all = grid.n_combinations
+    n_sampled = min(n_all, SAMPLE_TRIALS)
     n_default, n_unlimited, n_over, budgets = 0, 0, 0, set[int]()
     prompts, replies = dict[str, Tokens](), Counter[str]()
     answered = Counter[str]()
-    for number in range(n_taken):
-        trial = grid.trial(number * n_all // n_taken, 0)
+    for number in range(n_sampled):
+        trial = grid.trial(number * n_all // n_sampled, 0)
         if is_answered(trial):
             answered[trial.model] += 1
             continue
@@ -91,7 +93,7 @@ def estimate_of(
         if budget is not None and prompt.best + max_tokens > budget:
             n_over += 1
             budgets.add(budget)
-    scale = n_all / max(n_taken, 1) * grid.repeats
+    scale = n_all / max(n_sampled, 1) * grid.repeats
     costs = {
         model: _cost_of(model, prompts[model], replies[model], prices)
         for model in prompts
@@ -107,9 +109,9 @@ def estimate_of(
         n_unlimited=ceil(n_unlimited * scale),
         n_over=ceil(n_over * scale),
         budgets=tuple(sorted(budgets)),
-        is_sampled=n_taken < n_all,
+        is_sampled=n_sampled < n_all,
         cost_low=sum(low for low, _ in known) * scale if is_priced else None,
-        cost_high=_highest(known, scale, is_open=n_unlimited > 0)
+        cost_high=_highest_cost(known, scale, is_open=n_unlimited > 0)
         if is_priced
         else None,
         prices=prices,
@@ -117,10 +119,10 @@ def estimate_of(
     )
 
 
-def _highest(
+def _highest_cost(
     costs: Iterable[tuple[float, float]], scale: float, *, is_open: bool
 ) -> float:
-    """Return the most that requests cost; infinite where a reply has no known limit."""
+    """Return the most that requests cost; infinite if a reply has no known limit."""
     return inf if is_open else sum(high for _, high in costs) * scale
 
 
@@ -136,11 +138,11 @@ def _cost_of(
 
 
 LEAST_SEEN = 3
-"""With so many replies of each model, estimates are made from these replies."""
+"""From so many replies of each model on, estimates are made from replies."""
 
 
 class Seen(NamedTuple):
-    """What one reply took."""
+    """The tokens of one request and its reply, and the seconds that it took."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -152,7 +154,7 @@ def estimate_by_replies(
     n_by_model: Mapping[str, int],
     seen: Mapping[str, Sequence[Seen]],
 ) -> PlanEstimate:
-    """Estimate a size again by the replies so far, if there are enough of each model.
+    """Estimate a size again from the replies so far, if there are enough of each model.
 
     The tokens of these replies are known. Those of the others are estimated from their
     mean, with an interval that holds the true total 9 times in 10.
@@ -199,7 +201,7 @@ def total_of(seen: Sequence[float], n: int) -> Tokens:
     n_left, mean = max(n - len(seen), 0), fmean(seen)
     if not n_left:
         return Tokens(sum(seen))
-    # the variance of the values that are left, and that of the mean they are drawn from
+    # two errors: the spread of the values that are left, and that of the mean so far
     spread = stdev(seen) * sqrt(n_left * (n_left + len(seen)) / len(seen))
     width = _t_quantile(len(seen) - 1) * spread
     return Tokens(sum(seen) + mean * n_left, min(width, mean * n_left), width)
@@ -220,34 +222,35 @@ PER_SECOND_S = SECOND_S + MARGIN_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """When the last request of a model can be sent, counted from the first.
+    """When the last request of a model can be sent, in seconds after the first one.
 
-    `ends_s` is when the last reply comes: the least, the best estimate and the most;
-    None before replies were seen.
+    `ends_s` is when the last reply arrives: lower end, best estimate and upper end;
+    None until there are replies to estimate it from.
     """
 
     model: str
     last_sent_s: float | None  # None if no limit of the model is known
-    binds: str  # the limit that determines it, such as "per-minute limit"
+    binds: str  # the limit that determines the time, such as "per-minute limit"
     ends_s: tuple[float, float, float] | None = None
 
 
 LimitFor = Callable[[str], Limit | None]
 """Returns the limit in force for a model: the documented one, or the user's own."""
 
-
 HeldOf = Callable[[str], Sequence[float]]
-"""Returns when the newest requests to a model went; see `Windows.held_s`."""
+"""Returns when the newest requests to a model were sent; see `Windows.held_s`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What determines how fast a run goes."""
+    """What determines how fast a run is sent."""
 
     held_of: HeldOf = lambda _: ()
     limit_for: LimitFor = limit_of
-    limit_of: LimitFor = limit_of  # without the user's own
-    in_flight_of: Callable[[str], int] = lambda _: 1  # sent to a model at once
+    limit_of: LimitFor = limit_of  # without the user's own limits
+    in_flight_of: Callable[[str], int] = lambda _: (
+        1
+    )  # most requests in flight, by model
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
 
@@ -262,6 +265,7 @@ def forecast(
         if limit is not None:
             sent_s = last_sent_s(n_requests, limit)
             late_s = last_sent_s(n_requests, limit, speed.held_of(model))
+            # requests of other runs and cells may still fill the windows
             if is_held := late_s > sent_s + PER_SECOND_S:
                 sent_s = late_s
             if is_held or n_requests > (limit.per_minute or UNLIMITED):
@@ -271,22 +275,22 @@ def forecast(
             if binds and limit != speed.limit_of(model):
                 binds = f"your {binds}"
         planned = Forecast(model=model, last_sent_s=sent_s, binds=binds)
-        forecasts.append(_by_replies(planned, n_requests, speed))
-    return tuple(sorted(forecasts, key=_length_s, reverse=True))
+        forecasts.append(_with_end(planned, n_requests, speed))
+    return tuple(sorted(forecasts, key=_duration_s, reverse=True))
 
 
-def _length_s(forecast: Forecast) -> float:
+def _duration_s(forecast: Forecast) -> float:
     return forecast.ends_s[1] if forecast.ends_s else forecast.last_sent_s or 0.0
 
 
-def _by_replies(planned: Forecast, n_requests: int, speed: Speed) -> Forecast:
-    """Add when the last reply comes, by how long replies took so far."""
+def _with_end(planned: Forecast, n_requests: int, speed: Speed) -> Forecast:
+    """Add when the last reply arrives, estimated from how long replies took so far."""
     model, sent_s = planned.model, planned.last_sent_s
     times_s = [reply.latency_s for reply in speed.seen.get(model, ())]
     known_s = [time_s for time_s in times_s if time_s is not None]
     if sent_s is None or len(known_s) < LEAST_SEEN:
         return planned
-    # the mean of very many has the interval of the mean alone
+    # for very many values, the interval of the total is that of the mean alone
     n_more = len(known_s) * 1_000_000
     mean = total_of(known_s, n_more).times(1 / n_more)
     n_rounds = (n_requests - 1) // speed.in_flight_of(model)
@@ -303,7 +307,7 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
 
     Request k is sent when both windows have room: request k - per_second was sent a
     second ago or earlier, and request k - per_minute a minute ago or earlier. `held_s`
-    are the times of requests that the windows hold now, oldest first.
+    are the times of the requests that the windows hold now, oldest first.
     """
     if n_requests < 1:
         return 0.0
@@ -316,12 +320,12 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
         n_minutes = ceil(n_more / per_minute)
         for _ in range(n_requests - n_minutes * per_minute):
             full_s = [
-                times_s[-most] + length_s
-                for most, length_s in (
+                times_s[-n_most] + length_s
+                for n_most, length_s in (
                     (per_second, PER_SECOND_S),
                     (per_minute, PER_MINUTE_S),
                 )
-                if len(times_s) >= most
+                if len(times_s) >= n_most
             ]
             times_s.append(max(0.0, *full_s, times_s[-1]))
         return times_s[-1] + n_minutes * PER_MINUTE_S
@@ -331,13 +335,13 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
     return max(in_minutes_s, in_seconds_s)
 
 
-SHOWN_MODELS = 4  # names that a line has
-_MINUTES_S = 120  # shorter times are shown in seconds, longer ones in minutes
-_HOURS_S = 7200  # from here on in hours
+SHOWN_MODELS = 4  # most names of models in a line
+_MINUTES_S = 120  # shorter times are shown in seconds
+_HOURS_S = 7200  # longer times are shown in hours
 
 
 def duration(length_s: float) -> str:
-    """Return a length of time in units that people use for it."""
+    """Return a duration in words, in the units that people use."""
     if length_s < _MINUTES_S:
         return f"{length_s:.0f} s"
     if length_s < _HOURS_S:
@@ -346,7 +350,7 @@ def duration(length_s: float) -> str:
 
 
 def cost_range(size: PlanEstimate) -> str:
-    """Return words for what the plan costs by the user's prices; "" without prices."""
+    """Say what the plan costs by the user's prices; "" without prices."""
     if size.prices is None:
         return ""
     if size.cost_low is None or size.cost_high is None:
@@ -363,15 +367,18 @@ def cost_range(size: PlanEstimate) -> str:
 def ask_before_sending(
     size: PlanEstimate, n_requests: int, *, lasts_s: float | None
 ) -> bool:
-    """Ask the user whether so many requests of a plan are to be sent.
+    """Ask the user whether to send so many requests of a plan.
 
     Args:
         size: How large the whole plan is.
         n_requests: How many of its requests would be sent now.
         lasts_s: Seconds until the last of them is sent; None if no limit is known.
 
+    Returns:
+        Whether the user agrees.
+
     Raises:
-        ParameterError: Nobody can answer here.
+        ParameterError: No input is possible here.
     """
     requests = "request" if n_requests == 1 else "requests"
     how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
@@ -391,7 +398,7 @@ def ask_before_sending(
 
 
 def _most_cost(size: PlanEstimate, n_requests: int) -> str:
-    """Return words for what a part of the plan costs at most, if prices are known."""
+    """Say what a part of the plan costs at most; "" if prices are unknown."""
     if size.prices is None or size.cost_high is None or not size.n_trials:
         return ""
     cost = size.cost_high * n_requests / size.n_trials

@@ -375,7 +375,7 @@ def test_the_user_is_asked_once(
 @pytest.mark.parametrize(
     ("how", "arguments", "said"),
     [
-        ({"rows": None, "repeats": 3}, {}, "give rows= to svc.sweep"),
+        ({"rows": None, "repeats": 3}, {}, "Give rows= to svc.sweep"),
         ({"scores": None}, {}, "scores={'right'"),
         ({}, {"on": "wrong"}, "not a score that this run makes"),
         ({}, {"on": "rigth"}, "it makes right. Did you mean right"),
