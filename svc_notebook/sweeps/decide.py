@@ -259,7 +259,7 @@ class Decider:
     def _fix(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
     ) -> tuple[DecisionPlan, list[str]]:
-        """Fix the decision plan, or return the earlier one and what has changed since."""
+        """Return the decision plan, fixed now or before, and what has changed since."""
         result = self._result
         status = result.status()
         block_rows = rows_of_block(result.plan, len(set(places.rows)), self._per_minute)

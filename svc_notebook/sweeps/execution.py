@@ -1,8 +1,8 @@
 """Sends the missing requests of a run, from this process or from a Ray cluster.
 
-Nothing is sent before the run is locked, its endpoint is checked and a large number of
-requests is confirmed. The first interrupt sends nothing more and waits a moment for
-replies; the second one cancels them.
+Nothing is sent before the run is locked, its endpoint is checked, and the user has
+confirmed a large number of requests. After the first interrupt nothing more is sent,
+and replies of the next seconds are kept; the second interrupt cancels them.
 """
 
 import asyncio
@@ -81,28 +81,29 @@ from .sweep_tools import TrialRounds
 if TYPE_CHECKING:
     from .ray_cluster import Cluster
 
-DRAIN_S = 2.5  # after the first interrupt, for replies that are under way
-TICK_S = 0.1  # how soon an interrupt is noticed
-ANNOUNCED_S = 60.0  # a wait of this length is printed
+DRAIN_S = 2.5  # wait for replies in flight after the first interrupt
+TICK_S = 0.1  # an interrupt is noticed within this time
+ANNOUNCED_S = 60.0  # a wait of this length or more is printed
 
 INTERRUPTED = "(interrupted - what arrived is kept)"
 NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
 
-# after many such errors in a row the model is given up
+# after many of these errors in a row, a model is given up
 _OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)
 
 Tick = Callable[[], None]
 ShowPiece = Callable[[Trial, Delta], None]
-"""Called with each piece of a reply as it arrives, on the loop's thread."""
+"""Called with each piece of a reply as it arrives, on the thread of the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
     """How one pass over a run is sent; see `Run.run`, `retry` and `start`.
 
-    `places` are the only trials that are sent, each as its combination and repeat.
-    `bars` are drawn until `wait`. `on` is the cluster whose workers send the requests,
-    `workers` how many; None for this process. `is_confirmed` asks the user nothing.
+    If `places` are given, only these trials are sent: pairs of combination and repeat.
+    `bars` are drawn in the background. `on` is the cluster whose workers send the
+    requests, and `workers` their number; None for this process. With `is_confirmed`
+    the user is not asked.
 
     Raises:
         ParameterError: The cluster, or the number of workers, is not possible.
@@ -130,7 +131,7 @@ class SendOptions:
             )
         from .ray_cluster import check_address  # noqa: PLC0415 - where one is used
 
-        # the class is frozen, but blanks around the address go away
+        # the class is frozen, but blanks around the address are removed
         object.__setattr__(self, "on", check_address(self.on))
         if self.show is not None:
             raise ParameterError(
@@ -144,24 +145,25 @@ class SendOptions:
 
 @dataclass(kw_only=True, eq=False)
 class Execution:
-    """One pass over what is missing of a run, on the background thread.
+    """One pass that sends what is missing of a run, on the background thread.
 
-    Nothing is sent before `begin`, which is called once. At its end the client is
-    closed, and `on_over` is called once or more.
+    Nothing is sent before `begin`, which is called once. At the end the client is
+    closed, and `on_over` is called at least once.
 
     Attributes:
         plan: What is sent.
         todo: The trials to send, by model.
         options: How they are sent.
         client: Sends their requests; the ledger is its sink.
-        failures: Why trials have no reply, where the ledger does not say it; the
-            execution adds to it.
+        failures: Why trials have no reply, if the ledger does not say it; the execution
+            adds to it.
         limit_of: Returns the limit of a model, if one is known.
-        is_paced: Whether requests wait for limits; not where a file answers them.
+        is_paced: Whether requests wait for limits; False if a file answers them.
         rounds: Sends trials whose tools are run.
         scores: Scores replies as they come.
+        on_over: Called when it has ended.
         scheduler: Decides when each trial is sent.
-        error: What ended it early; None if nothing did.
+        error: The error that ended it early, if any.
     """
 
     plan: Plan
@@ -194,7 +196,7 @@ class Execution:
             self.rounds.may_go = self.scheduler.until_next_round
 
     def begin(self) -> None:
-        """Begin to send, on the background thread."""
+        """Begin to send the trials, on the background thread."""
         self._job: BackgroundTask[None] = portal().submit(self._main())
 
     @property
@@ -217,7 +219,7 @@ class Execution:
         bars.show(progress, is_last=is_last or self.is_over)
 
     def wait(self, tick: Tick) -> None:
-        """Wait for the end, calling `tick` again and again; raise what ended it."""
+        """Wait for the end, calling `tick` meanwhile; raise the error that ended it."""
         try:
             self._wait(tick)
         except KeyboardInterrupt:
@@ -231,11 +233,11 @@ class Execution:
         try:
             while not self.is_over:
                 tick()
-                # a wait without an end could not be interrupted in a notebook
+                # in short waits, because a long one cannot be interrupted in a notebook
                 await asyncio.sleep(TICK_S)
         except asyncio.CancelledError as stopped:
             self.stop()
-            # not an error of ours: `asyncio.timeout` handles only CancelledError itself
+            # re-raised as it is, because `asyncio.timeout` expects a CancelledError
             setattr(stopped, "_render_traceback_", lambda: [INTERRUPTED])  # noqa: B010 - it has no such field
             raise
         except BaseException:
@@ -246,16 +248,16 @@ class Execution:
             raise self.error
 
     def stop(self, tick: Tick = lambda: None) -> None:
-        """Send nothing more, wait some seconds for the rest, then cancel it."""
+        """Send nothing more, wait some seconds for replies, then cancel the others."""
         with suppress(KeyboardInterrupt):  # the second one ends the wait
             self.scheduler.stop()
             self._wait(tick, within_s=DRAIN_S)
         self._job.cancel()
-        self._end()  # also if it was stopped before it could begin
+        self._end()  # `_main` does not run if it is cancelled before it begins
 
     def _wait(self, tick: Tick, *, within_s: float = float("inf")) -> None:
         left_s = within_s
-        # in ticks, so that bars are drawn and an interrupt is noticed
+        # in short waits, so that bars are drawn and an interrupt is noticed
         while left_s > 0 and not self._ended.wait(TICK_S):
             left_s -= TICK_S
             tick()
@@ -263,7 +265,9 @@ class Execution:
 
     async def _main(self) -> None:
         bars = self.options.bars
-        beat = None if bars is None else asyncio.create_task(self._beat(bars))
+        drawing = None
+        if bars is not None:
+            drawing = asyncio.create_task(self._keep_drawing(bars))
         try:
             async with aclosing(self.client):
                 self.error = await self.scheduler.run()
@@ -276,13 +280,13 @@ class Execution:
             self.error = problem
         finally:
             self.scores.stop()
-            if beat is not None:
-                beat.cancel()
+            if drawing is not None:
+                drawing.cancel()
             if bars is not None:
                 self.draw(bars, is_last=True)
             self._end()
 
-    async def _beat(self, bars: Bars) -> None:
+    async def _keep_drawing(self, bars: Bars) -> None:
         while True:
             await asyncio.sleep(BACKGROUND_GAP_S)
             self.draw(bars)
@@ -291,10 +295,10 @@ class Execution:
         self.on_over()
         self._ended.set()
 
-    # what the scheduler calls, on the loop's thread
+    # The scheduler calls these, on the thread of the event loop
 
     def limiter(self, model: str) -> RateLimiter | None:
-        """Return what decides when a request to a model may go; None to go at once."""
+        """Return the rate limiter of a model; None if requests do not wait."""
         return self.client.limiter(model) if self.is_paced else None
 
     async def send_trial(self, trial: Trial) -> Outcome:
@@ -307,7 +311,7 @@ class Execution:
             else:
                 exchange, n_tokens = await self.rounds.send(trial, origin, self._send)
         except SvcError as error:
-            return self._failed(trial, error)
+            return self._outcome_of(trial, error)
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
@@ -323,8 +327,8 @@ class Execution:
     ) -> Exchange:
         """Send a request of a trial, and return the exchange."""
         show, plan = self.options.show, self.plan
-        own = plan.own_limits.get(trial.model, OwnLimits()).in_flight or plan.in_flight
-        if own is not None:
+        most = plan.own_limits.get(trial.model, OwnLimits()).in_flight or plan.in_flight
+        if most is not None:
             policy = replace(policy, limits_in_flight=True)
         task = await self.client.begin_on_loop(
             request,
@@ -337,7 +341,8 @@ class Execution:
             lambda delta: None if show is None else show(trial, delta)
         )
 
-    def _failed(self, trial: Trial, error: SvcError) -> Outcome:
+    def _outcome_of(self, trial: Trial, error: SvcError) -> Outcome:
+        """Return what an error means for the run: stop, send again, or a failure."""
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         is_key_invalid = isinstance(error, AuthError) and error.status == UNAUTHORIZED
@@ -350,7 +355,7 @@ class Execution:
 
 
 def limiter_of(context: Context, model: str) -> RateLimiter | None:
-    """Return what paces requests to a model; None without an address or a key."""
+    """Return the rate limiter of a model; None without an address or a key."""
     settings = context.settings
     with suppress(SvcError):
         if settings.base_url is not None:
@@ -365,7 +370,7 @@ def limiter_of(context: Context, model: str) -> RateLimiter | None:
 
 
 def speed_of(result: RunResult, context: Context) -> Speed:
-    """Return what determines how fast a run goes."""
+    """Return what determines how fast a run is sent."""
     plan, endpoint = result.plan, context.settings.endpoint
 
     def held_of(model: str) -> Sequence[float]:
@@ -373,8 +378,8 @@ def speed_of(result: RunResult, context: Context) -> Speed:
         return limiter.held_s() if limiter else ()
 
     def in_flight_of(model: str) -> int:
-        own = plan.own_limits.get(model, OwnLimits()).in_flight or plan.in_flight
-        return most_in_flight(plan.limit(model, endpoint), own)
+        most = plan.own_limits.get(model, OwnLimits()).in_flight or plan.in_flight
+        return most_in_flight(plan.limit(model, endpoint), most)
 
     return Speed(
         held_of=held_of,
@@ -387,10 +392,10 @@ def speed_of(result: RunResult, context: Context) -> Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What happens before an execution begins: it is counted, checked and confirmed.
+    """The checks before an execution: count the requests, check them, ask the user.
 
-    All of it uses one context. `svc.use` may change the session meanwhile, and then
-    the address of one endpoint must not meet the key of another.
+    All of it uses one context. `svc.use` may change the session meanwhile, and the key
+    of one endpoint must never be sent to the address of another.
     """
 
     result: RunResult
@@ -404,7 +409,7 @@ class Preflight:
 
     @property
     def is_answered(self) -> bool:
-        """Whether a file answers, so that nothing is sent."""
+        """Whether a file answers the requests, so that nothing is sent."""
         return self.context.settings.answers is not None
 
     def settled(self) -> Settled:
@@ -417,7 +422,7 @@ class Preflight:
 
     def n_todo(self) -> int:
         """Return how many requests are left to send."""
-        # counted, without making any trial
+        # without making trials, which takes long
         if self.options.first is None and self.options.places is None:
             return len(self.plan.grid) - len(self.settled())
         return sum(trials.n_trials for trials in self.todo().values())
@@ -432,7 +437,7 @@ class Preflight:
         return pilot_of(plan.grid, settled, seed=plan.seed, first=first)
 
     def check_texts(self) -> None:
-        """Refuse a name or a label with a key in it: both are recorded."""
+        """Refuse a name or a label that contains an API key: both are recorded."""
         grid = self.plan.grid
         texts = [str(label) for name in grid.labels for label in grid.values_of(name)]
         texts.append(self.plan.run_id)
@@ -444,30 +449,31 @@ class Preflight:
             )
 
     def check_endpoint(self) -> None:
-        """Refuse to continue at another address than where the run began."""
+        """Refuse to continue a run at another address than the one where it began."""
         if not self.is_answered:
             first = self.result.status().first
             check_endpoint(first, self.context.settings, n_todo=self.n_todo())
 
     def check_settings(self) -> None:
-        """Refuse settings that no client can be made of."""
+        """Raise the error of a client that cannot be made from the settings."""
         _ = self.context.client
 
     def choose_ledger(self) -> Ledger:
         """Return the ledger of the run's earlier requests, or else the session's."""
         ledger = self.result.ledger or self.context.ledger
+        # without an address or a file nothing is sent, and the error comes later
         if self.context.settings.base_url is not None or self.is_answered:
             ledger.check()
             self.result.ledger = ledger
         return ledger
 
     def must_ask(self) -> bool:
-        """Say whether so many requests are missing that the user may have to agree."""
+        """Return whether so many requests are missing that the user may be asked."""
         above = None if self.options.is_confirmed else self.plan.confirm_above
         return above is not None and not self.is_answered and self.n_todo() > above
 
     def is_confirmed(self) -> bool:
-        """Ask the user, unless the ledger answers enough; say whether they agree."""
+        """Ask the user, unless the ledger answers enough; return whether they agree."""
         n_left = self._n_left()
         n_requests, result = n_left.total(), self.result
         if n_requests <= (self.plan.confirm_above or 0):
@@ -490,21 +496,21 @@ class Preflight:
         )
 
     def rounds(self, ledger: Ledger) -> TrialRounds | None:
-        """Return what sends trials in rounds, if tools are run."""
+        """Return what sends trials in tool rounds; None if no tools are run."""
         plan = self.plan
         if plan.run_tools is None:
             return None
         if plan.tools is None:
             raise ParameterError(
-                "This run runs tools, and only their definitions were kept. Nothing "
-                "was sent. To continue it, give the same svc.sweep again, with its "
-                "functions in tools=[...] and its name.",
+                "This run runs tools, and the ledger has only their definitions. "
+                "Nothing was sent. To continue it, call the same svc.sweep again, with "
+                "its functions in tools=[...] and its name.",
                 param="tools",
             )
         return TrialRounds(plan.tools, ledger=ledger, hide=self.context.key_hider())
 
     def _sent_lately(self, ledger: Ledger) -> SendAges:
-        """Return what the ledger says was sent to the run's models in a minute."""
+        """Return when requests went to the run's models in the last minute."""
         now = datetime.now(UTC)
         exchanges = ledger.read(
             texts=False,
@@ -532,7 +538,8 @@ class Preflight:
         with suppress(KeyboardInterrupt):
             cluster.start()
             return cluster
-        raise Interrupted(message=NOT_SENT)  # without Ray's frames, which have the key
+        # raised here, because the frames of Ray in the traceback have the key
+        raise Interrupted(message=NOT_SENT)
 
     def client(self, ledger: Ledger, cluster: "Cluster | None") -> RequestPipeline:
         """Return what sends the requests, with the ledger as its sink."""
@@ -555,7 +562,7 @@ class Executor:
     It sets the ledger of the result when it sends the first request.
 
     Attributes:
-        execution: The newest one, if there is any.
+        execution: The newest execution, if there is one.
     """
 
     def __init__(
@@ -565,9 +572,9 @@ class Executor:
         self._result = result
         self._scores = scores
         self._session = session
-        self._is_own = True  # `execution` is not that of another `Run` of this name
-        self._is_bound = False  # what the ledger has under the name was read
-        self._guard = RLock()
+        self._is_own = True  # False if another `Run` of this name began `execution`
+        self._is_bound = False  # whether the ledger was searched for the run's name
+        self._guard = RLock()  # so that two threads do not both begin an execution
 
     @property
     def _plan(self) -> Plan:
@@ -580,7 +587,7 @@ class Executor:
 
     @property
     def is_answered(self) -> bool:
-        """Whether a file answers, so that nothing is sent."""
+        """Whether a file answers the requests, so that nothing is sent."""
         return self._session.settings.answers is not None
 
     def found_limits(self) -> dict[str, Limit | None]:
@@ -595,13 +602,13 @@ class Executor:
         }
 
     def speed(self) -> Speed:
-        """Return what determines how fast the run goes."""
+        """Return what determines how fast the run is sent."""
         return speed_of(self._result, self._session.context())
 
     def bind(self, ledger: Ledger | None = None) -> None:
-        """Continue with the exchanges that a ledger has under this run's name.
+        """Continue with the exchanges that a ledger has under the name of this run.
 
-        Without a ledger it is the session's.
+        If `ledger` is None, it is the ledger of the session.
         """
         result, ledger = self._result, ledger or self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
@@ -614,7 +621,7 @@ class Executor:
             result.ledger, self._is_bound = ledger, True
 
     def _check_files(self, ledger: Ledger) -> None:
-        """Refuse rows in files that have changed since this run was sent."""
+        """Refuse to go on if the files of the rows have changed since the run began."""
         rows = self._plan.grid.rows
         if rows is None or rows.files is None:
             return
@@ -625,7 +632,7 @@ class Executor:
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
-        # a terminal's line is the user's while they type
+        # bars would disturb the line that a user types in a terminal
         bars = self.bars() if is_drawn and not is_terminal() else None
         with self._guard:
             if self.execution is not None and self.is_running:
@@ -636,7 +643,7 @@ class Executor:
                 self.execution.draw(bars)
 
     def is_confirmed(self, options: SendOptions) -> bool:
-        """Ask the user if so many requests are missing; say whether they agree."""
+        """Ask the user if many requests are missing; return whether to send them."""
         preflight = Preflight(
             result=self._result, options=options, context=self._session.context()
         )
@@ -651,14 +658,14 @@ class Executor:
 
         Args:
             options: How it is sent.
-            tick: Called again and again; bars are drawn if it is None.
+            tick: Called again and again while it waits; None draws bars instead.
 
         Returns:
-            The execution that has ended; None if nothing was missing, or if the user
-            did not agree to send it.
+            The execution, which has ended; None if nothing was missing, or if the user
+            did not agree.
         """
-        while execution := self._resumed(options):
-            with self._drawn(execution, tick) as tick_once:
+        while execution := self._resume_or_begin(options):
+            with self._drawing(execution, tick) as tick_once:
                 execution.wait(tick_once)
             if self._is_own:
                 break
@@ -666,21 +673,21 @@ class Executor:
 
     async def run_async(self, options: SendOptions) -> Execution | None:
         """Like `run`, without blocking the event loop."""
-        while execution := self._resumed(options):
-            with self._drawn(execution) as tick:
+        while execution := self._resume_or_begin(options):
+            with self._drawing(execution) as tick:
                 await execution.until_over(tick)
             if self._is_own:
                 break
         return execution
 
     @contextmanager
-    def _drawn(
+    def _drawing(
         self, execution: Execution, tick: Callable[[Execution], None] | None = None
     ) -> Iterator[Tick]:
-        """Yield a function that draws the progress; draw it once more at the end.
+        """Yield a function that draws the progress, and draw it once more at the end.
 
-        The function does nothing if `start` already draws bars, or if there is no
-        place for them.
+        The function does nothing if bars are drawn in the background already, or if
+        they cannot be shown.
         """
         if tick is not None:
             yield partial(tick, execution)
@@ -695,12 +702,12 @@ class Executor:
             execution.draw(bars, is_last=True)
 
     def bars(self) -> Bars | None:
-        """Return bars for the progress; None where they cannot be seen."""
+        """Return bars for the progress; None if they cannot be shown."""
         screen = find_screen(self._session.settings.display)
         return None if screen is Screen.NONE else Bars(screen)
 
-    def _resumed(self, options: SendOptions) -> Execution | None:
-        """Return the execution in progress, no longer paused, or begin one."""
+    def _resume_or_begin(self, options: SendOptions) -> Execution | None:
+        """Return the execution in progress, without a pause, or begin one."""
         with self._guard:
             if not self.is_running:
                 self.execution = self._begin(options)
@@ -711,7 +718,7 @@ class Executor:
     def _begin(self, options: SendOptions) -> Execution | None:
         """Begin an execution, or join that of another `Run` of this name.
 
-        None if nothing is missing, or if the user does not agree to send it.
+        Return None if nothing is missing, or if the user does not agree.
         """
         preflight = Preflight(
             result=self._result, options=options, context=self._session.context()
@@ -721,36 +728,38 @@ class Executor:
             if ledger.problem is not None:
                 raise ledger.problem
             self._bind_again(preflight)
-        # a complete run is never sent again, so its address makes no difference
+        # nothing is sent for a complete run, so its address is not checked
         if preflight.n_todo() == 0:
-            self._keep_plan()
+            self._store_plan()
             return None
         preflight.check_endpoint()
         preflight.check_settings()
-        preflight.check_texts()  # when the key is known: the keyring may have it
+        preflight.check_texts()  # only now, because the key may come from the keyring
         ledger = preflight.choose_ledger()
         held = held_here(ledger, self._plan.run_id)
         self._is_own = held is None or held.execution is None or held.execution.is_over
         if held is not None and not self._is_own:
             return cast("Execution", held.execution)
         if preflight.must_ask():
-            # Before the question, refuse what another kernel is sending. The lock is
-            # not held while the user thinks.
+            # Before the question, refuse a run that another kernel is sending. The lock
+            # is not held while the user thinks.
             self._lock(ledger).release()
             self._bind_again(preflight)
             if not preflight.is_confirmed():
-                write_line("Not sent. run() asks again.")
+                write_line("Nothing was sent. run() asks again.")
                 return None
         return self._begin_locked(preflight, ledger)
 
     def _begin_locked(self, preflight: Preflight, ledger: Ledger) -> Execution | None:
-        """Lock the run and begin; None if another kernel has sent the rest."""
+        """Lock the run and begin; return None if another kernel has sent the rest."""
         lock = self._lock(ledger)
         try:
             self._bind_again(preflight)
             self._is_bound = self._plan.name is not None
             if preflight.n_todo() > 0:
-                execution = self._execution(preflight, ledger, release=lock.release)
+                execution = self._make_execution(
+                    preflight, ledger, release=lock.release
+                )
                 execution.begin()
                 lock.execution = execution
         finally:
@@ -762,21 +771,21 @@ class Executor:
         plan = self._plan
         return lock_run(ledger, plan.run_id, is_named=plan.name is not None)
 
-    def _keep_plan(self) -> None:
-        """Keep the plan of a complete run: labels and columns may be new."""
+    def _store_plan(self) -> None:
+        """Store the plan of a complete run: its labels and columns may be new."""
         if (ledger := self._result.ledger) is not None:
-            with suppress(LedgerError):  # it can only be read
+            with suppress(LedgerError):  # the ledger may be read-only
                 ledger.check()
                 self._write_plan(ledger)
 
     def _write_plan(self, ledger: Ledger) -> None:
         result = self._result
-        # a newer plan of this name sent the other ones, and must stay the newest
+        # a newer plan of this name sent the other trials, and must stay the newest
         if result.unplanned.keys() <= result.unplanned_when_bound.keys():
             keep_plan(self._plan, ledger, has_unplanned=bool(result.unplanned))
 
     def _bind_again(self, preflight: Preflight) -> None:
-        """Read what others sent under this run's name since it was planned."""
+        """Read what others sent under the name of this run since it was planned."""
         if self._plan.name is None or self._is_bound:
             return
         try:
@@ -786,13 +795,13 @@ class Executor:
             self._result.ledger = None  # its exchanges belong to another grid
             raise
 
-    def _execution(
+    def _make_execution(
         self, preflight: Preflight, ledger: Ledger, *, release: Tick
     ) -> Execution:
         """Make an execution of what is missing, once the run is locked."""
         settled, failures = preflight.settled(), self._result.failures
         for key in [key for key in failures if key not in settled]:
-            del failures[key]
+            del failures[key]  # these trials are sent again
         self._write_plan(ledger)
         rounds, todo = preflight.rounds(ledger), preflight.todo()
         cluster = preflight.start_cluster(ledger)
@@ -818,7 +827,7 @@ class Executor:
 
 
 def _announce(waiting: Waiting) -> None:
-    """Print that the run waits, if it waits for long."""
+    """Print a wait, if it is long."""
     if waiting.wait_s >= ANNOUNCED_S:
         write_line(
             f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt to "

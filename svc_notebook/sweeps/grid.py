@@ -1,8 +1,8 @@
-"""The grid of a sweep: its factors multiplied, and its trials, which are numbered.
+"""The grid of a sweep: the product of its factors, and its numbered trials.
 
-A factor has its values in a list, with labels, zipped with others, or in conditions.
-None is a value that is not sent. The labels of a factor vary with it, as a name that is
-not sent: `prompt_label`. A trial is made only when it is needed.
+The values of a factor are given in a list, by label, zipped with other lists, or in
+conditions. A factor whose value is None is not sent. Labels of a factor vary with it,
+under a name that is not sent, such as `prompt_label`. A trial is made when needed.
 """
 
 import itertools
@@ -55,7 +55,7 @@ from .rows import (
     ROW,
     Rows,
     columns_in,
-    filled,
+    fill_prompt,
     is_missing,
     read_rows,
     size_and_end,
@@ -64,17 +64,17 @@ from .rows import (
 EXTRA = "extra"
 TOOLS = "tools"
 ROWS = "rows"
-"""The name of the rows in `tied`."""
+"""The name that stands for the rows in `tied`."""
 FACTORS = ("prompt", "model", "system", TOOLS, *PARAM_NAMES, EXTRA)
-"""Names of what is sent and can vary; other names in conditions are labels."""
+"""Names of everything that is sent and can vary; other names are labels."""
 LABELS = {name: f"{name}_label" for name in FACTORS}
 """The column with the labels of each factor."""
-_ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
+_LIST_IS_ONE_VALUE: dict[str, Callable[[object], bool]] = {
     "prompt": lambda value: not _is_prompt(value),
     "stop": lambda value: isinstance(value, str),
     TOOLS: lambda value: isinstance(value, Mapping) or callable(value),
 }
-"""Factors whose single value may be a list, with a check of that list's elements."""
+"""Factors of which one value may be a list, with a check of such a list's elements."""
 _INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 _SHOWN_CHARS = 60
@@ -88,8 +88,8 @@ class Dimension:
     """Names that vary together, with the values they take.
 
     Attributes:
-        points: Values by name; a name that a point lacks is not sent.
-        is_varied: Whether it was given as a list.
+        points: The values of each point by name; a name that a point lacks is not sent.
+        is_varied: Whether the values were given as a list, also as a list of one.
         is_by_row: Whether it is zipped with the rows, so that each row has one point.
     """
 
@@ -100,7 +100,7 @@ class Dimension:
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
-        """The names without those of labels."""
+        """The names without the names of labels."""
         return tuple(name for name in self.names if not self._is_label(name))
 
     def _is_label(self, name: str) -> bool:
@@ -108,11 +108,11 @@ class Dimension:
         return LABELS.get(factor) == name and factor in self.names
 
     def in_words(self, position: int) -> str:
-        """Return the values of one point as a text."""
+        """Return the values of one point in words."""
         point = self.points[position]
         values = ((name, point.get(name)) for name in self.names)
         return ", ".join(
-            f"{name}={tool_names(value) if name == TOOLS else short(value)}"
+            f"{name}={tool_names(value) if name == TOOLS else short_repr(value)}"
             for name, value in values
         )
 
@@ -120,29 +120,29 @@ class Dimension:
 def dimension_of(name: str, value: object) -> Dimension:
     """Read the prompt, `model`, `system` or a parameter: one value, or several.
 
-    Several are a list, or a mapping from labels to values. A mapping for `extra` is
-    one value.
+    Several values are a list, or a mapping from labels to values. A mapping for `extra`
+    is one value.
     """
     if name == EXTRA:
         _refuse_labels(value)
     is_one = name == EXTRA or (name == TOOLS and _is_definition(value))
     if isinstance(value, Mapping) and not is_one:
-        return _labelled(name, value)
-    several = _several(name, value)
-    is_element = _ONE_AS_A_LIST.get(name, lambda _: False)
-    if several is None or (several and all(map(is_element, several))):
-        return _of_values(name, [value], is_varied=False)
-    if not several:
+        return _labelled_dimension(name, value)
+    values = _values_in(name, value)
+    is_element = _LIST_IS_ONE_VALUE.get(name, lambda _: False)
+    if values is None or (values and all(map(is_element, values))):
+        return _dimension_of_values(name, [value], is_varied=False)
+    if not values:
         raise ParameterError(
             f"{name} is an empty list, so there is nothing to send; give at least one "
             "value, or remove it.",
             param=name,
         )
-    return _of_values(name, several, is_varied=True)
+    return _dimension_of_values(name, values, is_varied=True)
 
 
 def _refuse_labels(extra: object) -> None:
-    """Refuse a mapping for `extra` that looks like labels; its names would be sent."""
+    """Refuse a mapping for `extra` that looks like labels, which would be sent."""
     if not isinstance(extra, Mapping) or len(extra) < 2:  # noqa: PLR2004 - several labels
         return
     if all(isinstance(value, Mapping) for value in extra.values()):
@@ -156,15 +156,17 @@ def _refuse_labels(extra: object) -> None:
         )
 
 
-def _of_values(name: str, values: Iterable[object], *, is_varied: bool) -> Dimension:
-    points = tuple({name: sent(name, value)} for value in values)
+def _dimension_of_values(
+    name: str, values: Iterable[object], *, is_varied: bool
+) -> Dimension:
+    points = tuple({name: to_sent_value(name, value)} for value in values)
     return _with_prompt_labels(
         Dimension(names=(name,), points=points, is_varied=is_varied)
     )
 
 
-def _labelled(name: str, values: Mapping[Any, object]) -> Dimension:
-    """Read the values of a factor by their labels."""
+def _labelled_dimension(name: str, values: Mapping[Any, object]) -> Dimension:
+    """Read a mapping from labels to the values of a factor."""
     if name == "prompt" and {"role", "content"} <= values.keys():
         raise ParameterError("prompt is one message; put it in a list.", param=name)
     if not values:
@@ -183,14 +185,14 @@ def _labelled(name: str, values: Mapping[Any, object]) -> Dimension:
             )
         check_text(label, param=name, name=f"The label {label!r}")
     points = tuple(
-        {name: sent(name, value), LABELS[name]: label}
+        {name: to_sent_value(name, value), LABELS[name]: label}
         for label, value in values.items()
     )
     return Dimension(names=(name, LABELS[name]), points=points, is_varied=True)
 
 
 def _is_definition(tools: object) -> bool:
-    """Return whether a mapping is the definition of a tool, and not tools by label."""
+    """Return whether a mapping defines one tool; else it has tools by label."""
     if not isinstance(tools, Mapping):
         return False
     is_any_text = any(isinstance(value, str) for value in tools.values())
@@ -198,10 +200,10 @@ def _is_definition(tools: object) -> bool:
 
 
 def _with_prompt_labels(dimension: Dimension) -> Dimension:
-    """Label prompts that look the same in the column `prompt`.
+    """Add labels to prompts that would look the same in the column `prompt`.
 
-    The column has only the user's last message. The label is the number of messages,
-    with the number of the prompt in front where that is not enough.
+    That column has only the last message of the user. A label is the number of messages
+    of the prompt; if two prompts have as many, the number of the prompt comes first.
     """
     column = LABELS["prompt"]
     if "prompt" not in dimension.names or column in dimension.names:
@@ -209,15 +211,15 @@ def _with_prompt_labels(dimension: Dimension) -> Dimension:
     prompts = [point.get("prompt") for point in dimension.points]
     if all(prompt is None or isinstance(prompt, str) for prompt in prompts):
         return dimension
-    different = {repr(prompt): prompt for prompt in prompts}
-    sizes, ends = zip(*map(size_and_end, different.values()), strict=True)
-    is_filled = any(map(columns_in, different.values()))
-    if len(different) == 1 or (len(set(ends)) == len(ends) and not is_filled):
+    distinct = {repr(prompt): prompt for prompt in prompts}
+    sizes, ends = zip(*map(size_and_end, distinct.values()), strict=True)
+    is_filled = any(map(columns_in, distinct.values()))
+    if len(distinct) == 1 or (len(set(ends)) == len(ends) and not is_filled):
         return dimension
     labels = [f"{n} message{'' if n == 1 else 's'}" for n in sizes]
     if len(set(sizes)) < len(sizes):
         labels = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
-    label_of = dict(zip(different, labels, strict=True))
+    label_of = dict(zip(distinct, labels, strict=True))
     points = tuple(
         {**point, column: label_of[repr(prompt)]}
         for point, prompt in zip(dimension.points, prompts, strict=True)
@@ -225,8 +227,8 @@ def _with_prompt_labels(dimension: Dimension) -> Dimension:
     return replace(dimension, names=(*dimension.names, column), points=points)
 
 
-def sent(name: str, value: object) -> object:
-    """Return a value as it is sent: functions become the definitions of tools."""
+def to_sent_value(name: str, value: object) -> object:
+    """Return a value as it is sent: functions become definitions of tools."""
     if name == EXTRA:
         return check_extra(value) or None
     if name != TOOLS:
@@ -237,11 +239,11 @@ def sent(name: str, value: object) -> object:
 def with_answer_tool(
     form: Form[Any], dimensions: Sequence[Dimension]
 ) -> tuple[Dimension, ...]:
-    """Offer the tool of an answer, and ask for it at the end of each prompt."""
+    """Offer the tool of a typed answer, and ask for it at the end of each prompt."""
     if any(TOOLS in dimension.names for dimension in dimensions):
         raise ParameterError(
-            f"answer={form.name} offers a tool of its own, so tools cannot be given. "
-            "Remove tools, or give answer a function that reads the text.",
+            f"answer={form.name} is read from a tool call, so other tools cannot be "
+            "offered. Remove tools, or give answer a function that reads the text.",
             param="answer",
         )
     with_orders = tuple(
@@ -264,11 +266,11 @@ def _with_order(form: Form[Any], point: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_prompt(value: object) -> bool:
-    return isinstance(value, str) or _several("prompt", value) is not None
+    return isinstance(value, str) or _values_in("prompt", value) is not None
 
 
-def _several(name: str, value: object) -> tuple[Any, ...] | None:
-    """Return the values of a list, an array or the like; None if it is one value."""
+def _values_in(name: str, value: object) -> tuple[Any, ...] | None:
+    """Return the values in a list, an array or the like; None if it is one value."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return None
     if isinstance(value, (set, frozenset)):
@@ -283,21 +285,21 @@ def _several(name: str, value: object) -> tuple[Any, ...] | None:
 
 
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
-    """Return the names of the tools that are offered; None if none are."""
+    """Return the names of the tools that are offered; None if no tools are."""
     if definitions is None:
         return None
     return ", ".join(str(tool["function"]["name"]) for tool in definitions)
 
 
-def short(value: object) -> str:
-    """Return a value as Python writes it, shortened if it is long."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value, shortened if it is long."""
     return shorten(repr(value), _SHOWN_CHARS)
 
 
 def zip_dimensions(
     dimensions: Iterable[Dimension], tied: Zipped, *, n_rows: int | None = None
 ) -> tuple[Dimension, ...]:
-    """Zip some dimensions of one name each; `tied` is as in `svc.sweep`."""
+    """Zip the dimensions that `tied` names, as in `svc.sweep`; each has one name."""
     by_name = {dimension.names[0]: dimension for dimension in dimensions}
     groups = _groups(tied)
     sizes = {} if n_rows is None else {ROWS: n_rows}
@@ -309,7 +311,7 @@ def zip_dimensions(
     _check_groups(groups, sizes)
     by_row = {name for group in groups if ROWS in group for name in group}
     groups = [tuple(name for name in group if name != ROWS) for group in groups]
-    # a group has the place of its first name
+    # a group comes where its first name was
     group_of = {group[0]: group for group in groups if group}
     others = {name for group in groups for name in group[1:]}
     return tuple(
@@ -322,12 +324,12 @@ def zip_dimensions(
 
 
 def conditions_of(conditions: object) -> Dimension:
-    """Read a list, or a DataFrame, of conditions; a missing value is not sent."""
+    """Read conditions from a list or a DataFrame; a missing value is not sent."""
     rows = read_rows(conditions, called="conditions")
     if not len(rows):
         raise ParameterError(
-            "conditions is empty, so there is nothing to send; give at least one, or "
-            "remove it.",
+            "conditions is empty, so there is nothing to send; give at least one "
+            "condition, or remove it.",
             param="conditions",
         )
     for name, values in rows.columns.items():
@@ -366,10 +368,10 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
 
 
 def _as_integer(name: str, value: object) -> object:
-    # pandas has a column of integers with a gap as floats
+    # in pandas, integers with a missing value between them become floats
     if name in _INTEGERS and isinstance(value, float) and value.is_integer():
         return int(value)
-    return sent(name, value)
+    return to_sent_value(name, value)
 
 
 def _groups(tied: Zipped) -> list[tuple[str, ...]]:
@@ -395,15 +397,15 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
     for group in groups:
         if len(group) == 1:
             raise ParameterError(
-                f"tied has only {group[0]!r}; name at least two lists that go side by "
-                f"side, of {', '.join(sizes)}.",
+                f"tied has only {group[0]!r}; name at least two lists to zip, out of "
+                f"{', '.join(sizes)}.",
                 param="tied",
             )
         if len({sizes[name] for name in group}) > 1:
             lengths = ", ".join(f"{name} has {sizes[name]}" for name in group)
             raise ParameterError(
-                "Lists that are tied must have the same length, because their values "
-                f"go side by side; {lengths}.",
+                "Lists that are tied must have the same length, because they are "
+                f"zipped; {lengths}.",
                 param="tied",
             )
 
@@ -424,7 +426,7 @@ class Trial:
     Attributes:
         request_key: Hash of all that is sent; repeats share it.
         row: Position of the row that fills the prompt; None without rows.
-        columns: The row's values in the prompt, and labels; kept with the reply.
+        columns: The values of the row in the prompt, and labels; stored with the reply.
     """
 
     request_key: str
@@ -458,7 +460,7 @@ def prompt_tokens_of(request: CompletionRequest) -> Tokens:
 
 @lru_cache(maxsize=1)
 def _text_tokens(messages: tuple[Message, ...]) -> Tokens:
-    """Estimate a prompt; the conditions of a row often share it."""
+    """Estimate a prompt; cached, because conditions of a row often share it."""
     return estimate_prompt_tokens(messages)
 
 
@@ -470,14 +472,14 @@ def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - an
 def request_key_of(request: CompletionRequest, *, templates: object = None) -> str:
     """Return the hash of all that is sent: 16 hexadecimal digits.
 
-    The order of the parameters makes no difference, nor whether a number is written
+    It does not depend on the order of the parameters, or on whether a number is written
     as 0 or 0.0. Two templates that give the same text for one row are two trials.
     """
     hashed = b"" if templates is None else msgspec.json.encode(templates)
-    return f"{_digest(_in_one_form(request), hashed):016x}"
+    return f"{_digest(_canonical_request(request), hashed):016x}"
 
 
-def _in_one_form(request: CompletionRequest) -> CompletionRequest:
+def _canonical_request(request: CompletionRequest) -> CompletionRequest:
     """Sort the parameters, and write numbers alike, so that the hash is the same."""
     params = {
         name: float(value) if name in _FLOATS else value
@@ -492,25 +494,26 @@ def _digest(request: CompletionRequest, templates: bytes) -> int:
 
 
 Predicate = Callable[[Mapping[str, Any]], object]
-"""Says whether to keep a combination, given its values and its row's columns."""
+"""Returns whether to keep a combination, given its values and its row's columns."""
 
 
-# kept in memory: in a shuffled order each one is needed again and again
+# conditions in memory: in a shuffled order each one is needed again and again
 _N_CONDITIONS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Condition:
-    """What the trials of one condition share, made once for all rows.
+    """What the trials of one condition share; made once for all rows.
 
     Attributes:
-        request: The request, with its templates not filled yet.
+        request: The request, whose templates are not filled yet.
+        prompt, system: Its prompt and system, which may be templates.
         columns: The names in the templates.
-        labels: What the condition has and does not send.
-        templates: Template columns of the replies.
-        hashed: The request and the templates, as they are hashed.
-        fills: Identifies the templates and labels: where it is equal, so are the texts
-            that a row makes of them.
+        labels: Values of the condition that are not sent.
+        templates: The columns of replies that say which template was filled.
+        hashed: The request and the templates in the form that is hashed.
+        fills: Identifies templates and labels: if two conditions have the same, a row
+            gives the same texts for both.
     """
 
     request: CompletionRequest
@@ -526,7 +529,10 @@ class _Condition:
         """Return the messages, with the templates filled."""
         if not self.columns:
             return self.request.messages
-        prompt, system = filled(self.prompt, values), filled(self.system, values)
+        prompt, system = (
+            fill_prompt(self.prompt, values),
+            fill_prompt(self.system, values),
+        )
         is_documented = self.request.info.is_documented
         return to_messages(prompt, system=system, is_documented=is_documented)
 
@@ -541,7 +547,7 @@ class _Condition:
         return _digest(msgspec.structs.replace(request, messages=messages), templates)
 
     def columns_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns that are kept with a reply."""
+        """Return the columns that are stored with a reply."""
         return {**self.templates, **values, **self.labels}
 
 
@@ -553,11 +559,12 @@ class Grid:
     plan: rows vary slowest, then the dimensions in their order, then the repeats.
 
     Attributes:
-        dimensions: What was given; the last varies fastest.
+        dimensions: The factors; the last one varies fastest.
         repeats: How many times each combination is sent.
         is_raw: Whether prompts are sent as they are, without filling templates.
         kept: Numbers of the combinations that `where` kept; None for all.
-        endpoint: In use when it was planned.
+        rows: The rows that fill the prompts, if there are any.
+        endpoint: The endpoint in use when the sweep was planned.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -587,18 +594,18 @@ class Grid:
 
     @cached_property
     def n_product(self) -> int:
-        """How many combinations there are, including those that `where` left out."""
+        """How many combinations there are, with those that `where` leaves out."""
         n_rows = 1 if self.rows is None else len(self.rows)
         return n_rows * self._n_conditions
 
     @cached_property
-    def _multiplied(self) -> tuple[Dimension, ...]:
+    def _product_dimensions(self) -> tuple[Dimension, ...]:
         return tuple(
             dimension for dimension in self.dimensions if not dimension.is_by_row
         )
 
     @cached_property
-    def _by_row(self) -> tuple[Dimension, ...]:
+    def _row_dimensions(self) -> tuple[Dimension, ...]:
         return tuple(dimension for dimension in self.dimensions if dimension.is_by_row)
 
     @cached_property
@@ -607,9 +614,12 @@ class Grid:
         if self.kept is not None:
             counts = Counter(map(self.model_of, range(self.n_combinations)))
             return {model: n * self.repeats for model, n in counts.items()}
-        models, _ = self._models  # all come equally often
-        n_of_one = self.n_product // max(len(models), 1) * self.repeats
-        return {model: n * n_of_one for model, n in Counter(models).items() if n_of_one}
+        models, _ = self._models
+        # in a product, each of its points with a model occurs equally often
+        n_of_point = self.n_product // max(len(models), 1) * self.repeats
+        return {
+            model: n * n_of_point for model, n in Counter(models).items() if n_of_point
+        }
 
     @property
     def points(self) -> Iterator[Mapping[str, Any]]:
@@ -618,13 +628,13 @@ class Grid:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names in conditions that are not sent: columns of prompts, and labels."""
+        """Names that are not sent: labels, and columns that prompts use."""
         names = (name for dimension in self.dimensions for name in dimension.names)
         return tuple(dict.fromkeys(name for name in names if name not in FACTORS))
 
     @cached_property
     def telling_labels(self) -> frozenset[str]:
-        """The labels that alone tell equal models apart, which is an A/A test."""
+        """The model label, if only it distinguishes equal models, as in an A/A test."""
         label = LABELS["model"]
         labelled = {
             (point[label], str(point["model"]))
@@ -636,7 +646,7 @@ class Grid:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of all columns that this grid adds to a frame of replies."""
+        """The names of all columns that the grid adds to a frame of replies."""
         templates = [f"{name}_template" for name in self.templates]
         offered = [TOOLS] if TOOLS in self.varied else []
         joined = () if self.rows is None else (ROW, *self.rows.shown)
@@ -644,7 +654,7 @@ class Grid:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The names that take more than one value, without the columns of rows."""
+        """The names that have more than one value, without the columns of rows."""
         return tuple(
             name
             for dimension in self.dimensions
@@ -668,19 +678,19 @@ class Grid:
         return (0, number) if self.rows is None else divmod(number, self._n_conditions)
 
     def block_of(self, combination: int) -> int:
-        """Return the block of rows that a combination is read with; 0 if in memory."""
+        """Return the block that a combination's row is in; 0 if rows are in memory."""
         if self.rows is None or self.rows.files is None:
             return 0
         return self.rows.files.block_of(self.place_of(combination)[0])
 
     def trial(self, combination: int, repeat: int) -> Trial:
-        """Return a trial by its combination, counted among those kept."""
+        """Return a trial by its combination, counted among those that `where` kept."""
         row, condition = self._place(combination)
         values = self._values(row, condition)
         messages = condition.messages(values)
         digest = condition.digest_of(messages)
         return Trial(
-            request_key=self._numbered(digest, row, condition),
+            request_key=self._request_key(digest, row, condition),
             repeat=repeat,
             request=condition.request_of(messages),
             row=row,
@@ -694,23 +704,23 @@ class Grid:
         return {**trial.columns, **self.rows.joined(trial.row)}
 
     def trial_keys(self) -> Iterator[tuple[str, int]]:
-        """Return the key of each trial, in the order of the plan."""
-        placed = self._placed(range(self.n_combinations))
+        """Yield the key of each trial, in the order of the plan."""
+        placed = self._places(range(self.n_combinations))
         for digest, (row, condition) in zip(self._digests, placed, strict=True):
-            key = self._numbered(digest, row, condition)
+            key = self._request_key(digest, row, condition)
             yield from ((key, repeat) for repeat in range(self.repeats))
 
     def places(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
-        """Return the key of each trial and its columns in a frame of replies.
+        """Yield the key of each trial, and its columns in a frame of replies.
 
-        No requests are made, and the hashes are computed only once.
+        Requests are not made, and hashes are computed only once.
         """
         row_columns: dict[str, Any] = {}
         before: int | None = None
         repeats = range(self.repeats)
-        placed = self._placed(range(self.n_combinations))
+        placed = self._places(range(self.n_combinations))
         for digest, (row, condition) in zip(self._digests, placed, strict=True):
-            key = self._numbered(digest, row, condition)
+            key = self._request_key(digest, row, condition)
             if row is None or self.rows is None:
                 columns = condition.columns_of(self._values(row, condition))
             else:
@@ -726,8 +736,8 @@ class Grid:
     @cached_property
     def _digests(self) -> Sequence[int]:
         """The hash of each combination; as a number, because there can be millions."""
-        filled_all = self._filled(range(self.n_combinations))
-        digests = (condition.digest_of(messages) for condition, messages in filled_all)
+        conditions = self._conditions_with_messages(range(self.n_combinations))
+        digests = (condition.digest_of(messages) for condition, messages in conditions)
         return array("Q", digests)
 
     @cached_property
@@ -736,17 +746,17 @@ class Grid:
         return array("q", [-1]) * self.n_combinations
 
     def requests(self, combinations: Iterable[int]) -> Iterator[CompletionRequest]:
-        """Return the requests of combinations that are in the order of the plan."""
-        conditions = self._filled(combinations)
+        """Yield the requests of combinations that are in the order of the plan."""
+        conditions = self._conditions_with_messages(combinations)
         return (condition.request_of(messages) for condition, messages in conditions)
 
-    def _filled(
+    def _conditions_with_messages(
         self, combinations: Iterable[int]
     ) -> Iterator[tuple[_Condition, tuple[Message, ...]]]:
-        """Return conditions and messages; conditions of a row share what is equal."""
+        """Yield conditions with messages; equal messages of a row are made once."""
         before: int | None = None
         shared: dict[tuple[int, ...], tuple[Message, ...]] = {}
-        for row, condition in self._placed(combinations):
+        for row, condition in self._places(combinations):
             if not condition.columns:
                 yield condition, condition.request.messages
                 continue
@@ -766,24 +776,24 @@ class Grid:
     def _models(self) -> tuple[Sequence[str], int]:
         """The models in the order of the plan, and how often one comes in a row."""
         n_in_a_row = 1
-        for dimension in (*reversed(self._multiplied), *self._by_row):
+        for dimension in (*reversed(self._product_dimensions), *self._row_dimensions):
             if "model" in dimension.names:
                 break
             n_in_a_row *= 1 if dimension.is_by_row else len(dimension.points)
         return [str(point["model"]).strip() for point in dimension.points], n_in_a_row
 
     def factors(self, combination: int) -> dict[str, Any]:
-        """Return the values of a combination, with all columns of its row."""
+        """Return the values of a combination, and all columns of its row."""
         row, point = self._point(self._number(combination))
         names = (name for dimension in self.dimensions for name in dimension.names)
         row_values = {} if self.rows is None else self.rows.row(row or 0)
         return {**dict.fromkeys(names), **row_values, **point}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
-        """Return the request of any point, also of one that `where` leaves out."""
+        """Return the request of any point, also of a point that `where` leaves out."""
         condition = self._condition_of(point)
         if self.rows is not None and not self.rows:
-            return condition.request  # no row to fill it from
+            return condition.request  # there is no row to fill it from
         messages = condition.messages(self._values(row, condition))
         return condition.request_of(messages)
 
@@ -792,51 +802,51 @@ class Grid:
 
     def _point(self, number: int) -> tuple[int | None, dict[str, Any]]:
         point: dict[str, Any] = {}
-        for dimension in reversed(self._multiplied):
+        for dimension in reversed(self._product_dimensions):
             number, digit = divmod(number, len(dimension.points))
             point = {**dimension.points[digit], **point}
         if self.rows is None:
             return None, point
-        for dimension in self._by_row:
+        for dimension in self._row_dimensions:
             point |= dimension.points[number]
         return number, point
 
     def _place(self, combination: int) -> tuple[int | None, _Condition]:
-        """Return the row of a combination, and its condition."""
+        """Return the row and the condition of a combination."""
         number = self._number(combination)
         if self.rows is None:
             return None, self._condition(number)
         row, digits = divmod(number, self._n_conditions)
-        return row, self._condition(number if self._by_row else digits)
+        return row, self._condition(number if self._row_dimensions else digits)
 
-    def _placed(
+    def _places(
         self, combinations: Iterable[int]
     ) -> Iterator[tuple[int | None, _Condition]]:
-        """Return the row and the condition of each combination."""
+        """Yield the row and the condition of each combination."""
         n = self._n_conditions
-        is_product = self.kept is None and not self._by_row
+        is_product = self.kept is None and not self._row_dimensions
         if self.rows is None or not is_product or n > _N_CONDITIONS:
             return map(self._place, combinations)
         conditions = [*map(self._condition, range(n))]  # the usual case, and faster
         places = map(divmod, combinations, itertools.repeat(n))
-        return ((row, conditions[at]) for row, at in places)
+        return ((row, conditions[number]) for row, number in places)
 
     @cached_property
     def _n_conditions(self) -> int:
-        return prod(len(dimension.points) for dimension in self._multiplied)
+        return prod(len(dimension.points) for dimension in self._product_dimensions)
 
     @cached_property
     def _condition(self) -> Callable[[int], _Condition]:
-        """Return the condition of a number in the product."""
+        """A cached function that returns the condition of a number in the product."""
         make = lru_cache(maxsize=_N_CONDITIONS)
         return make(lambda number: self._condition_of(self._point(number)[1]))
 
     def _condition_of(self, point: Mapping[str, Any]) -> _Condition:
-        """Make the request of a point, with templates that are not filled."""
+        """Make the condition of a point, with templates that are not filled."""
         params = {name: value for name, value in point.items() if name in FACTORS}
         prompt, system = params.pop("prompt", None), params.pop("system", None)
-        named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
-        columns = tuple(dict.fromkeys(named))
+        used = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
+        columns = tuple(dict.fromkeys(used))
         labels = {name: text for name, text in point.items() if name not in FACTORS}
         own_labels = hashed_labels(point, self.telling_labels)
         hashed = b""
@@ -849,10 +859,11 @@ class Grid:
             for name in self.templates
             if columns and isinstance(point.get(name), str)
         }
-        if TOOLS in self.varied:  # the replies have no column that says which
+        # no other column of replies says which tools were offered
+        if TOOLS in self.varied:
             templates[TOOLS] = tool_names(point.get(TOOLS))
         if not columns and not self.is_raw:
-            prompt, system = filled(prompt, {}), filled(system, {})
+            prompt, system = fill_prompt(prompt, {}), fill_prompt(system, {})
         max_tokens = params.pop("max_tokens", None)
         request = build_request(
             prompt,
@@ -869,8 +880,8 @@ class Grid:
             columns=columns,
             labels=labels,
             templates=templates,
-            hashed=(_in_one_form(request), hashed),
-            # templates and labels are of the dimensions, so their ids stay
+            hashed=(_canonical_request(request), hashed),
+            # templates and labels belong to the dimensions, so their ids do not change
             fills=tuple(map(id, (prompt, system, *map(labels.get, columns)))),
         )
 
@@ -882,7 +893,7 @@ class Grid:
             for name in condition.columns
         }
 
-    def _numbered(self, digest: int, row: int | None, condition: _Condition) -> str:
+    def _request_key(self, digest: int, row: int | None, condition: _Condition) -> str:
         """Return the request key; later rows that ask the same get -2, -3 and so on."""
         key, n_before = f"{digest:016x}", 0
         if row is not None and self.rows is not None:
@@ -891,7 +902,7 @@ class Grid:
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
-        """Which of prompt and system vary and are filled: they get template columns."""
+        """Which of prompt and system are filled and vary: they get template columns."""
         if self.is_raw:
             return ()
         return tuple(
@@ -901,16 +912,16 @@ class Grid:
         )
 
     def values_of(self, name: str) -> Iterator[Any]:
-        """Return the values that prompt, system or a parameter takes, without None."""
+        """Yield the values of the prompt, system or a parameter, without None."""
         return (point[name] for point in self.points if point.get(name) is not None)
 
 
 def hashed_labels(
     point: Mapping[str, Any], telling: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Return the labels that make combinations different.
+    """Return the labels that are hashed, so that they make combinations different.
 
-    Those of factors do not, except for those in `telling`.
+    Labels of factors are not hashed, except those in `telling`.
     """
     known = {*FACTORS, *LABELS.values()} - telling
     return {name: str(value) for name, value in point.items() if name not in known}
@@ -955,7 +966,9 @@ def _is_kept(grid: Grid, number: int, where: Predicate) -> bool:
         return bool(where(factors))
     except SvcError:
         raise
-    except Exception as problem:  # the user's own, which stays what it is
-        shown = ", ".join(f"{name}={short(value)}" for name, value in factors.items())
+    except Exception as problem:  # of the user's function: raised as it is
+        shown = ", ".join(
+            f"{name}={short_repr(value)}" for name, value in factors.items()
+        )
         problem.add_note(f"This was the combination {shown}; nothing was sent.")
         raise

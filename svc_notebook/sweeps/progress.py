@@ -1,6 +1,6 @@
 """The progress bars of a run: widgets in a notebook, text in a terminal.
 
-An error while drawing only ends the drawing, never the work.
+An error while drawing ends only the drawing, never the run.
 """
 
 import time
@@ -19,16 +19,16 @@ from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
 
-GAP_S = 0.25  # at least, between two drawings
-BACKGROUND_GAP_S = 0.5  # while the run is in the background
-SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
-_FORMAT = "{desc} |{bar}| {unit}"  # tqdm's postfix has a comma
-_LETTER = 0.9  # of a digit's width; a longer text takes what it needs
+GAP_S = 0.25  # shortest time between two drawings
+BACKGROUND_GAP_S = 0.5  # the same for a run in the background
+SHOWN_WAIT_S = 1.5  # shorter waits are not shown: they are usual between two requests
+_FORMAT = "{desc} |{bar}| {unit}"  # not tqdm's postfix, which begins with a comma
+_LETTER = 0.9  # mean width of a letter, in widths of a digit (the CSS unit `ch`)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProgress:
-    """The progress of one model, with a few words at the end of the line."""
+    """The progress of one model, with a note at the end of its line."""
 
     name: str
     n_done: int
@@ -38,7 +38,7 @@ class ModelProgress:
 
     @property
     def count(self) -> str:
-        """The name with what is done of all, as it is before the bar."""
+        """The text before the bar: the name, and how many of all are done."""
         return f"{to_terminal(self.name)} {self.n_done}/{self.n_total}"
 
 
@@ -52,13 +52,13 @@ class Bars:
         self._clock = clock
         self._drawn_s = float("-inf")
         self._is_over = False
-        self._turn = Lock()  # the run draws on its thread, and `start` on the user's
+        self._lock = Lock()  # a run draws on its thread, and `start` on the user's
         self._bars: dict[str, Any] = {}
-        self._columns = (0, 0)  # of the longest texts before and after a bar
+        self._columns = (0, 0)  # widths of the longest texts before and after a bar
 
     def show(self, models: Sequence[ModelProgress], *, is_last: bool = False) -> None:
-        """Draw all bars, a few times a second at most; the last ones in any case."""
-        with self._turn:
+        """Draw all bars, at most a few times a second, and always at the end."""
+        with self._lock:
             self._show(models, is_last=is_last)
 
     def _show(self, models: Sequence[ModelProgress], *, is_last: bool) -> None:
@@ -74,16 +74,16 @@ class Bars:
                 self._draw(progress, at)
             if is_last:
                 self.close()
-        except Exception:  # noqa: BLE001 - a bar must not stop paid work
+        except Exception:  # noqa: BLE001 - a bar must not stop a run that is paid for
             self._is_over = True
 
     def close(self) -> None:
-        """Leave the bars as they are."""
+        """Draw no more; the bars stay as they are."""
         bars, self._bars = self._bars, {}
         for bar in bars.values():
             with suppress(Exception):
                 bar.close()
-                if self._where is Screen.NOTEBOOK:  # a saved notebook keeps the text
+                if self._where is Screen.NOTEBOOK:  # a saved notebook keeps this text
                     bundle = bar.container._repr_mimebundle_()
                     Output().update(bundle, bar.container.model_id)
 
@@ -105,17 +105,20 @@ class Bars:
         bar.refresh()
 
     def _widest(self, models: Sequence[ModelProgress]) -> tuple[int, int]:
-        """Return the columns of the texts around the bars, which all have one length.
+        """Return the width of the texts before and after the bars, in columns.
 
-        They never shrink, so that no bar moves back and forth.
+        It is the same for all bars and never shrinks, so that bars do not move.
         """
         before, after = self._columns
-        counts = [f"{to_terminal(x.name)} {x.n_total}/{x.n_total}" for x in models]
+        counts = [
+            f"{to_terminal(model.name)} {model.n_total}/{model.n_total}"
+            for model in models
+        ]
         notes = [to_terminal(model.note) for model in models]
         return max([before, *map(width, counts)]), max([after, *map(width, notes)])
 
     def _new_bar(self, progress: ModelProgress, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
-        # tqdm loads its widgets, which takes time: only when there is something to draw
+        # loading tqdm takes time, so it is loaded only when a bar is drawn
         make: Callable[..., Any]
         if self._where is Screen.NOTEBOOK:
             from tqdm.notebook import tqdm_notebook  # noqa: PLC0415
@@ -134,9 +137,9 @@ class Bars:
         )
         if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
-                # where space is short, the bar shrinks and not the texts
+                # if space is short, the bar shrinks and not the texts
                 text.layout.flex = "0 0 auto"
-            # no count here: a notebook saved before the run ends would keep it
+            # without a count, which a notebook saved during the run would keep
             plain = {"text/plain": f"Progress of {to_terminal(progress.name)}"}
             bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
@@ -154,9 +157,9 @@ def progress_of(
 ) -> tuple[ModelProgress, ...]:
     """Return the progress of each model that has anything to send.
 
-    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
-    says if it is paused or stopped. `labels` are those of models, `scores` returns the
-    rates of a model so far.
+    `now_s` is the time on the clock of the run, `now_at` the time in the user's zone,
+    and `state` is a word for a run that is paused or stopped. `labels` are those of the
+    models, and `scores` returns the scores of a model so far.
     """
     labels = labels or {}
     return tuple(
@@ -190,29 +193,29 @@ def _note(
     state: str,
     scores: Sequence[str],
 ) -> str:
-    words = [f"{queue.n_failed} failed"] if queue.n_failed else []
-    words.append(f"{queue.n_tokens:,} tokens")
-    words += scores
+    parts = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    parts.append(f"{queue.n_tokens:,} tokens")
+    parts += scores
     if learnt_limit := queue.limiter and queue.limiter.learnt_limit:
-        words.append(f"limit found: {_shown(learnt_limit)}")
+        parts.append(f"limit found: {_limit_in_words(learnt_limit)}")
     if queue.given_up:
-        words.append(f"stopped: {type(queue.given_up).__name__}")
+        parts.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:
-        return " · ".join(words)
+        return " · ".join(parts)
     elif state:
-        words.append(state)
+        parts.append(state)
     else:
         due = queue.waits_for
         if due.wait_s > SHOWN_WAIT_S:
-            words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
+            parts.append(f"waits {due.wait_s:.0f} s: {due.reason}")
         if (left_s := queue.ends_after_s(now_s)) is not None:
             ends_at = now_at + timedelta(seconds=left_s)
-            words.append(f"ends about {ends_at:%H:%M:%S}")
-    return " · ".join(words)
+            parts.append(f"ends about {ends_at:%H:%M:%S}")
+    return " · ".join(parts)
 
 
-def _shown(limit: Limit) -> str:
-    """Return a limit for people, such as "20 a second, 64 at once"."""
+def _limit_in_words(limit: Limit) -> str:
+    """Return a limit in words, such as "20 a second, 64 at once"."""
     numbers = (limit.per_second, limit.per_minute, limit.in_flight)
     units = ("a second", "a minute", "at once")
     return ", ".join(

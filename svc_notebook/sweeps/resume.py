@@ -28,7 +28,7 @@ from svc_notebook.tokens import more_room
 from svc_notebook.tools.call import check_whole
 
 from .estimate import Seen
-from .grid import FACTORS, Grid, request_key_of, short, value_of
+from .grid import FACTORS, Grid, request_key_of, short_repr, value_of
 from .plan import Plan
 
 TrialKey = tuple[str, int]
@@ -453,4 +453,4 @@ def _values(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, str]
         value = value_of(request, name)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        yield name, "not sent" if value in (None, ()) else short(value)
+        yield name, "not sent" if value in (None, ()) else short_repr(value)

@@ -53,7 +53,7 @@ def size_and_end(prompt: object) -> tuple[int, str]:
     return len(messages), str(_content(of_user[-1])) if of_user else ""
 
 
-def filled(prompt: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
+def fill_prompt(prompt: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
     """Return a prompt with its `{{name}}` replaced by the values."""
     if isinstance(prompt, str):
         return fill(prompt, lambda name: to_text(values[name]))
@@ -104,7 +104,7 @@ def _filled_message(message: Any, values: Mapping[str, Any]) -> Any:  # noqa: AN
     content = _content(message)
     if not isinstance(content, str):
         return message
-    text = filled(content, values)
+    text = fill_prompt(content, values)
     if isinstance(message, Mapping):
         return {**message, "content": text}
     return replace(message, content=text)

@@ -1,8 +1,8 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
 A locked file next to the ledger marks a named run that is being sent; a second file
-says which process sends it. The system releases the lock when that process ends. Where
-files cannot be locked, there is no lock.
+names the process that sends it. The system releases the lock when that process ends. On
+file systems without locks, runs are not locked.
 """
 
 import json
@@ -21,18 +21,17 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ledger_file import MEMORY, absolute
 
-# How long to try: the last holder may be removing its file just now.
-_BUSY_S = 0.1
+_BUSY_S = 0.1  # how long to try: another kernel may just be removing its lock
 
 
 @dataclass(slots=True)
 class RunLock:
     """A lock that this kernel holds, and the execution that sends the run."""
 
-    key: str  # the file, or the ledger in memory, with the run
-    path: Path | None = None  # of the locked file, if there is one
+    key: str  # see `run_key`
+    path: Path | None = None  # path of the locked file, if there is one
     file: Any = None  # its `filelock.FileLock`
-    execution: Any = None
+    execution: Any = None  # the `Execution` that sends the run
 
     def release(self) -> None:
         """Release the lock; releasing it again is harmless."""
@@ -42,8 +41,8 @@ class RunLock:
             file, self.file = self.file, None
         if file is None or self.path is None:
             return
-        # Removed while the lock is held, so that they cannot be the next holder's.
-        # Windows refuses to remove a locked file; filelock then does it afterwards.
+        # The files are removed while the lock is held: later they could be those of the
+        # next holder. Windows refuses to remove a locked file; then filelock does it.
         for path in (_holder_file(self.path), self.path):
             with suppress(OSError):
                 path.unlink()
@@ -71,7 +70,7 @@ _held = _Held()
 
 
 def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
-    """Return the lock on a run if this kernel holds it."""
+    """Return the lock on a run if this kernel holds it, else None."""
     return _held.locks.get(run_key(ledger, run_id))
 
 
@@ -85,20 +84,22 @@ _NOT_SENT = (
 def lock_run(
     ledger: Ledger, run_id: str, *, is_named: bool = True, advice: str = _NOT_SENT
 ) -> RunLock:
-    """Lock a run, or raise ParameterError: it is in progress elsewhere.
+    """Lock a run; raise ParameterError if it is in progress elsewhere.
 
-    A run without a name needs no file: no other kernel can mean it. `advice` is what
-    the error says to do.
+    A run without a name is locked in this kernel only, because no other kernel knows
+    it. `advice` ends the message of the error.
     """
     lock = RunLock(run_key(ledger, run_id))
     with _held.guard:
-        if lock.key in _held.locks:  # of another thread; a second lock would free both
-            raise _taken(run_id, _me(), advice)
+        if (
+            lock.key in _held.locks
+        ):  # another thread has it; releasing ours would free it
+            raise _in_progress(run_id, _this_process(), advice)
         _held.locks[lock.key] = lock
     try:
         if is_named and ledger.path != MEMORY:
-            lock.path = _path(ledger, run_id)
-            lock.file = _locked(lock.path, run_id, advice)
+            lock.path = _lock_path(ledger, run_id)
+            lock.file = _lock_file(lock.path, run_id, advice)
     except BaseException:
         lock.release()
         raise
@@ -106,50 +107,50 @@ def lock_run(
 
 
 def run_key(ledger: Ledger, run_id: str) -> str:
-    """Return what tells runs of this process apart: the ledger and the run."""
+    """Return what identifies a run in this process: its ledger and its id."""
     is_shared = ledger.path != MEMORY
-    return str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
+    return str(_lock_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
 
 
-def _path(ledger: Ledger, run_id: str) -> Path:
+def _lock_path(ledger: Ledger, run_id: str) -> Path:
     mark = blake2b(run_id.encode("utf-8", "replace"), digest_size=8).hexdigest()
     file = absolute(ledger.path)
     return file.with_name(f"{file.name}-run-{mark}.lock")
 
 
 def _holder_file(path: Path) -> Path:
-    """Return where the holder of a lock is named: Windows lets nobody read the lock."""
+    """Return the file that names the holder: on Windows a locked file is unreadable."""
     return path.with_suffix(".holder")
 
 
-def _locked(path: Path, run_id: str, advice: str) -> object | None:
-    """Lock a file and note the holder next to it; None where files have no locks."""
+def _lock_file(path: Path, run_id: str, advice: str) -> object | None:
+    """Lock a file, and write the holder next to it; None if files cannot be locked."""
     import filelock  # noqa: PLC0415 - only a named run needs it
 
-    # A file that only exists, without a lock, would outlive a killed kernel. The task
-    # that ends a run may be in another thread.
+    # No fallback to a file that only exists: it would outlive a killed kernel. The lock
+    # is not bound to a thread, because a run may end on another thread than it began.
     lock = filelock.FileLock(
         path, mode=0o600, thread_local=False, fallback_to_soft=False
     )
     try:
         lock.acquire(timeout=_BUSY_S, poll_interval=_BUSY_S / 10)
     except filelock.Timeout:
-        raise _taken(run_id, _read(_holder_file(path)), advice) from None
+        raise _in_progress(run_id, _read_holder(_holder_file(path)), advice) from None
     except OSError:  # no locks here, or the folder cannot be written
         return None
-    with suppress(OSError):  # the lock holds without it
+    with suppress(OSError):  # the lock also works without the holder's name
         holder = _holder_file(path)
         holder.touch(mode=0o600)
-        holder.write_text(json.dumps(_me()), encoding="utf-8")
+        holder.write_text(json.dumps(_this_process()), encoding="utf-8")
     return lock
 
 
-def _me() -> dict[str, object]:
+def _this_process() -> dict[str, object]:
     since = f"{datetime.now().astimezone():%Y-%m-%d %H:%M}"
     return {"pid": os.getpid(), "host": platform.node(), "since": since}
 
 
-def _read(holder: Path) -> dict[str, object]:
+def _read_holder(holder: Path) -> dict[str, object]:
     try:
         values = json.loads(holder.read_bytes())
     except (OSError, ValueError):
@@ -157,7 +158,7 @@ def _read(holder: Path) -> dict[str, object]:
     return values if isinstance(values, dict) else {}
 
 
-def _taken(run_id: str, holder: dict[str, object], advice: str) -> ParameterError:
+def _in_progress(run_id: str, holder: dict[str, object], advice: str) -> ParameterError:
     who = "another kernel"
     if "pid" in holder:
         is_here = holder.get("host") == platform.node()

@@ -1,8 +1,8 @@
-"""The scheduler: which trial of a run is sent when; one queue for each model.
+"""The scheduler: decides when each trial of a run is sent, with one queue per model.
 
-The order is shuffled, but always the same for a seed. A trial is made only when its
-model's rate limit lets it go, so a million trials need no memory. After a 429 it goes
-back to the front of its queue.
+The order is shuffled, but is always the same for a seed. A trial is made only when the
+rate limit of its model allows to send it, so a million trials need no memory. After a
+429 a trial goes back to the front of its queue.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ from .resume import Settled, TrialKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingTrials:
-    """What is still to be sent to a model, and how many requests that is."""
+    """The trials that are still to be sent to a model, and their number."""
 
-    # makes a trial when it is pulled; None for one that need not be sent
+    # makes each trial when it is pulled; None stands for a settled one
     pull: Iterator[Trial | None]
     n_trials: int
 
@@ -60,17 +60,17 @@ def blocks(
     model: str,
     block_of: Callable[[int], int] = lambda _: 0,
 ) -> Iterator[tuple[int, int]]:
-    """Return combination and repeat of each trial of a model, in the order of sending.
+    """Yield combination and repeat of each trial of a model, in the order of sending.
 
-    Each repeat is shuffled separately for each model. Rows in files are shuffled within
-    the blocks that are read together.
+    Each repeat is shuffled separately for each model. Rows in files are shuffled only
+    within the blocks that are read together.
     """
     for repeat in range(repeats):
-        # text seeds are hashed by their content, so the order outlives this process
-        chance = Random(f"{seed}/{repeat}/{model}")  # noqa: S311 - no secret
-        for _, in_block in groupby(combinations, key=block_of):
-            block = array("Q", in_block)
-            chance.shuffle(block)
+        # Random hashes a text by its content, so the order is the same in every process
+        random = Random(f"{seed}/{repeat}/{model}")  # noqa: S311 - no secret
+        for _, of_block in groupby(combinations, key=block_of):
+            block = array("Q", of_block)
+            random.shuffle(block)
             for combination in block:
                 yield combination, repeat
 
@@ -98,17 +98,17 @@ def pending_of(grid: Grid, settled: Settled, *, seed: int) -> dict[str, PendingT
     }
 
 
-_GOLDEN = (5**0.5 - 1) / 2  # the fractions of its multiples are spread evenly
+_GOLDEN = (5**0.5 - 1) / 2  # fractional parts of its multiples are spread evenly
 
 
 def pilot_order(grid: Grid, *, seed: int) -> Iterator[tuple[int, int]]:
-    """Return combination and repeat of all trials, so that the first ones are balanced.
+    """Yield combination and repeat of all trials; the first ones are balanced.
 
-    Conditions take turns, with the same row as far as possible. The first rows are
-    spread over all rows, and no repeat begins before every row was sent once.
+    Conditions take turns, on the same row as far as possible. The first rows are spread
+    over all rows, and no row is repeated before every row was sent once.
     """
-    chance = Random(f"{seed}/pilot")  # noqa: S311 - no secret
-    start = chance.random()
+    random = Random(f"{seed}/pilot")  # noqa: S311 - no secret
+    start = random.random()
 
     def spread(combination: int) -> float:
         return (grid.place_of(combination)[0] * _GOLDEN + start) % 1
@@ -120,14 +120,14 @@ def pilot_order(grid: Grid, *, seed: int) -> Iterator[tuple[int, int]]:
     for repeat in range(grid.repeats):
         for combinations in zip_longest(*by_condition.values()):
             turn = [number for number in combinations if number is not None]
-            chance.shuffle(turn)
+            random.shuffle(turn)
             yield from ((number, repeat) for number in turn)
 
 
 def pilot_of(
     grid: Grid, settled: Settled, *, seed: int, first: int
 ) -> dict[str, PendingTrials]:
-    """Return what is still to be sent of the first trials of a balanced order."""
+    """Return what is still to be sent of the first trials in a balanced order."""
     return pending_at(grid, settled, [*islice(pilot_order(grid, seed=seed), first)])
 
 
@@ -136,7 +136,7 @@ def pending_at(
 ) -> dict[str, PendingTrials]:
     """Return what is still to be sent of these combinations and repeats."""
     pending: defaultdict[str, list[Trial]] = defaultdict(list)
-    # made in the order of the plan, in which rows in files are read
+    # made in the order of the plan, because rows in files are read in that order
     trials = {numbers: grid.trial(*numbers) for numbers in sorted(places)}
     for trial in map(trials.__getitem__, places):
         if trial.key not in settled:
@@ -149,7 +149,7 @@ def pending_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The service answered, and the trial took so many tokens."""
+    """The service answered; `n_tokens` are those of prompt and reply."""
 
     n_tokens: int = 0
 
@@ -159,56 +159,58 @@ class Failed:
     """The trial failed, and its row says why."""
 
     error: SvcError
-    is_of_service: bool = False  # the next trial might well fail for the same reason
+    is_of_service: bool = False  # the next trial may fail for the same reason
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service's limit was exceeded (429): send this trial again later."""
+    """A limit of the service was exceeded (429): the trial is sent again later."""
 
     error: RateLimitError
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more can be sent: no key, no ledger."""
+    """Nothing more can be sent, such as without a key or a ledger."""
 
     error: SvcError
 
 
 Outcome = Answered | Failed | Refused | Stop
 
-REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
-FAILURES_IN_A_ROW = 10  # of the service, or equal refusals, until it is given up
-MOST_IN_FLIGHT = 64  # to one model, where its limit would allow more
+# 429s in a row after which a model is given up: about seven minutes of waiting
+REFUSALS_IN_A_ROW = 14
+# failures of the service, or equal refusals (400), after which a model is given up
+FAILURES_IN_A_ROW = 10
+MOST_IN_FLIGHT = 64  # requests to one model, if its limit would allow more
 
 
 def most_in_flight(limit: Limit | None, in_flight: int | None) -> int:
     """Return how many requests are sent to a model at once."""
     if in_flight or limit is None:
-        return in_flight or FIRST_LEVEL  # then the limiter finds it
-    # as many as a minute lets out, so that slow replies do not waste the limit
+        return in_flight or FIRST_LEVEL  # then the limiter finds the best number
+    # as many as are allowed in a minute, so that slow replies do not waste the limit
     return limit.in_flight or min(limit.per_minute or UNLIMITED, MOST_IN_FLIGHT)
 
 
 class ModelQueue:
     """The trials of one model that are still to be sent.
 
-    At most `in_flight` are sent at once; if None, the model's `known` limit determines
-    it, or what the limiter finds.
+    At most `in_flight` requests are sent at once. If it is None, the `known` limit of
+    the model determines their number, or the limiter finds it.
 
     Attributes:
-        limiter: Decides when a request may go; None to go at once.
+        limiter: Decides when a request may be sent; None sends at once.
         own: The windows of the user's own limits for this run, if there are any.
-        n_trials: How many there are in all.
+        n_trials: How many trials there are in all.
         n_ok, n_failed, n_in_flight: How many succeeded, failed, or are being sent.
-        n_tokens: Of prompts and replies so far, reported or else estimated.
-        waits_for: What the next request waits for.
-        given_up: The last error, if it was given up.
+        n_tokens: Tokens of prompts and replies so far, reported or else estimated.
+        waits_for: What the next request waits for, and how long.
+        given_up: The last error, if the model was given up.
         is_dry: Whether there are no more trials to pull.
     """
 
-    def __init__(  # noqa: PLR0913 - a clock and what paces it
+    def __init__(  # noqa: PLR0913 - limits, a clock and a callback
         self,
         model: str,
         trials: PendingTrials,
@@ -236,36 +238,37 @@ class ModelQueue:
         self._next: deque[Trial] = deque()
         self._most_in_flight = most_in_flight(limit, self.own_in_flight)
         self._began_s: float | None = None
-        self._held_s: Sequence[float] = ()  # by the limit, when it began
+        self._held_s: Sequence[float] = ()  # requests in the windows when it began
         self._n_sent = 0
-        self._sent_s: dict[TrialKey, float] = {}
-        self._took_s = 0.0
+        self._sent_s: dict[TrialKey, float] = {}  # when trials in flight were sent
+        self._took_s = 0.0  # all replies together
+        # in a row: 429s, failures of the service, equal refusals (400)
         self._n_refusals = self._n_failures = self._n_equal = 0
-        self._refusal = ""
-        self._refused_s: float | None = None
-        self._said_until_s = float("-inf")
+        self._refusal = ""  # the message of the last one
+        self._refused_s: float | None = None  # the last 429 that was counted
+        self._announced_until_s = float("-inf")
         self._changed = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be sent before something ends."""
+        """Whether a request must end before the next one can be sent."""
         return self.n_in_flight >= self.most_in_flight
 
     @property
     def most_in_flight(self) -> int:
-        """The user's own number, or what the limiter found, or what the limit needs."""
+        """Most requests in flight, by the user, by the limiter, or by the limit."""
         learned = self.limiter.in_flight if self.limiter else None
         if self.own_in_flight or learned is None:
             return self._most_in_flight
         return learned
 
     @property
-    def is_through(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether every trial has ended."""
         return self.is_dry and not self._next and self.n_in_flight == 0
 
     def pull(self) -> bool:
-        """Make the next trial; False if it need not be sent, or if there is none."""
+        """Make the next trial; return False if it is settled, or if there is none."""
         if self._next:
             return True
         try:
@@ -290,14 +293,14 @@ class ModelQueue:
         return trial
 
     def count_sent(self) -> None:
-        """Count a request that is sent now, by the user's own limits."""
+        """Count a request that is sent now, in the windows of the user's own limits."""
         if self.own is not None:
             slot = self.own.reserve()
             self.own.try_pass(slot)
             self.own.sent(slot)
 
     def end(self, trial: Trial, outcome: Outcome | None, now_s: float) -> None:
-        """Count a trial that has ended; None if it was stopped."""
+        """Count a trial that has ended; the outcome is None if it was cancelled."""
         self.n_in_flight -= 1
         took_s = now_s - self._sent_s.pop(trial.key)
         if isinstance(outcome, (Answered, Failed)):
@@ -312,7 +315,9 @@ class ModelQueue:
                 self._n_refusals = 0
                 self._n_failures += is_of_service
                 self._count_equal(error)
-                is_model = isinstance(error, UnknownModelError)  # so all would fail
+                is_model = isinstance(
+                    error, UnknownModelError
+                )  # then all trials would fail
                 n_in_row = max(self._n_failures, self._n_equal)
                 if is_model or n_in_row >= FAILURES_IN_A_ROW:
                     self.given_up = self.given_up or error
@@ -323,7 +328,7 @@ class ModelQueue:
         self._changed.set()
 
     def _count_equal(self, error: SvcError) -> None:
-        """Count equal refusals in a row: the next one would be the same."""
+        """Count equal refusals in a row, after which the next one would be the same."""
         before, self._refusal = self._refusal, ""
         if isinstance(error, BadRequestError):
             self._refusal = str(error)
@@ -338,8 +343,8 @@ class ModelQueue:
     def ends_after_s(self, now_s: float) -> float | None:
         """Return the seconds until the last reply is expected.
 
-        It goes by the limits, the most in flight, and how long replies took so far;
-        None before the first one.
+        It is estimated from the limits, the most requests in flight, and how long
+        replies took so far; None before the first reply.
         """
         n_ended = self.n_ok + self.n_failed
         if not n_ended:
@@ -356,7 +361,7 @@ class ModelQueue:
         return last_s + mean_s
 
     def _sent_after_s(self, now_s: float) -> float:
-        """Return the seconds until the limits let the last request go."""
+        """Return the seconds until the limits allow to send the last request."""
         if self.limiter is None or self._began_s is None:
             return 0.0
         limit = self._own_limit or self.limiter.limit
@@ -364,22 +369,22 @@ class ModelQueue:
         so_far_s = last_sent_s(self._n_sent, limit, self._held_s)
         late_s = max(now_s - self._began_s - so_far_s, 0.0)
         whole_s = last_sent_s(self._n_sent + n_left, limit, self._held_s)
-        # what was late is not made up for: the windows slide
+        # a delay is not made up for later, because the windows slide
         next_s = last_sent_s(self._n_sent + 1, limit, self._held_s) - so_far_s
         by_limit_s = self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s
         return max(by_limit_s, self.waits_for.wait_s)
 
-    def say(self, due: Waiting, now_s: float) -> None:
+    def announce(self, due: Waiting, now_s: float) -> None:
         """Announce a wait of the next request, and again if it gets longer."""
-        until_s, said_s = now_s + due.wait_s, self._said_until_s
-        if due.wait_s > 0 and (now_s >= said_s or until_s > said_s + LOOK_S):
-            self._said_until_s = until_s
+        until_s, announced_s = now_s + due.wait_s, self._announced_until_s
+        if due.wait_s > 0 and (now_s >= announced_s or until_s > announced_s + LOOK_S):
+            self._announced_until_s = until_s
             call_watch(self._watch, due)
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
         if newest_s == self._refused_s:
-            return  # the 429s of requests that were in flight together count once
+            return  # 429s of requests that were in flight together count once
         self._refused_s = newest_s
         self._n_refusals += 1
         if self._n_refusals >= REFUSALS_IN_A_ROW:
@@ -389,29 +394,29 @@ class ModelQueue:
         return self.limiter.refusals if self.limiter else Refusals()
 
 
-SKIPPED_AT_ONCE = 20  # settled trials that are passed over before others may go
+SKIPPED_AT_ONCE = 20  # settled trials that are skipped before other tasks may run
 LOOK_S = 0.5  # a pause, a stop or a changed limit is noticed within this time
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class TrialSender(Protocol):
-    """Sends one trial, and knows each model's rate limiter."""
+    """Sends one trial, and knows the rate limiter of each model."""
 
     def limiter(self, model: str) -> RateLimiter | None:
-        """Return what decides when a request to a model may go; None to go at once."""
+        """Return the rate limiter of a model; None if requests do not wait."""
 
     async def send_trial(self, trial: Trial) -> Outcome:
-        """Send a trial; it raises nothing but cancellation."""
+        """Send a trial, and return its outcome; only a cancellation is raised."""
 
 
 class Scheduler:
     """Sends all trials of one execution of a run; `watch` is called at each wait.
 
-    Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
+    Any thread may call `stop`, after which nothing more is sent, or set `is_paused`.
     """
 
-    def __init__(  # noqa: PLR0913 - a clock and what paces it
+    def __init__(  # noqa: PLR0913 - limits, a clock and a callback
         self,
         trials: Mapping[str, PendingTrials],
         sender: TrialSender,
@@ -443,7 +448,7 @@ class Scheduler:
         self._is_stopping = False
 
     async def run(self) -> SvcError | None:
-        """Send every trial; return what stopped it before its end, if anything."""
+        """Send every trial; return the error that stopped it early, if any."""
         for queue in self.queues:
             queue.limiter = self._sender.limiter(queue.model)
         try:
@@ -451,7 +456,7 @@ class Scheduler:
                 for queue in self.queues:
                     group.create_task(self._drive(queue, group))
         except ExceptionGroup as problems:
-            # the first one says what happened; a group would not
+            # the first error says what happened; a group would hide it
             raise problems.exceptions[0] from None
         given_up = [queue.given_up for queue in self.queues]
         return self._stop or (given_up[0] if given_up and all(given_up) else None)
@@ -466,7 +471,7 @@ class Scheduler:
         return self._is_stopping or self._stop is not None
 
     async def _drive(self, queue: ModelQueue, group: asyncio.TaskGroup) -> None:
-        """Send a model's trials, one after the other, each when it may go."""
+        """Send the trials of a model one by one, each when the limits allow it."""
         while await self._until_next(queue) and await self._until_free(queue):
             trial = queue.take(self._clock())
             group.create_task(self._send(queue, trial))
@@ -474,27 +479,27 @@ class Scheduler:
             await asyncio.sleep(0)
 
     async def _until_next(self, queue: ModelQueue) -> bool:
-        """Wait until there is a trial to send; False if there will be none."""
+        """Wait until there is a trial to send; return False if there will be none."""
         n_skipped = 0
         while not (self.is_over or queue.given_up):
             if queue.pull():
                 return True
-            if queue.is_through:
+            if queue.is_finished:
                 return False
             if queue.is_dry:
                 await queue.until_changed()
             elif (n_skipped := n_skipped + 1) % SKIPPED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # others may go
+                await asyncio.sleep(0)  # other tasks may run
         return False
 
     async def _until_free(self, queue: ModelQueue) -> bool:
-        """Wait until a request may be sent; False if none will be."""
+        """Wait until a request may be sent; return False if nothing more is sent."""
         while queue.is_full and not (self.is_over or queue.given_up):
             await queue.until_changed()
         return await self._until_due(queue)
 
     async def until_next_round(self, model: str) -> bool:
-        """Wait until a trial may send its next request; False if it must not."""
+        """Wait until a trial may send its next round; return False if it must not."""
         (queue,) = (queue for queue in self.queues if queue.model == model)
         if is_due := await self._until_due(queue):
             queue.count_sent()
@@ -517,7 +522,7 @@ class Scheduler:
             own = queue.own.due()
             if own.wait_s > due.wait_s:
                 due = Waiting(own.wait_s, f"your {own.reason} of {queue.model}")
-        queue.say(due, self._clock())
+        queue.announce(due, self._clock())
         return due
 
     async def _send(self, queue: ModelQueue, trial: Trial) -> None:

@@ -1,7 +1,7 @@
-"""A small run shown while it streams: its replies side by side, as cards.
+"""Shows a small run while it streams: its replies as cards, side by side.
 
-The final cards show what the ledger kept. A run with too many trials for a screen is
-not streamed, and only its first replies are shown.
+The final cards show what the ledger has. A run with too many trials for a screen is not
+streamed, and only its first replies are shown.
 """
 
 import time
@@ -37,8 +37,8 @@ from .plan_description import in_a_line
 from .run import Run
 
 MAX_CARDS = 24  # more do not fit on a screen
-GAP_S = 0.25  # between two drawings, at least
-MAX_BYTES_PER_S = 60_000  # of all cards together
+GAP_S = 0.25  # shortest time between two drawings
+MAX_BYTES_PER_S = 60_000  # sent to the page, for all cards together
 _SHOWN_CHARS = 60
 
 
@@ -52,7 +52,8 @@ def run_side_by_side(
 ) -> Run:
     """Send what is missing of a run, and show its replies side by side as they stream.
 
-    Replies that are not streamed have the usage that the service reports.
+    With `is_streamed=False` replies are not streamed, and the service reports their
+    usage.
     """
     cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
     try:
@@ -100,25 +101,25 @@ class _RunStream:
         return self._run.cancel()
 
     def _put(self, trial: Trial, delta: Delta) -> None:
-        """Take a piece; called on the loop's thread."""
+        """Queue a piece of a reply; called on the thread of the event loop."""
         if delta.text and delta.index == 0:
             at = self._positions[trial.key]
             self._queue.put(Delta(index=at, text=delta.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One reply."""
+class ReplyCard:
+    """What is shown of one reply."""
 
-    heading: str  # what differs from the other requests of its row
-    row: str = ""  # what its row has in common: the model
-    text: str = ""  # Markdown, as far as it arrived
-    footer: str = ""  # a quiet line: tokens, seconds
+    heading: str  # what differs from the other requests in its row
+    row: str = ""  # the heading of its row: the model
+    text: str = ""  # Markdown, as far as it has arrived
+    footer: str = ""  # a line in small print: tokens, seconds
     marks: tuple[str, ...] = ()  # warnings, such as "cut"
 
 
 def _cards_bundle(
-    cards: Sequence[Card], *, note: str = "", is_live: bool = False
+    cards: Sequence[ReplyCard], *, note: str = "", is_live: bool = False
 ) -> dict[str, str]:
     """Draw rows of cards above a note, as `text/html` and as `text/plain`."""
     line = quiet_html(to_text(note)) if note else ""
@@ -127,41 +128,41 @@ def _cards_bundle(
         note = UNFINISHED
     body = "".join(
         f"{quiet_html(f'<strong>{to_text(row)}</strong>') if row else ''}"
-        f"{grid_html(map(_drawn, of_row))}"
-        for row, of_row in _rows(cards).items()
+        f"{grid_html(map(_card_as_html, row_cards))}"
+        for row, row_cards in _rows(cards).items()
     )
     return {
         "text/html": f"{BODY}{body}{line}</div>",
-        "text/plain": _cards_text(cards, note=note),
+        "text/plain": _cards_as_text(cards, note=note),
     }
 
 
-def _cards_text(cards: Sequence[Card], *, note: str = "") -> str:
+def _cards_as_text(cards: Sequence[ReplyCard], *, note: str = "") -> str:
     """Return cards as plain text, one below the other, safe to print."""
     blocks = []
-    for row, of_row in _rows(cards).items():
+    for row, row_cards in _rows(cards).items():
         blocks += [row] * bool(row)
-        for card in of_row:
+        for card in row_cards:
             closing = marks_text(card.marks, card.footer)
             heading = f"--- {card.heading}" if card.heading else ""
             blocks.append("\n".join(filter(None, (heading, card.text, closing))))
     return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
 
 
-def _rows(cards: Sequence[Card]) -> dict[str, list[Card]]:
-    rows: dict[str, list[Card]] = {}
+def _rows(cards: Sequence[ReplyCard]) -> dict[str, list[ReplyCard]]:
+    rows: dict[str, list[ReplyCard]] = {}
     for card in cards:
         rows.setdefault(card.row, []).append(card)
     return rows
 
 
-def _drawn(card: Card) -> str:
+def _card_as_html(card: ReplyCard) -> str:
     closing = quiet_html(marks_html(card.marks, card.footer))
     return card_html(card.heading, reply_html(card.text), closing)
 
 
 class _Cards:
-    """The cards of a run: a view of its stream."""
+    """Draws the cards of a run from its stream."""
 
     def __init__(
         self, run: Run, *, mode: Mode, output: Output, clock: Callable[[], float]
@@ -182,7 +183,7 @@ class _Cards:
         self._has_news = True
 
     def wait(self, wait: Wait) -> None:
-        """Cards show no waits."""
+        """Do nothing: cards show no waits."""
 
     def flush(self) -> None:
         now_s = self._clock()
@@ -190,7 +191,9 @@ class _Cards:
         if self._mode is not Mode.LIVE or is_early or not self._has_news:
             return
         cards = [
-            replace(_card(self._run, trial.request, trial.repeat), text="".join(texts))
+            replace(
+                _empty_card(self._run, trial.request, trial.repeat), text="".join(texts)
+            )
             for trial, texts in zip(self._shown, self._texts, strict=True)
         ]
         self._has_news = False
@@ -198,19 +201,21 @@ class _Cards:
         self._due_s = now_s + max(GAP_S, n_bytes / MAX_BYTES_PER_S)
 
     def end(self, completion: object | None) -> None:
-        """Show the final form: what the ledger has."""
+        """Show the final cards: what the ledger has."""
         del completion
         rows = list(islice(self._run.replies(), MAX_CARDS))
-        ended = [_ended(self._run, reply) for reply in rows]
+        ended = [_final_card(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
         note = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
         if self._mode is Mode.PLAIN:
-            self._output.write(_cards_text(ended, note=note) + "\n")
+            self._output.write(_cards_as_text(ended, note=note) + "\n")
         else:
             self._publish(ended, note)
 
-    def _publish(self, cards: list[Card], note: str, *, is_live: bool = False) -> int:
-        """Show the cards; return the bytes that were sent."""
+    def _publish(
+        self, cards: list[ReplyCard], note: str, *, is_live: bool = False
+    ) -> int:
+        """Show the cards; return how many bytes were sent to the page."""
         bundle = _cards_bundle(cards, note=note, is_live=is_live)
         if self._is_drawn:
             self._output.update(bundle, self._display_id)
@@ -221,7 +226,7 @@ class _Cards:
         return sum(len(text.encode()) for text in bundle.values())
 
 
-def _ended(run: Run, reply: ReplyRow) -> Card:
+def _final_card(run: Run, reply: ReplyRow) -> ReplyCard:
     exchange = reply.exchange
     text = (reply.choice.text or "") if reply.choice else ""
     shown = marks(exchange) if exchange else (reply.status.replace("_", " "),)
@@ -229,7 +234,7 @@ def _ended(run: Run, reply: ReplyRow) -> Card:
         shown = (*shown, reply.failure.type)
         text = text or reply.failure.message
     return replace(
-        _card(run, reply.request, reply.origin.repeat or 0),
+        _empty_card(run, reply.request, reply.origin.repeat or 0),
         text=text,
         footer=footer(exchange, has_model=False)
         if exchange and exchange.choices
@@ -238,11 +243,11 @@ def _ended(run: Run, reply: ReplyRow) -> Card:
     )
 
 
-def _card(run: Run, request: CompletionRequest, repeat: int) -> Card:
-    """Return a card without a reply.
+def _empty_card(run: Run, request: CompletionRequest, repeat: int) -> ReplyCard:
+    """Return the card of a trial without its reply.
 
-    Its heading says what varies, and its row is that of its model. If nothing but the
-    model varies, the model is the heading.
+    Its heading says what varies, and it is in the row of its model. If only the model
+    varies, the model is the heading.
     """
     parts = []
     names = [name for name in run.grid.varied if name != "model"]
@@ -257,4 +262,4 @@ def _card(run: Run, request: CompletionRequest, repeat: int) -> Card:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
     model = shorten(in_a_line("model", request.model), _SHOWN_CHARS)
     heading = model if is_by_model else " · ".join(parts)
-    return Card(heading=heading, row="" if is_by_model else model)
+    return ReplyCard(heading=heading, row="" if is_by_model else model)

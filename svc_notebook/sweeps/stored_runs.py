@@ -1,7 +1,7 @@
 """Stored runs: lists them, rebuilds one, and adds the columns of its rows to replies.
 
-The ledger keeps the plan of a run once, with all rows; the key of its trial tells which
-row a reply is for.
+The ledger stores the plan of a run once, with all its rows. The key of a trial says
+which row its reply is for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from .run import Run, plan_run
 
 
 class StoredRun(NamedTuple):
-    """A run of the ledger, and how it ended: a row of `runs_df`."""
+    """A run in the ledger and its outcome: a row of `runs_df`."""
 
     run: str
     name: str | None
@@ -46,15 +46,17 @@ class StoredRun(NamedTuple):
 
 
 RUNS = (
-    Column("run", "string", "run", "id; the column `run` of replies"),
-    Column("name", "string", "name", "as given; missing without one"),
+    Column("run", "string", "run", "id of the run: the column `run` of replies"),
+    Column("name", "string", "name", "name of the run; missing if it has none"),
     Column("origin", "string", "origin", "the part of the package that asked"),
-    Column("started_at", "datetime64[us, UTC]", "started_at", "of the first request"),
-    Column("ended_at", "datetime64[us, UTC]", "ended_at", "of the last request"),
-    Column("n_trials", "Int64", "n_trials", "requests of the plan, if it was kept"),
+    Column(
+        "started_at", "datetime64[us, UTC]", "started_at", "start of the first request"
+    ),
+    Column("ended_at", "datetime64[us, UTC]", "ended_at", "end of the last request"),
+    Column("n_trials", "Int64", "n_trials", "requests of the plan, if it was stored"),
     Column("n_ok", "Int64", "n_ok", "trials with a reply"),
     Column("n_failed", "Int64", "n_failed", "trials that failed"),
-    Column("models", "string", "models", "that were asked"),
+    Column("models", "string", "models", "models that were asked"),
     Column("endpoint", "string", "endpoint", "address of the first request"),
     Column("is_emulated", "boolean", "is_emulated", "whether an emulator answered"),
     Column("cost", "Float64", "cost", "by your price table; missing if unknown"),
@@ -76,12 +78,13 @@ def runs_df(
             by_run.setdefault(exchange.origin.run, []).append(exchange)
     plans = {plan.run: plan for plan in ledger.plans(is_whole=False)}
     rows = (
-        _stored(exchanges, plans.get(run), prices) for run, exchanges in by_run.items()
+        _stored_run_of(exchanges, plans.get(run), prices)
+        for run, exchanges in by_run.items()
     )
     return to_frame(sorted(rows, key=lambda row: row.started_at), RUNS)
 
 
-def _stored(
+def _stored_run_of(
     exchanges: Sequence[Exchange], plan: KeptPlan | None, prices: Prices | None
 ) -> StoredRun:
     first = min(exchanges, key=lambda exchange: exchange.started_at)
@@ -138,7 +141,7 @@ def with_rows(
 ) -> Iterator[Exchange]:
     """Give exchanges of runs the columns that their trials have in the run's frame.
 
-    `endpoint` is the one in use.
+    `endpoint` is the endpoint in use.
     """
     columns_of: dict[str, Mapping[TrialKey, dict[str, Any]]] = {}
     for exchange in exchanges:
@@ -157,7 +160,7 @@ def _places(
 ) -> Mapping[TrialKey, dict[str, Any]]:
     """Return the columns of each trial of a run."""
     places: dict[TrialKey, dict[str, Any]] = {}
-    for plan in ledger.plans(run):  # the newest is last, and its columns count
-        with suppress(SvcError):  # such as rows in files that have changed
+    for plan in ledger.plans(run):  # the newest plan is last, and overrides the others
+        with suppress(SvcError):  # for example, if the files of the rows have changed
             places |= grid_of(stored_manifest(plan), endpoint).places()
     return places

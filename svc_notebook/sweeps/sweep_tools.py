@@ -1,7 +1,7 @@
-"""Tools in a sweep: which functions it runs, and the rounds in which it sends a trial.
+"""Tools in a sweep: the functions that it runs, and the rounds that send a trial.
 
 Each round is an exchange of the run, and the last reply is the row of the trial. A
-trial that was stopped between two rounds is sent again from its first one.
+trial that was stopped between two rounds is sent again from its first round.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from .grid import Dimension, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTools:
-    """The functions of a sweep by their definitions, and what their calls may do."""
+    """The functions of a sweep by definition, and the permit to run them."""
 
     tools: Mapping[bytes, Tool]
     permit: Permit
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits of rounds, as a manifest has them."""
+        """The limits of tool rounds, as a manifest stores them."""
         rounds = self.permit.rounds
         names = ("max_rounds", "tool_timeout_s", "total_s")
         return {name: getattr(rounds, name) for name in names}
@@ -46,32 +46,40 @@ class SweepTools:
     def toolbox(self, definitions: Iterable[Mapping[str, Any]]) -> Toolbox:
         """Return the tools with these definitions."""
         return Toolbox(
-            [self.tools.get(_key(definition), definition) for definition in definitions]
+            [
+                self.tools.get(_definition_key(definition), definition)
+                for definition in definitions
+            ]
         )
 
 
 def sweep_tools(
     tools: object, permit: Permit, dimensions: Iterable[Dimension]
 ) -> SweepTools | None:
-    """Find the functions that are offered, and check that they can run.
+    """Return the functions that are offered, and check that they can be run.
 
-    None if only definitions are offered: their calls are left to the caller.
+    None if only definitions are offered: then nothing is run, and the caller gets the
+    calls.
     """
-    functions = {_key(tool.definition): tool for tool in _with_functions(tools)}
+    functions = {
+        _definition_key(tool.definition): tool for tool in _with_functions(tools)
+    }
     points = [point for dimension in dimensions for point in dimension.points]
     definitions = [tool for point in points for tool in point.get("tools") or ()]
-    offered = [functions[key] for key in map(_key, definitions) if key in functions]
+    offered = [
+        functions[key] for key in map(_definition_key, definitions) if key in functions
+    ]
     if not offered:
         return None
     if any(point.get("n", 1) not in (None, 1) for point in points):
-        raise _refused(
+        raise _not_sent(
             "Tools can be run for one choice only; leave n out, or give "
             "run_tools=False to get the calls.",
             "n",
         )
     for tool in offered:
         if permit.confirm is True or (permit.confirm is None and tool.confirm):
-            raise _refused(
+            raise _not_sent(
                 "A sweep asks for many replies at once, so it cannot ask you about "
                 f"calls of {tool.name}. Give confirm=False to run them all, a function "
                 "that decides (it is called for one call at a time), or "
@@ -82,7 +90,7 @@ def sweep_tools(
 
 
 def _with_functions(tools: Any) -> Iterator[Tool]:  # noqa: ANN401 - any form of tools
-    """Return the functions in lists, labelled lists, toolboxes and frames."""
+    """Yield the functions in lists, labelled lists, toolboxes and frames."""
     if isinstance(tools, Mapping):
         tools = [*tools.values()]
     if is_pandas(tools, "DataFrame"):
@@ -94,14 +102,14 @@ def _with_functions(tools: Any) -> Iterator[Tool]:  # noqa: ANN401 - any form of
     if callable(tools):
         yield from Toolbox([tools])
     elif isinstance(tools, (list, tuple, Toolbox)):
-        for several in tools:
-            yield from _with_functions(several)
+        for tool in tools:
+            yield from _with_functions(tool)
 
 
-_key = msgspec.json.Encoder(order="sorted").encode
+_definition_key = msgspec.json.Encoder(order="sorted").encode
 
 
-def _refused(text: str, param: str) -> ParameterError:
+def _not_sent(text: str, param: str) -> ParameterError:
     return ParameterError(f"{text} Nothing was sent.", param=param)
 
 
@@ -110,11 +118,14 @@ SendRound = Callable[[Trial, CompletionRequest, Origin, Policy], Awaitable[Excha
 
 
 class _StoppedError(Exception):
-    """The run sends nothing more."""
+    """The run sends nothing more, so a tool round cannot be sent."""
 
 
 class TrialRounds:
-    """Sends trials in rounds; `may_go` waits until another round may be sent."""
+    """Sends trials in tool rounds.
+
+    `may_go` waits until a model may get another round, and returns whether it may.
+    """
 
     may_go: Callable[[str], Awaitable[bool]]
 
@@ -124,7 +135,7 @@ class TrialRounds:
         self._tools = tools
         self._ledger = ledger
         self._hide = hide
-        self._consent = Lock()
+        self._consent = Lock()  # several trials may ask for consent at once
 
     async def send(
         self, trial: Trial, origin: Origin, send: SendRound
@@ -132,8 +143,8 @@ class TrialRounds:
         """Send a trial; return the exchange of its last round, and the tokens of all.
 
         Raises:
-            SvcError: It failed.
-            CancelledError: It was stopped between two rounds.
+            SvcError: The trial failed.
+            CancelledError: The trial was stopped between two rounds.
         """
         permit, n_tokens, n_rounds = self._tools.permit, 0, 0
         exchange: Exchange
@@ -152,8 +163,8 @@ class TrialRounds:
             # after a 429, a QUEUED trial is sent again from its first round; later
             # rounds are tried again here, because the rounds before them were paid for
             policy = QUEUED if n_rounds == 1 else INTERACTIVE
-            own = replace(origin, tool_round=this_round)
-            exchange = await send(trial, request, own, policy)
+            round_origin = replace(origin, tool_round=this_round)
+            exchange = await send(trial, request, round_origin, policy)
             n_tokens += exchange.n_tokens
             return Completion(exchange)
 
@@ -177,6 +188,7 @@ class TrialRounds:
 
         try:
             if trial.request.tools:
+                # on a thread, because tools may block
                 await run_on_thread(run, trial.request, origin, ask)
             else:
                 await ask(trial.request, origin)
@@ -185,7 +197,7 @@ class TrialRounds:
         return exchange, n_tokens
 
     def _decide(self, proposal: Proposal) -> ConsentDecision:
-        with self._consent:  # the user's function is called for one at a time
+        with self._consent:  # the user's function is called for one call at a time
             return self._tools.permit.consent(deny_all)(proposal)
 
 

@@ -81,7 +81,7 @@ def test_a_type_with_fields_takes_no_other_tools(session: Session) -> None:
     """Its own tool is the only one; tools are refused."""
     tool = {"type": "function", "function": {"name": "other"}}
 
-    with pytest.raises(ParameterError, match="answer=Verdict offers a tool of its own"):
+    with pytest.raises(ParameterError, match="answer=Verdict is read from a tool call"):
         _swept(session, Verdict, tools=[tool])
 
 

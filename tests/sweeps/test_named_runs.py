@@ -227,7 +227,7 @@ def test_a_no_is_confirmed_in_a_line(
 
     plan_run(session, ["a", "b", "c"], confirm_above=2).run()
 
-    assert capsys.readouterr().err == "Not sent. run() asks again.\n"
+    assert capsys.readouterr().err == "Nothing was sent. run() asks again.\n"
 
 
 def test_a_run_is_not_locked_while_the_user_is_asked(

@@ -14,7 +14,7 @@ import pytest
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.deletion import forget, preview, which
+from svc_notebook.ledger.deletion import forget, preview, select
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.service.request import CompletionRequest, build_request
@@ -78,7 +78,7 @@ def test_what_is_missing_of_a_stored_run_is_sent(session: Session) -> None:
     """A run without a name is found by its id, and continues as any other."""
     first = plan_run(session, ["a", "b", "c"], model=MODEL).run()
     _, newest = first.replies_df()["exchange_id"].tolist()[1:]
-    forget(session.ledger.path, which(exchange=newest))
+    forget(session.ledger.path, select(exchange=newest))
 
     again = stored_run(session, first.run_id)
 
@@ -168,8 +168,8 @@ def test_a_forgotten_run_leaves_no_rows(session: Session, tmp_path: Path) -> Non
     place = session.ledger.path
     first = next(session.ledger.read(run="r")).exchange_id
 
-    assert "--run r" in preview(place, which(exchange=first))
-    forget(place, which(run="r"))
+    assert "--run r" in preview(place, select(exchange=first))
+    forget(place, select(run="r"))
 
     with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM manifests").fetchone() == (0,)
