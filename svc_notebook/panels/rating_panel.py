@@ -21,7 +21,7 @@ from svc_notebook.display.markdown import reply_html
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import shorten
 from svc_notebook.session import current
-from svc_notebook.sweeps.rating import Card, Rating
+from svc_notebook.sweeps.rating import Rating, RatingCard
 
 from .browser_messages import BrowserMessage, Comm, read_message
 from .static_transcript import NO_WIDGET, NOT_DRAWN
@@ -34,13 +34,13 @@ _HAS_KEY = "The API key is in this note. It was not kept; remove the key and try
 _log = logging.getLogger(__name__)
 
 
-def card_id(card: Card) -> str:
+def card_id(card: RatingCard) -> str:
     """Name a card without its exchanges, so that a blind rater learns nothing."""
     replies = [(reply.exchange_id, reply.choice_index) for reply in card.replies]
     return sha256(repr(replies).encode()).hexdigest()[:16]
 
 
-def draw_card(card: Card, values: list[object]) -> dict[str, Any]:
+def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
     """Return a card for the browser; `values` are those of the scale."""
     parts = [*card.values.items(), ("Prompt", card.prompt)]
     is_rated = card.value is not None

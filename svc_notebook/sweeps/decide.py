@@ -154,7 +154,7 @@ class Decider:
                 param="max_cost",
             )
         places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
-        question = replace(question, on=self._scores.named(question.on))
+        question = replace(question, on=self._scores.score_name(question.on))
         fixed, notes = self._fix(question, budget, places)
         self._confirm(budget, places)
         view = _View(self._screen, self._executor.bars(), question, places, budget)

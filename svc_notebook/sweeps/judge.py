@@ -1,8 +1,8 @@
-"""A judge: a model that is asked about the replies of a run, in a sweep of its own.
+"""A judge: a model that is asked about the replies of a run, in another sweep.
 
-The sweep is named after the run, so that nothing that was paid for is lost: the same
-call goes on where it ended. A reply is hostile: it may tell the judge what to say, so
-it is shown between marks that it does not have.
+That sweep is named after the run, so nothing that was paid for is lost: the same call
+continues where it ended. Replies are hostile: a reply may tell the judge what to say,
+so it is put between marks that do not occur in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ from .plan import Plan, make_plan, stored_manifest
 from .run_outcome import RunResult
 
 MAX_TOKENS = 300
-"""Of a judge's reply, if nothing else is said: a sentence and some lines."""
+"""Default of max_tokens for a judge's reply, which is a sentence and some lines."""
 AS_IS, SWAPPED = "as is", "swapped"
 
 SYSTEM = (
@@ -94,29 +94,29 @@ PAIR = (
     "<right {{mark}}>\n{{right_text}}\n</right {{mark}}>\n\n"
     f"{_FORM}{_LINES}"
 )
-"""What a judge is asked; `left_text` is what it sees first."""
-_TAKEN = (
+"""The prompts of a judge; `left_text` is the reply that it sees first."""
+_REFUSED_ARGUMENTS = (
     *("prompt", "system", "rows", "conditions", "tied", "where", "manifest", "raw"),
     *("scores", "unit", "tools", "tool_choice", "run_tools"),
 )
 
 
 def name_of(run_id: str, name: str) -> str:
-    """Return the name of the run of a judge."""
+    """Return the name of the run that asks a judge."""
     return f"{run_id}: judge {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuestion:
-    """What is judged, and by what.
+    """What a judge is asked.
 
     Attributes:
         text: The question.
-        name: The verdicts are the score `judge_NAME`.
-        criteria: What each verdict says.
+        name: NAME of the score `judge_NAME`, which the verdicts are.
+        criteria: The criteria, each with the verdicts to choose from.
         pairs: The column whose values are compared in pairs; None judges each reply.
-        n: How many replies, or pairs; all if None.
-        has_probes: Whether the probes are asked.
+        n: How many replies or pairs are judged; all if None.
+        has_probes: Whether the probes are sent.
     """
 
     text: str
@@ -130,13 +130,13 @@ class JudgeQuestion:
 def question_of(
     text: object,
     *,
-    answer: Any,  # noqa: ANN401 - whatever was given
+    answer: Any,  # noqa: ANN401 - whatever the user gave
     pairs: object,
     name: object,
     n: object,
     probes: object,
 ) -> JudgeQuestion:
-    """Check what `Run.judge` was called with, before anything is read."""
+    """Check the arguments of `Run.judge`, before anything is read."""
     if not isinstance(text, str) or not text.strip():
         raise must_be("question", "a text that says what is judged", text)
     if pairs is not None and answer is not bool:
@@ -167,34 +167,34 @@ class _Reply(NamedTuple):
     key: str  # the same in every run of the same requests
     text: str
     asked: str
-    value: str = ""  # of the factor
+    value: str = ""  # of the factor that is compared in pairs
 
 
 class _Item(NamedTuple):
-    """What is judged at once: a reply, or a pair."""
+    """A reply or a pair of replies, which a judge is asked about in one request."""
 
     left: _Reply
     right: _Reply | None = None
 
     @property
     def ids(self) -> tuple[str, int, str, int]:
+        """Exchange and choice of the left reply and of the right one, if any."""
         right = self.right
-        ends = ("", -1) if right is None else (right.exchange_id, right.choice_index)
-        return self.left.exchange_id, self.left.choice_index, *ends
+        other = ("", -1) if right is None else (right.exchange_id, right.choice_index)
+        return self.left.exchange_id, self.left.choice_index, *other
 
 
 def judged_replies(result: RunResult) -> pd.DataFrame:
     """Return the replies of a run that have a text.
 
     Raises:
-        ParameterError: There are none.
+        ParameterError: No reply has a text.
     """
     df = check_replies(result.replies_df())
     is_good = (df["status"] == "ok") & df["text"].fillna("").str.strip().ne("")
     if not is_good.any():
         raise ParameterError(
-            "The run has no replies with a text that could be judged. Call run() "
-            "first.",
+            "The run has no replies with a text to judge. Call run() first.",
             param="run",
         )
     return df[is_good].reset_index(drop=True)
@@ -211,19 +211,19 @@ def plan_judge(
     Raises:
         ParameterError: The run has nothing to judge, or an option cannot be used.
     """
-    for name in _TAKEN:
+    for name in _REFUSED_ARGUMENTS:
         if name in options:
             raise ParameterError(
-                f"{name} is not an argument of judge, which writes its own prompts and "
+                f"judge does not take {name}, because it writes its own prompts and "
                 "offers no tools. Nothing was sent.",
                 param=name,
             )
     df, name = judged_replies(result), name_of(result.plan.run_id, question.name)
-    earlier = _earlier(session, name, question)
-    items, known = _items(df, question), earlier.get("", set())
+    earlier = _earlier_items(session, name, question)
+    items, known = _items_of(df, question), earlier.get("", set())
     n = len(items) if question.n is None else max(question.n, len(known))
     items = _sample(items, n, name, known)
-    rows = list(_rows(items, question, name, earlier))
+    rows = list(_sweep_rows(items, question, name, earlier))
     template = SINGLE if question.pairs is None else PAIR
     sent = {"temperature": 0.0, "max_tokens": MAX_TOKENS, **options}
     return make_plan(
@@ -231,15 +231,15 @@ def plan_judge(
     )
 
 
-def _earlier(
+def _earlier_items(
     session: Session, name: str, question: JudgeQuestion
 ) -> dict[str, set[tuple[Any, ...]]]:
-    """Return what was judged before under this name, by probe: it is kept.
+    """Return the ids of items that were judged before under this name, by probe.
 
     Raises:
-        ParameterError: Another question was asked then, or for other answers.
+        ParameterError: The judge was asked another question then, or other answers.
     """
-    result = _stored(session, session.ledger, name)
+    result = _stored_result(session, session.ledger, name)
     asked = question.text, form_of(question.criteria)
     items: dict[str, set[tuple[Any, ...]]] = {}
     if result is not None and result.plan.grid.rows is not None:
@@ -247,8 +247,8 @@ def _earlier(
         for row in map(rows.row, range(len(rows))):
             if (row["question"], row["form"]) != asked:
                 raise ParameterError(
-                    f"The judge {question.name} was asked {row['question']!r}, for "
-                    "other answers or in other words. Ask the same again to go on, or "
+                    f"The judge {question.name} was asked {row['question']!r} before, "
+                    "with other words or answers. Ask the same question to go on, or "
                     "choose another name, such as name='second'. Nothing was sent.",
                     param="name",
                 )
@@ -257,8 +257,8 @@ def _earlier(
     return items
 
 
-def _stored(session: Session, ledger: Ledger, name: str) -> RunResult | None:
-    """Return the newest run of a judge that the ledger has."""
+def _stored_result(session: Session, ledger: Ledger, name: str) -> RunResult | None:
+    """Return the newest stored run of a judge; None if the ledger has none."""
     if not (plans := ledger.plans(name)):
         return None
     manifest: Any = stored_manifest(plans[-1])
@@ -268,7 +268,7 @@ def _stored(session: Session, ledger: Ledger, name: str) -> RunResult | None:
     return result
 
 
-def _items(df: pd.DataFrame, question: JudgeQuestion) -> list[_Item]:
+def _items_of(df: pd.DataFrame, question: JudgeQuestion) -> list[_Item]:
     if question.pairs is None:
         return [_Item(reply) for reply in _replies(df, None)]
     [factor] = named(df, question.pairs, param="pairs")
@@ -282,16 +282,16 @@ def _items(df: pd.DataFrame, question: JudgeQuestion) -> list[_Item]:
     others = [name for name in factors(df) if name != factor]
     codes = [coded(df[name])[0] for name in [*prompt_columns(df), *others]]
     side = coded(df[factor])[0]
-    cells: dict[tuple[int, ...], dict[int, list[_Reply]]] = {}
-    replies = _replies(df, factor)
-    for at, reply in enumerate(replies):
-        cell = cells.setdefault(tuple(int(code[at]) for code in codes), {})
-        cell.setdefault(int(side[at]), []).append(reply)
+    # replies that differ in the factor alone, by its values
+    groups: dict[tuple[int, ...], dict[int, list[_Reply]]] = {}
+    for position, reply in enumerate(_replies(df, factor)):
+        group = groups.setdefault(tuple(int(code[position]) for code in codes), {})
+        group.setdefault(int(side[position]), []).append(reply)
     items = [
         _Item(left, right)
-        for cell in cells.values()
-        for one, other in combinations(sorted(cell), 2)
-        for left, right in zip(cell[one], cell[other], strict=False)
+        for group in groups.values()
+        for first, second in combinations(sorted(group), 2)
+        for left, right in zip(group[first], group[second], strict=False)
     ]
     if not items:
         raise ParameterError(
@@ -325,15 +325,15 @@ def _replies(df: pd.DataFrame, factor: str | None) -> list[_Reply]:
 def _sample(
     items: Sequence[_Item], n: int, seed: str, known: set[tuple[Any, ...]]
 ) -> list[_Item]:
-    """Return some of the items at random, and first those that were asked before."""
+    """Return some items at random, first those that were asked before."""
 
-    def place(at: int) -> tuple[bool, str]:
-        item = items[at]
+    def order(position: int) -> tuple[bool, str]:
+        item = items[position]
         key = item.left.key + (item.right.key if item.right else "")
         return item.ids not in known, _digest(seed, key)
 
-    chosen = sorted(sorted(range(len(items)), key=place)[:n])
-    return [items[at] for at in chosen]
+    positions = sorted(sorted(range(len(items)), key=order)[:n])
+    return [items[position] for position in positions]
 
 
 def _digest(*parts: str) -> str:
@@ -342,14 +342,14 @@ def _digest(*parts: str) -> str:
     ).hexdigest()
 
 
-def _rows(
+def _sweep_rows(
     items: Sequence[_Item],
     question: JudgeQuestion,
     name: str,
     earlier: Mapping[str, set[tuple[Any, ...]]],
 ) -> Iterator[dict[str, Any]]:
-    """Return the rows of the sweep: each item, pairs in both orders, and the probes."""
-    row = partial(_row, question)
+    """Yield the rows of the sweep: each item, pairs in both orders, and the probes."""
+    row = partial(_sweep_row, question)
     for item in items:
         yield row(item)
         if item.right is not None:
@@ -365,14 +365,16 @@ def _rows(
             yield row(item, probe=probe)
 
 
-def _row(
+def _sweep_row(
     question: JudgeQuestion, item: _Item, *, order: str = AS_IS, probe: str = ""
 ) -> dict[str, Any]:
     left, right = item
     texts = [left.text] if right is None else [left.text, right.text]
-    if probe in (PLAIN, MARKDOWN):  # of a pair, one reply has Markdown
+    if probe in (PLAIN, MARKDOWN):  # in a pair, only one of the replies gets Markdown
         first, second = (
-            (with_markdown, _plain) if probe == MARKDOWN else (_plain, with_markdown)
+            (with_markdown, _without_markdown)
+            if probe == MARKDOWN
+            else (_without_markdown, with_markdown)
         )
         texts = [
             change(text) for change, text in zip((first, second), texts, strict=False)
@@ -397,14 +399,14 @@ def _row(
     }
 
 
-def _plain(text: str) -> str:
+def _without_markdown(text: str) -> str:
     return plain_text(text) or text
 
 
 def mark_of(*texts: str, salt: str) -> str:
-    """Return a mark that no text has: a text that ends itself has another mark.
+    """Return a mark that no text contains, so that no text can end its own block.
 
-    The same texts have the same mark, so that a judge goes on where it ended.
+    The same texts get the same mark, so that a judge continues where it ended.
     """
     number = 0
     while True:
@@ -419,7 +421,7 @@ def read_judgements(replies: pd.DataFrame, name: str) -> pd.DataFrame:
 
     Returns:
         One row for each reply and criterion, with the columns `JUDGEMENTS`, then
-        `value`, `is_mean`, and the texts that were judged.
+        `value`, `is_mean`, and the two texts that were judged.
     """
     rows: list[dict[str, Any]] = []
     good = replies[(replies["status"] == "ok") & replies["text"].notna()]
@@ -453,7 +455,7 @@ def read_judgements(replies: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 class Sweep(Protocol):
-    """The run of a judge."""
+    """What a judge needs of a `Run`, which cannot be imported here."""
 
     @property
     def plan(self) -> Plan:
@@ -477,10 +479,10 @@ class Sweep(Protocol):
 class Judge:
     """A judge of the replies of a run: its plan, and after `run()` its verdicts.
 
-    Displaying it shows the plan of its sweep; later the verdicts by candidate, and in a
-    line each what it gets wrong: whether verdicts change with the order, when it is
-    asked again, with Markdown, or go with length. Verdicts on single replies are the
-    score `judge_NAME` of the run that is judged.
+    Displaying it shows the plan of its sweep; later the verdicts by candidate, and what
+    the judge gets wrong: whether verdicts change with the order, when it is asked
+    again, or with Markdown, and whether longer replies win. Verdicts on single replies
+    are the score `judge_NAME` of the run that is judged.
 
     Args:
         sweep: Asks the judge.
@@ -488,9 +490,9 @@ class Judge:
         question: What is judged.
 
     Attributes:
-        sweep: The run of the judge, with its `replies_df`, `usage_df`, `pause` and so
-            on.
-        name: Its name.
+        sweep: The run that asks the judge, with `replies_df`, `usage_df`, `pause` and
+            so on.
+        name: The name of the judge.
 
     Example:
         >>> judge = run.judge("Is it polite?", model="svc-instruct").run()
@@ -505,23 +507,23 @@ class Judge:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the judge."""
         return self._question.name
 
     def run(self, **options: Any) -> Self:  # noqa: ANN401 - those of `Run.run`
         """Send what is missing, and wait; options and errors are those of `Run.run`."""
         self.sweep.run(**options)
-        self._keep()
+        self._save_scores()
         return self
 
     def retry(self, **options: Any) -> Self:  # noqa: ANN401 - those of `Run.retry`
         """Send what failed and what is missing, as `Run.retry` does."""
         self.sweep.retry(**options)
-        self._keep()
+        self._save_scores()
         return self
 
     def judgements_df(self) -> pd.DataFrame:
-        """List the verdicts, those of probes included.
+        """List the verdicts, including those of probes.
 
         Returns:
             One row for each reply of the judge and criterion, in the order of the plan,
@@ -564,8 +566,8 @@ class Judge:
             return []
         return _probes_of(verdicts, self._judged)
 
-    def _keep(self) -> None:
-        """Save the verdicts on single replies as scores of these."""
+    def _save_scores(self) -> None:
+        """Save the verdicts on single replies as scores of these replies."""
         ledger = self._judged.ledger
         if self._question.pairs is not None or ledger is None:
             return
@@ -583,32 +585,32 @@ class Judge:
         return JUDGED + (self.name if criterion == VERDICT else criterion)
 
     def __repr__(self) -> str:
-        parts = [repr(self.sweep), to_terminal(wrapped([self._planned()]))]
+        parts = [repr(self.sweep), to_terminal(wrapped([self._plan_in_words()]))]
         verdicts = self._verdicts()
         if not verdicts.empty:
-            parts += [self._result(verdicts)[0], wrapped(self._lines(verdicts))]
+            parts += [self._verdict_report(verdicts)[0], wrapped(self._lines(verdicts))]
         return "\n\n".join(filter(None, parts))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         html = self.sweep._repr_mimebundle_()["text/html"]
-        html += quiet_html(to_text(self._planned()))
+        html += quiet_html(to_text(self._plan_in_words()))
         verdicts = self._verdicts()
         if not verdicts.empty:
             lines = map(quiet_html, map(to_text, self._lines(verdicts)))
-            html += f"{self._result(verdicts)[1]}{BODY}{''.join(lines)}</div>"
+            html += f"{self._verdict_report(verdicts)[1]}{BODY}{''.join(lines)}</div>"
         return {"text/html": html, "text/plain": repr(self)}
 
-    def _planned(self) -> str:
-        """Say what each judge is asked."""
+    def _plan_in_words(self) -> str:
+        """Say how many requests each judge gets."""
         rows = self.sweep.plan.grid.rows
         probes = [] if rows is None else list(rows.columns["probe"])
         n_probes = sum(map(bool, probes))
-        n, what = len(probes) - n_probes, "replies"
+        n, noun = len(probes) - n_probes, "replies"
         if self._question.pairs is not None:
-            n, what = n // 2, "pairs"
-        both = " in both orders" if what == "pairs" else ""
+            n, noun = n // 2, "pairs"
+        both = " in both orders" if noun == "pairs" else ""
         more = f"; {in_number(n_probes, 'requests')} are probes" if n_probes else ""
-        return f"Each judge is asked about {in_number(n, what)}{both}{more}."
+        return f"Each judge is asked about {in_number(n, noun)}{both}{more}."
 
     def _lines(self, verdicts: pd.DataFrame) -> list[str]:
         """Return what is shown below the verdicts, as plain text."""
@@ -620,28 +622,30 @@ class Judge:
             )
         if n := self._n_even(verdicts):
             lines.append(
-                f"No majority for {n:,} replies, so these have no score: as many "
-                "verdicts say one thing as another."
+                f"No majority for {n:,} replies, so these have no score: their most "
+                "frequent verdicts are tied."
             )
         if not self._question.has_probes:
-            lines.append("No probes were asked, so nothing is known of its faults.")
+            lines.append("No probes were sent, so the faults of the judge are unknown.")
         return [to_terminal(line) for line in lines]
 
     def _n_even(self, verdicts: pd.DataFrame) -> int:
-        """Return for how many replies no verdict is the most frequent one."""
+        """Return how many replies have no score, because their verdicts are tied."""
         if self._question.pairs is not None:
             return 0
         scores = score_values(verdicts).values()
         return sum(value is None for values in scores for value in values.values())
 
-    def _result(self, verdicts: pd.DataFrame) -> tuple[str, str]:
+    def _verdict_report(self, verdicts: pd.DataFrame) -> tuple[str, str]:
         """Return the verdicts by candidate, as text and as HTML."""
         if verdicts[is_counted(verdicts)].empty:
             return "", ""
         if self._question.pairs is not None:
-            chart = _chart(preferences_of(verdicts, self._judged))
+            chart = _win_chart(preferences_of(verdicts, self._judged))
             return chart.text(), f"{BODY}{chart.html()}</div>"
-        names = [self._score_name(one.name) for one in self._question.criteria]
+        names = [
+            self._score_name(criterion.name) for criterion in self._question.criteria
+        ]
         report = score_report(self._judged.replies_df(), names, unit=self._judged.unit)
         return ("", "") if report is None else (report.text(), report.html())
 
@@ -656,10 +660,12 @@ def _probes_of(verdicts: pd.DataFrame, judged: RunResult) -> list[Probe]:
 def stored_judges(
     session: Session, judged: RunResult
 ) -> list[tuple[JudgeFacts, RunResult]]:
-    """Return what is known of each judge of a run, and what it was sent."""
+    """Return the facts about each judge of a run, and the result of its sweep."""
     judges: list[tuple[JudgeFacts, RunResult]] = []
-    for name in _judges(session.ledger, judged.plan.run_id):
-        result = _stored(session, session.ledger, name_of(judged.plan.run_id, name))
+    for name in _judge_names(session.ledger, judged.plan.run_id):
+        result = _stored_result(
+            session, session.ledger, name_of(judged.plan.run_id, name)
+        )
         if result is None or result.plan.grid.rows is None:
             continue
         verdicts = read_judgements(result.replies_df(), name)
@@ -674,7 +680,7 @@ def stored_judges(
 
 
 def _units(judged: pd.DataFrame, result: RunResult) -> "pd.Series[int]":
-    """Return the code of what each reply's row belongs to."""
+    """Return the code of each reply's unit."""
     columns = result.unit or prompt_columns(judged)
     return pd.Series(unit_codes(judged, columns), index=judged.index)
 
@@ -684,15 +690,15 @@ def preferences_of(
     judged: RunResult,
     unit: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the preferences of the verdicts on pairs of a run."""
+    """Return the preferences that verdicts on pairs of replies state."""
     df, unit = judged_replies(judged), judged.unit if unit is None else unit
     wanted = [] if unit is None else named(df, unit, param="unit")
     columns = list(dict.fromkeys([*wanted, *prompt_columns(df)]))
     return preferences(outcomes_df(verdicts), df, columns)
 
 
-def _chart(pairs: pd.DataFrame) -> IntervalChart:
-    """Draw how often each candidate won; a tie is half of it."""
+def _win_chart(pairs: pd.DataFrame) -> IntervalChart:
+    """Draw how often each candidate won; a tie counts half."""
     unit = pairs[pairs.columns[0]]
     intervals = []
     for name in sorted({*pairs[LEFT], *pairs[RIGHT]}):
@@ -720,12 +726,12 @@ def _chart(pairs: pd.DataFrame) -> IntervalChart:
 def judge_preferences(
     session: Session, judged: RunResult, on: str, unit: str | Sequence[str] | None
 ) -> pd.DataFrame:
-    """Return who won the pairs of a judge, by the name of its verdicts.
+    """Return who won the pairs of the judge whose score is named `on`.
 
-    The columns of the `unit` are added, and come first.
+    The columns of the `unit` are added in front.
 
     Raises:
-        ParameterError: The run has no such judge of pairs.
+        ParameterError: No judge with this name compared pairs.
     """
     verdicts = stored_judgements(session, judged)
     pairs = verdicts[verdicts["order"].notna()]
@@ -742,8 +748,8 @@ def judge_preferences(
     if preferred.empty:
         raise ParameterError(
             f"No pair has verdicts in both orders under the name {on!r}. "
-            "run.judgements_df() has the errors; call .run() or .retry() of the judge "
-            "if some are missing.",
+            "run.judgements_df() shows errors; if verdicts are missing, call .run() or "
+            ".retry() of the judge.",
             param="on",
         )
     return preferred
@@ -753,15 +759,15 @@ def stored_judgements(session: Session, judged: RunResult) -> pd.DataFrame:
     """Return the verdicts of all judges of a run, from the ledger."""
     frames: list[pd.DataFrame] = []
     if (ledger := judged.ledger) is not None:
-        for name in _judges(ledger, judged.plan.run_id):
-            result = _stored(session, ledger, name_of(judged.plan.run_id, name))
+        for name in _judge_names(ledger, judged.plan.run_id):
+            result = _stored_result(session, ledger, name_of(judged.plan.run_id, name))
             if result is not None:
                 frames.append(read_judgements(result.replies_df(), name))
     frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else _no_judgements()
 
 
-def _judges(ledger: Ledger, run_id: str) -> Iterable[str]:
+def _judge_names(ledger: Ledger, run_id: str) -> Iterable[str]:
     prefix = name_of(run_id, "")
     runs = (plan.run for plan in ledger.plans(is_whole=False))
     return dict.fromkeys(

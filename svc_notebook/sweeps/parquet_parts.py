@@ -1,4 +1,4 @@
-"""Writes the replies of a run into a folder of Parquet files, one part after the other.
+"""Writes the replies of a run into a folder of Parquet files, part by part.
 
 Only one part is in memory at a time, so a million replies can be written.
 """
@@ -24,7 +24,8 @@ from .resume import as_ended, key_of
 from .row_files import SUFFIX
 from .run_outcome import RunFrames, RunResult, trial_batches
 
-PART_ROWS = 50_000  # in memory at once
+PART_ROWS = 50_000  # rows of a part: so many are in memory at once
+# the parts, and files that were left by a write that was killed
 _OWN = re.compile(r"replies-\d{5}\.parquet|\.replies-\d{5}\.parquet\..*\.part")
 
 
@@ -37,21 +38,23 @@ def write_parts(
     target, before = _own_files(target)
     _check_not_rows(result, target)
     _check_run(result, target, before)
-    seqs = array("q") if result.ledger is None else _seqs(result, result.ledger)
+    seqs = (
+        array("q") if result.ledger is None else _seqs_of_trials(result, result.ledger)
+    )
     dtypes: dict[str, object] = {}
     written: list[tuple[Path, list[str]]] = []
     for start, grid in _pieces(result.plan.grid, part_rows):
         first = start * grid.repeats
-        frame = _frame(result, grid, seqs[first : first + len(grid)])
+        frame = _piece_frame(result, grid, seqs[first : first + len(grid)])
         for name, dtype in frame.dtypes.items():
-            dtypes[str(name)] = _common(dtypes.get(str(name), dtype), dtype)
+            dtypes[str(name)] = _common_dtype(dtypes.get(str(name), dtype), dtype)
         path = export(frame, target / f"replies-{len(written):05}.parquet")
         written.append(
             (path, [f"{name} {dtype}" for name, dtype in frame.dtypes.items()])
         )
     stated = [f"{name} {dtype}" for name, dtype in dtypes.items()]
     for path, columns in written:
-        if columns != stated:  # a later part had another score, or another field
+        if columns != stated:  # another part has another score, or another field
             frame = read_parquet(path)
             export(frame.reindex(columns=[*dtypes]).astype(dtypes), path)  # type: ignore[arg-type]  # names and dtypes
     _give_same_types([path for path, _ in written])
@@ -70,24 +73,22 @@ def _give_same_types(paths: Sequence[Path]) -> None:
     schemas = [parquet.read_schema(path) for path in paths]
     try:
         common = arrow.unify_schemas(schemas, promote_options="permissive")
-    except (
-        arrow.ArrowException
-    ):  # without a common type they can still be read one by one
-        return
-    # a part does not name a JSON column in which it has no value: take the longest list
-    about = max(
+    except arrow.ArrowException:
+        return  # there is no common type; parts can still be read one by one
+    # a part does not list a JSON column without values: take the longest list
+    metadata = max(
         (schema.metadata for schema in schemas),
-        key=lambda metadata: len(metadata.get(b"PANDAS_ATTRS", b"")),
+        key=lambda of_part: len(of_part.get(b"PANDAS_ATTRS", b"")),
     )
     for path, schema in zip(paths, schemas, strict=True):
         if not schema.equals(common):
             with parquet.ParquetFile(path) as part:
-                table = part.read().cast(common.with_metadata(about))
+                table = part.read().cast(common.with_metadata(metadata))
             write_whole(path, partial(parquet.write_table, table))
 
 
 def _own_files(target: Path) -> tuple[Path, set[Path]]:
-    """Make the folder if need be; return it and our files in it, and refuse others."""
+    """Create the folder if needed; return it with our files in it; refuse others."""
     try:
         target = target.expanduser()
         target.mkdir(parents=True, exist_ok=True)
@@ -113,16 +114,16 @@ def _other_files(target: Path, name: str) -> ParameterError:
 
 
 def _check_run(result: RunResult, target: Path, before: set[Path]) -> None:
-    """Refuse parts of another run: the new ones would replace them."""
+    """Refuse parts of another run, which the new parts would replace."""
     for path in sorted(before):
-        if path.suffix != SUFFIX:  # left by a write that was killed
+        if path.suffix != SUFFIX:  # of a write that was killed
             continue
         try:
             columns = import_extra("pyarrow.parquet", "Parquet files need").read_table(
                 path, columns=["run"]
             )
             names = columns.column("run").unique().to_pylist()
-        except (OSError, ValueError, KeyError):  # pyarrow's errors are kinds of these
+        except (OSError, ValueError, KeyError):  # pyarrow's errors derive from these
             raise _other_files(target, path.name) from None
         if others := [name for name in names if name != result.plan.run_id]:
             raise ParameterError(
@@ -134,20 +135,20 @@ def _check_run(result: RunResult, target: Path, before: set[Path]) -> None:
 
 
 def _check_not_rows(result: RunResult, target: Path) -> None:
-    """Refuse the folder of the rows: parts may have the names of its files."""
+    """Refuse the folder of the rows, whose files may have the names of parts."""
     source = result.plan.grid.rows
     files = None if source is None else source.files
     if files is not None and target.resolve() in files.folders:
         raise ParameterError(
-            f"{str(target)!r} has the rows of this run, which its replies would "
+            f"{str(target)!r} has the rows of this run, which the replies would "
             "replace. Nothing was written. Name another folder.",
             param="folder",
         )
 
 
-def _seqs(result: RunResult, ledger: Ledger) -> Sequence[int]:
-    """Return for each trial where the ledger has its exchange; 0 without one."""
-    # by hashes of their keys, because a million keys would need 200 MB
+def _seqs_of_trials(result: RunResult, ledger: Ledger) -> Sequence[int]:
+    """Return the number of each trial's exchange in the ledger; 0 without one."""
+    # by the hashes of keys, because a million keys would need 200 MB
     hashes, seqs, is_ok = array("q"), array("q"), array("b")
     for seq, sent in ledger.numbered(result.plan.run_id):
         hashes.append(hash(key_of(sent)))
@@ -157,14 +158,15 @@ def _seqs(result: RunResult, ledger: Ledger) -> Sequence[int]:
     exchanges = pd.DataFrame(
         {"trial": trials.get_indexer(pd.Index(hashes)), "seq": seqs, "is_ok": is_ok}
     )
-    # the newest good one counts, or else the newest; -1 is a trial of an older plan
+    # The newest good exchange of a trial counts, or else the newest one. A trial that
+    # is not in the plan is -1, which `reindex` leaves out.
     in_order = exchanges.sort_values("is_ok", kind="stable")
-    counting = in_order.drop_duplicates("trial", keep="last").set_index("trial")["seq"]
-    return array("q", counting.reindex(range(len(trials)), fill_value=0))
+    newest = in_order.drop_duplicates("trial", keep="last").set_index("trial")["seq"]
+    return array("q", newest.reindex(range(len(trials)), fill_value=0))
 
 
 def _pieces(grid: Grid, part_rows: int) -> Iterator[tuple[int, Grid]]:
-    """Cut a grid into pieces, each with its first combination; at least one."""
+    """Yield pieces of a grid, each with its first combination; at least one."""
     n_in_piece = max(part_rows // grid.repeats, 1)
     combinations: Sequence[int] = (
         range(grid.n_product) if grid.kept is None else grid.kept
@@ -176,7 +178,7 @@ def _pieces(grid: Grid, part_rows: int) -> Iterator[tuple[int, Grid]]:
         yield start, replace(grid, kept=combinations[start : start + n_in_piece])
 
 
-def _frame(result: RunResult, grid: Grid, seqs: Sequence[int]) -> pd.DataFrame:
+def _piece_frame(result: RunResult, grid: Grid, seqs: Sequence[int]) -> pd.DataFrame:
     """Return the frame of replies of a piece."""
     frames = RunFrames(grid, result.frames.answer)
     piece = replace(result.plan, grid=grid)
@@ -187,9 +189,9 @@ def _frame(result: RunResult, grid: Grid, seqs: Sequence[int]) -> pd.DataFrame:
     return with_scores(frames.frame_of(batches), result.ledger)
 
 
-def _common(one: object, other: object) -> object:
-    """Return the dtype that holds the values of two."""
-    if one == other:
-        return one
+def _common_dtype(first: object, second: object) -> object:
+    """Return the dtype that can hold the values of two dtypes."""
+    if first == second:
+        return first
     numbers = {"Int64", "Float64"}
-    return "Float64" if {str(one), str(other)} <= numbers else "string"
+    return "Float64" if {str(first), str(second)} <= numbers else "string"

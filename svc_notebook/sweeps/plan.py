@@ -1,7 +1,7 @@
 """The plan of a sweep: its arguments, its grid, name, seed, prices and own limits.
 
-The arguments of `svc.sweep` are listed here only. Nothing is sent: what the service
-would refuse is noticed here. The ledger keeps a plan as JSON, which is its manifest.
+The arguments of `svc.sweep` are listed only here. Nothing is sent, but what the service
+would refuse is refused here. The ledger stores a plan as JSON: its manifest.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +82,7 @@ LIMIT_NAMES = ("per_second", "per_minute", "in_flight")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLimits:
-    """The user's own limits for one model; None where only the service's apply."""
+    """The user's own limits for one model; None if only the service's limit applies."""
 
     per_second: int | None = None
     per_minute: int | None = None
@@ -95,7 +95,7 @@ class OwnLimits:
         return {name: limit for name, limit in limits if limit is not None}
 
     def limit(self, known: Limit | None) -> Limit | None:
-        """Return the limit in force: the user's, or else the known one."""
+        """Return the limit in force: the user's, or else the known limit."""
         if self.per_second is None and self.per_minute is None:
             return known
         known = known or Limit(per_second=None, per_minute=None)
@@ -112,7 +112,7 @@ LimitsByModel = Mapping[str, OwnLimits]
 def read_limits(
     limits: object, models: Iterable[str], endpoint: Endpoint = SERVICE
 ) -> LimitsByModel:
-    """Read `limits` of `svc.sweep`: numbers for all models, or by model."""
+    """Read `limits` of `svc.sweep`: one mapping for all models, or one for each."""
     allowed = ', such as {"per_second": 2, "in_flight": 4}, or one for each model'
     if not isinstance(limits, Mapping) or not limits:
         raise must_be("limits", f"a mapping{allowed}", limits)
@@ -131,12 +131,12 @@ def read_limits(
             allowed = f"a mapping with some of {', '.join(LIMIT_NAMES)}"
             raise must_be(f"limits of {model}", allowed, stated)
     return {
-        model: _of_model(model, stated, endpoint.limit_of(model))
+        model: _limits_of_model(model, stated, endpoint.limit_of(model))
         for model, stated in limits.items()
     }
 
 
-def _of_model(
+def _limits_of_model(
     model: str, stated: Mapping[str, object], known: Limit | None
 ) -> OwnLimits:
     limits = {
@@ -155,17 +155,17 @@ def _of_model(
 
 
 class DecisionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Run.decide` fixed before its first request.
+    """The question and the plan that `Run.decide` fixed before its first request.
 
     Attributes:
         factor, on, margin, unit, missing, level: The question.
-        max_requests, max_cost: The budget; None is any.
+        max_requests, max_cost: The budget; None is no limit.
         block_rows: How many rows are sent between two looks.
-        looks: The kind of the intervals.
-        scores: A digest of the source of each function that scores.
+        looks: The kind of the intervals, as in `Run.contrast`.
+        scores: A digest of the source of each score function, by name.
         plan: A digest of rows, prompts, values and seed.
-        n_before: How many replies there were already.
-        digest: Of all of this.
+        n_before: How many replies the run had before.
+        digest: A digest of all other fields.
     """
 
     factor: str
@@ -186,7 +186,7 @@ class DecisionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run sends, under which name and how fast; for the fields see `Run`."""
+    """What a run sends, its name and its limits; for the fields see `Run`."""
 
     grid: Grid
     name: str | None
@@ -201,11 +201,11 @@ class Plan:
     unit: tuple[str, ...] = ()
     own_limits: LimitsByModel = field(default_factory=dict)
     in_flight: int | None = None
-    # the limits of tool rounds; None if no tools are run
+    # limits of tool rounds; None if no tools are run
     run_tools: Mapping[str, float] | None = None
     # also None for a rebuilt run: the ledger keeps no functions
     tools: SweepTools | None = None
-    decision: DecisionPlan | None = None  # if the run is to decide
+    decision: DecisionPlan | None = None  # if `Run.decide` was called
 
     def limit(self, model: str, endpoint: Endpoint) -> Limit | None:
         """Return the limit in force for a model; None if none is known."""
@@ -223,14 +223,14 @@ class Plan:
         )
 
 
-_CUTOFF = 0.8  # how alike two names must be for one to be a slip of the other
-_LEAST_CHARS = 4  # shorter beginnings may be words of their own
+_CUTOFF = 0.8  # least similarity of a name to a parameter for it to be a typing error
+_LEAST_CHARS = 4  # shorter beginnings of a parameter may be other words
 _SHOWN_NAMES = 4
 _TOOL_ARGUMENTS = ("confirm", "max_rounds", "tool_timeout_s", "total_s")
 _PROMPT_FIRST = (
-    "Give the prompt first, without a name: a text, messages, or a list of such."
+    "Give the prompt first, without a name: a text, messages, or a list of these."
 )
-_REFUSED = {
+_NOT_TAKEN = {
     "stream": "A sweep asks for whole replies, because only they report their usage; "
     "remove stream. A `%%svc` cell with several values shows them as they arrive, and "
     "svc.stream(prompt) streams one.",
@@ -238,10 +238,10 @@ _REFUSED = {
     "prompt": _PROMPT_FIRST,
     **dict.fromkeys(
         _TOOL_ARGUMENTS,
-        "It means something only where tools are run: remove it, or run_tools=False.",
+        "It has an effect only if tools are run: remove it, or remove run_tools=False.",
     ),
 }
-"""Names that a sweep does not take, and what to do instead."""
+"""Arguments that a sweep does not take, and what to do instead."""
 
 
 @with_params
@@ -313,7 +313,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     if run_tools and (has_tools or conditions is not None):
         permit = take_permit(params)
     check_params(params, own=SWEEP_ARGUMENTS)
-    read_as = None if answer is None else answer_type(answer)
+    answer_as = None if answer is None else answer_type(answer)
     planned_scores = {} if scores is None else read_scores(scores)
     tools: SweepTools | None = None
     tool_limits: Mapping[str, float] | None = None
@@ -329,7 +329,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
             where=where,
             repeats=repeats,
             is_raw=raw,
-            form=read_as.form if read_as else None,
+            form=answer_as.form if answer_as else None,
             endpoint=endpoint,
         )
         if permit is not None:
@@ -339,16 +339,16 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
             tool_limits = tools.limits if tools else None
     else:
         others = [value is not None for value in (prompt, rows, conditions, where)]
-        known = read_manifest(manifest, *others, is_varied, tied, raw, repeats != 1)
-        tool_limits = known.run_tools
-        grid, seed = grid_of(known, endpoint), known.seed if seed is None else seed
-        read_as = read_as or kept_type(known.answer)
+        stored = read_manifest(manifest, *others, is_varied, tied, raw, repeats != 1)
+        tool_limits = stored.run_tools
+        grid, seed = grid_of(stored, endpoint), stored.seed if seed is None else seed
+        answer_as = answer_as or kept_type(stored.answer)
         planned_scores = planned_scores or {
-            name: kept_function(kept) for name, kept in known.scores.items()
+            name: kept_function(kept) for name, kept in stored.scores.items()
         }
-        unit = unit or known.unit
-        limits = limits or known.own_limits or None
-        in_flight = in_flight or known.in_flight
+        unit = unit or stored.unit
+        limits = limits or stored.own_limits or None
+        in_flight = in_flight or stored.in_flight
     name = _check_name(name)
     return Plan(
         grid=grid,
@@ -358,7 +358,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         confirm_above=_check_confirm_above(confirm_above),
         is_reusing=context.is_reusing(reuse),
         prices=context.prices,
-        answer=read_as,
+        answer=answer_as,
         scores=planned_scores,
         unit=read_unit(unit, grid.rows),
         own_limits={}
@@ -372,18 +372,18 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     )
 
 
-# what a sweep takes in addition to the parameters of a request, `model` and `system`
+# what a sweep takes besides the parameters of a request, `model` and `system`
 SWEEP_ARGUMENTS = tuple(
     name for name in make_plan.__kwdefaults__ or () if name not in FACTORS
 )
 
 
 def check_params(names: Iterable[str], *, own: Sequence[str]) -> None:
-    """Refuse a name that is not a parameter, and suggest the nearest one."""
+    """Refuse a name that is not a parameter, and suggest the most similar one."""
     for name in names:
-        if name in _REFUSED:
-            raise ParameterError(f"{_REFUSED[name]} Nothing was sent.", param=name)
-        if name in SWEEP_ARGUMENTS:  # given to df.svc, which does not take it
+        if name in _NOT_TAKEN:
+            raise ParameterError(f"{_NOT_TAKEN[name]} Nothing was sent.", param=name)
+        if name in SWEEP_ARGUMENTS:  # it was given to df.svc, which does not take it
             raise ParameterError(
                 f"{name} is an argument of svc.sweep only. Nothing was sent.",
                 param=name,
@@ -422,33 +422,33 @@ def _check_seed(seed: object, name: str | None) -> int:
 
 
 def seed_of(name: str) -> int:
-    """Return the seed of a run of this name, so that it is the same after a restart."""
+    """Return the seed of a run by its name, so that it is the same after a restart."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
 def read_unit(unit: object, rows: Rows | None) -> tuple[str, ...]:
-    """Read `unit` of `svc.sweep`: columns of the rows, with a value for each row."""
+    """Read `unit` of `svc.sweep`: columns of the rows, without missing values."""
     names = () if unit is None else tuple(as_names(unit))
     called, columns = ("rows", {}) if rows is None else (rows.called, rows.shown)
     for name in names:
         if name not in columns:
             raise ParameterError(
                 f"unit={name!r} is not a column of {called}."
-                f"{did_you_mean(str(name), list(columns))} It says which rows belong "
-                "together, such as a document; the columns are "
+                f"{did_you_mean(str(name), list(columns))} A unit says which rows "
+                "belong together, such as a document; the columns are "
                 f"{', '.join(columns) or 'none'}.",
                 param="unit",
             )
         if n := sum(map(is_missing, columns[name])):
             raise ParameterError(
-                f"{name} is missing in {n:,} of {len(columns[name]):,} rows, so unit "
-                "does not say where they belong. Fill it, or leave these rows out.",
+                f"{name} is missing in {n:,} of {len(columns[name]):,} rows, so their "
+                "unit is unknown. Fill the gaps, or leave these rows out.",
                 param="unit",
             )
     return names
 
 
-def build_grid(  # noqa: PLR0913 - what a grid is made of
+def build_grid(  # noqa: PLR0913 - the parts of a grid
     prompt: object = None,
     *,
     varied: Mapping[str, object],
@@ -463,18 +463,18 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
 ) -> Grid:
     """Make a grid and check all of it; for arguments and errors see `svc.sweep`.
 
-    `form` is the tool that gives the answers, `endpoint` where it will be sent.
+    `form` is the tool that gives the answers, `endpoint` is where requests will go.
     """
-    read = None if rows is None else read_rows(rows)
+    grid_rows = None if rows is None else read_rows(rows)
     n_repeats = check_int("repeats", repeats, minimum=1)
     dimensions = _dimensions(
         prompt,
         varied,
         conditions=conditions,
         tied=tied,
-        n_rows=None if read is None else len(read),
+        n_rows=None if grid_rows is None else len(grid_rows),
     )
-    check_names(dimensions, () if read is None else read.columns)
+    check_names(dimensions, () if grid_rows is None else grid_rows.columns)
     if not any("prompt" in dimension.names for dimension in dimensions):
         raise ParameterError(
             "There is no prompt. Give one, or conditions with a column 'prompt'.",
@@ -482,11 +482,12 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         )
     grid = Grid(
         dimensions=dimensions,
-        rows=read,
+        rows=grid_rows,
         repeats=n_repeats,
         is_raw=is_raw,
         endpoint=endpoint,
     )
+    # before the tool is added, whose order has no columns; blank rows may be left out
     check_templates(grid, is_whole=where is None)
     if form is not None:
         grid = replace(grid, dimensions=with_answer_tool(form, grid.dimensions))
@@ -523,7 +524,7 @@ def _dimensions(
         return zip_dimensions(factors, tied, n_rows=n_rows)
     stated = conditions_of(conditions)
     if "model" in stated.names and all("model" in point for point in stated.points):
-        # the session's model is used only where the conditions have none
+        # the session's model is for conditions without a model, and all have one
         factors = [
             factor
             for factor in factors
@@ -533,7 +534,7 @@ def _dimensions(
 
 
 def _check_label(name: str) -> None:
-    """Refuse a label in conditions that looks like a misspelt parameter."""
+    """Refuse a label in conditions that looks like a misspelled parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
     near = near_names(plain, FACTORS, n=1, cutoff=_CUTOFF, least_chars=_LEAST_CHARS)
     if near:
@@ -546,22 +547,22 @@ def _check_label(name: str) -> None:
 
 
 def _marker_hint(rows: Rows) -> str:
-    """Say how a prompt uses one of the columns, or how to rename them first."""
+    """Say how a prompt uses a column, or how to rename the columns first."""
     names, called = list(rows.columns), rows.called
     if plain := [name for name in names if name.isidentifier()]:
         return f"Write {{{{{plain[0]}}}}} where the column goes"
     new = ["text", *(f"column_{number}" for number in range(1, len(names)))]
-    way = f"{called}.set_axis({new}, axis='columns')"
+    example = f"{called}.set_axis({new}, axis='columns')"
     if len(names) > _SHOWN_NAMES:
-        way = f"{called}.rename(columns=...)"
+        example = f"{called}.rename(columns=...)"
     return (
         "A prompt uses a column as {{name}}, and the name must be an identifier; "
-        f"rename {names[0]!r}, for example with {way}"
+        f"rename {names[0]!r}, for example with {example}"
     )
 
 
 def check_templates(grid: Grid, *, is_whole: bool) -> None:
-    """Check the prompts with the rows that fill them; all rows if it `is_whole`."""
+    """Check the prompts with their rows; if it `is_whole`, no row may be left blank."""
     columns = [*(() if grid.rows is None else grid.rows.columns), *grid.labels]
     prompts = [*grid.values_of("prompt"), *grid.values_of("system")]
     values = (value for point in grid.points for value in point.values())
@@ -590,17 +591,17 @@ def _check_use(grid: Grid, rows: Rows, names_used: set[str]) -> None:
         for dimension in grid.dimensions
     )
     if not used and not has_own:
-        way = ", or use repeats instead of rows" if rows.called == "rows" else ""
+        instead = ", or use repeats instead of rows" if rows.called == "rows" else ""
         raise ParameterError(
             "No prompt uses a column of the rows, so the same would be sent for all "
-            f"rows. {_marker_hint(rows)}{way}.",
+            f"rows. {_marker_hint(rows)}{instead}.",
             param=rows.called,
         )
     check_rows(rows, used)
 
 
 def _check_condition_texts(grid: Grid, name: str) -> None:
-    """Refuse a condition without a text for a column that a prompt uses."""
+    """Refuse a condition that has no text for a column that a prompt uses."""
     for dimension in grid.dimensions:
         for number, point in enumerate(dimension.points):
             if name in dimension.names and name not in point:
@@ -633,22 +634,22 @@ def check_points(grid: Grid) -> None:
         }
         seen = {first_key: 0}
         for number, point in enumerate(dimension.points[1:], start=1):
-            words = dimension.in_words(number)
+            in_words = dimension.in_words(number)
             row = number if dimension.is_by_row else 0
-            key = _checked_key(grid, {**others, **point}, words, row=row)
+            key = _checked_key(grid, {**others, **point}, in_words, row=row)
             if key in seen and not dimension.is_by_row:
                 raise ParameterError(
                     "Two combinations are the same request: "
-                    f"{dimension.in_words(seen[key])} and {words}. Remove one of "
+                    f"{dimension.in_words(seen[key])} and {in_words}. Remove one of "
                     "them; to send the same more than once, use repeats=2."
                 )
             seen[key] = number
 
 
 def _checked_key(
-    grid: Grid, point: Mapping[str, Any], words: str, *, row: int = 0
+    grid: Grid, point: Mapping[str, Any], in_words: str, *, row: int = 0
 ) -> str:
-    """Return what identifies the request of a point; an error names the point."""
+    """Return the key of the request of a point; an error names the point."""
     if point.get("model") is None:
         raise ParameterError(
             "A condition has no model. Give each one a model, or remove the column.",
@@ -660,21 +661,22 @@ def _checked_key(
         templates = [str(point.get("prompt")), str(system), labels]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:
-        where = f" This was the combination {words}; nothing was sent." if words else ""
-        raise ParameterError(f"{problem}{where}", param=problem.param) from None
+        where = f" This was the combination {in_words}; nothing was sent."
+        text = f"{problem}{where if in_words else ''}"
+        raise ParameterError(text, param=problem.param) from None
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """A plan as JSON: the ledger keeps it, and `run.manifest` has more with it.
+    """A plan as JSON: the ledger stores it, and `run.manifest` adds the outcome.
 
     Attributes:
-        rows, dtypes, categories, index: The rows, and what a DataFrame has of them.
-        files: Where the rows are, if they are in files; `rows` is None then.
+        rows, dtypes, categories, index: The rows, and what else a DataFrame has.
+        files: The files of the rows, if they are in files; then `rows` is None.
         kept: Numbers of the combinations that `where` kept; None for all.
         fixed: The factors that have one value.
-        own_limits: By model.
-        scores: What is kept of each score, by name.
-        unit: The columns of the rows that say which belong together.
+        own_limits: The user's own limits, by model.
+        scores: What is stored of each score, by name.
+        unit: The columns of the rows that say which rows belong together.
         run_tools: The limits of tool rounds; None if no tools are run.
         is_reusing: Whether the ledger may answer.
         decision: What `Run.decide` fixed, if it was called.
@@ -708,7 +710,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 def manifest_of(plan: Plan) -> Manifest:
     """Return the manifest of a plan."""
     grid, rows = plan.grid, plan.grid.rows
-    is_here = rows is not None and rows.files is None
+    is_in_memory = rows is not None and rows.files is None
     fixed = {
         name: dimension.points[0].get(name)
         for dimension in grid.dimensions
@@ -724,12 +726,12 @@ def manifest_of(plan: Plan) -> Manifest:
         repeats=grid.repeats,
         dimensions=grid.dimensions,
         rows=[without_missing(rows.row(position)) for position in range(len(rows))]
-        if rows is not None and is_here
+        if rows is not None and is_in_memory
         else None,
         files=rows.files.listed if rows is not None and rows.files else None,
         dtypes={} if rows is None else rows.dtypes,
         categories={} if rows is None else rows.categories,
-        index=rows.index if rows is not None and is_here else {},
+        index=rows.index if rows is not None and is_in_memory else {},
         kept=None if grid.kept is None else list(grid.kept),
         fixed=fixed,
         answer=plan.answer.kept if plan.answer else None,
@@ -752,7 +754,7 @@ class _WithDecision(msgspec.Struct):
 
 
 def stored_decision(ledger: Ledger, run_id: str) -> DecisionPlan | None:
-    """Return what the decision of a run fixed; None if it has none."""
+    """Return what the decision of a run fixed; None if the run never decided."""
     for stored in ledger.plans(run_id)[-1:]:
         text = decompress(stored.manifest)
         return msgspec.json.decode(text, type=_WithDecision).decision
@@ -760,12 +762,12 @@ def stored_decision(ledger: Ledger, run_id: str) -> DecisionPlan | None:
 
 
 def stored_manifest(stored: KeptPlan) -> Manifest:
-    """Return the manifest of a plan that the ledger keeps."""
+    """Return the manifest of a stored plan."""
     return read_manifest(msgspec.json.decode(decompress(stored.manifest)))
 
 
 def read_manifest(manifest: object, *others: object) -> Manifest:
-    """Check a manifest, and that none of the other arguments is given with it."""
+    """Read and check a manifest; other arguments of the plan are refused with it."""
     if any(others):
         raise ParameterError(
             "manifest has the whole grid; give only name, seed, confirm_above, "
@@ -777,21 +779,21 @@ def read_manifest(manifest: object, *others: object) -> Manifest:
     if not isinstance(manifest, Mapping):
         raise ParameterError(
             f"manifest is {type(manifest).__name__}; give the dict that run.manifest "
-            "returned, or what json.loads made of its JSON.",
+            "returned, also after json.dumps and json.loads.",
             param="manifest",
         )
     try:
         return msgspec.convert(manifest, Manifest)
     except msgspec.ValidationError as problem:
         raise ParameterError(
-            f"manifest is not the manifest of a run: {problem}. Give what run.manifest "
-            "returned, or what was read from its JSON.",
+            f"manifest is not the manifest of a run: {problem}. Give the dict that "
+            "run.manifest returned, also after json.dumps and json.loads.",
             param="manifest",
         ) from None
 
 
 def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
-    """Make the grid of a manifest, to be sent to an endpoint, and check it."""
+    """Make the grid of a manifest for an endpoint, and check it."""
     rows: object = manifest.rows
     if manifest.files is not None:
         rows = files = RowFiles(manifest.files.path)
@@ -811,8 +813,8 @@ def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
     )
     if kept and not 0 <= min(kept) <= max(kept) < grid.n_product:
         raise ParameterError(
-            f"manifest keeps combinations that its {grid.n_product} do not have; give "
-            "it as run.manifest returned it.",
+            f"manifest keeps combinations beyond the {grid.n_product} of its grid. "
+            "Give it as run.manifest returned it.",
             param="manifest",
         )
     check_templates(grid, is_whole=kept is None)
@@ -821,15 +823,15 @@ def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
 
 
 def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
-    """Keep a plan with its rows in the ledger, unless it is there already.
+    """Store a plan with its rows in the ledger, unless it is there already.
 
-    An older plan stays while the run has trials that are not in this one. What a
-    decision fixed stays in any case.
+    An older plan is kept while the run has trials that are not in this one. What a
+    decision fixed is always kept.
     """
     if plan.decision is None:
         plan = replace(plan, decision=stored_decision(ledger, plan.run_id))
     text = to_json(manifest_of(plan)).decode()
-    for key in known_keys():  # a column that no prompt uses may hold one
+    for key in known_keys():  # a column that no prompt uses may contain a key
         text = key.redact(text)
     whole = text.encode()
     digest = blake2b(whole, digest_size=8).hexdigest()
@@ -839,6 +841,7 @@ def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
     ledger.add_plan(
         KeptPlan(
             run=plan.run_id,
+            # a new part keeps the older plan, the same part replaces it
             part=stored[-1].part + has_unplanned if stored else 0,
             name=plan.name,
             n_trials=len(plan.grid),

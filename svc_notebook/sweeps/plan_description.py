@@ -26,9 +26,9 @@ from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows, size_and_end
 
 Line = tuple[str, str]
-"""A label and its text."""
+"""A label, and the text next to it."""
 
-_SHOWN_VALUES = 6  # of one factor
+_SHOWN_VALUES = 6  # most values of a factor in its line
 _VALUE_CHARS = 40
 
 
@@ -42,8 +42,8 @@ def plan_lines(
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    `n_left` are the requests still to be sent to each model; all if None. `speed` is
-    as for `forecast`.
+    `n_left` is the number of requests still to be sent to each model; all if None.
+    `speed` is as for `forecast`.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_left = any(n_left.values())
@@ -51,19 +51,19 @@ def plan_lines(
     left = {model: n for model, n in n_left.items() if n}
     times = None if is_answered else duration_lines(forecast(left, speed))
     lines = [
-        ("trials", _product(grid)),
-        ("rows", _rows(grid.rows)),
-        *map(_values, grid.dimensions),
+        ("trials", _product_in_words(grid)),
+        ("rows", _rows_in_words(grid.rows)),
+        *map(_values_line, grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
-        ("ledger", _answered(size) if is_left else ""),
-        *(_outlook(size, n_left, times) if is_left else []),
+        ("ledger", _reused_in_words(size) if is_left else ""),
+        *(_estimate_lines(size, n_left, times) if is_left else []),
     ]
     return [line for line in lines if line[1]]
 
 
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
-    """Return in one line how many requests there are, and how many ended how."""
+    """Say in one line how many requests there are, and how they ended."""
     n_trials = len(grid)
     requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not n_trials:
@@ -77,15 +77,15 @@ def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
         "not_run": "not run",
     }
     parts = [
-        f"{counts.get(mark, 0)} {word}"
-        for mark, word in words.items()
-        if counts.get(mark) or mark == "ok"
+        f"{counts.get(status, 0)} {word}"
+        for status, word in words.items()
+        if counts.get(status) or status == "ok"
     ]
     return f"{requests}: {', '.join(parts)}."
 
 
 def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
-    """Return when the last request can be sent, and which limit determines that."""
+    """Say when the last request can be sent, and which limit determines that."""
     lines = []
     slowest = forecasts[0] if forecasts else None
     article = "" if slowest and slowest.binds.startswith("your") else "the "
@@ -109,7 +109,7 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
     return lines
 
 
-def _outlook(
+def _estimate_lines(
     size: PlanEstimate, n_left: Mapping[str, int], times: Sequence[str] | None
 ) -> list[Line]:
     is_answered = times is None
@@ -117,7 +117,7 @@ def _outlook(
     of_all = f", for all {size.n_trials:,} requests" if is_part else ""
     cost = "" if is_answered else cost_range(size)
     return [
-        ("tokens", _tokens(size) + of_all),
+        ("tokens", _tokens_in_words(size) + of_all),
         ("cost", cost + of_all if cost else ""),
         *(("time", line) for line in times or ()),
         ("note", "nothing is sent: the file in SVC_ANSWERS answers" * is_answered),
@@ -125,7 +125,7 @@ def _outlook(
     ]
 
 
-def _product(grid: Grid) -> str:
+def _product_in_words(grid: Grid) -> str:
     parts = [] if grid.rows is None else [f"rows ({len(grid.rows)})"]
     parts += [
         f"{' + '.join(dimension.unlabelled)} ({len(dimension.points)})"
@@ -136,7 +136,7 @@ def _product(grid: Grid) -> str:
     return " x ".join(parts) if len(parts) > 1 else ""
 
 
-def _rows(rows: Rows | None) -> str:
+def _rows_in_words(rows: Rows | None) -> str:
     if rows is None:
         return ""
     columns = list(rows.columns)
@@ -144,32 +144,32 @@ def _rows(rows: Rows | None) -> str:
     if (n_more := len(columns) - _SHOWN_VALUES) > 0:
         names += f" and {n_more} more"
     shown = f"{len(rows)} ({names})" if names else str(len(rows))
-    renamed = (f", the second {name} as var_{name}" for name in sorted(rows.doubled))
+    renamed = (f", the second {name} as var_{name}" for name in sorted(rows.duplicates))
     n_files = 0 if rows.files is None else len(rows.files.files)
     where = f" in {n_files} Parquet file{'s' * (n_files > 1)}" if n_files else ""
     return shown + "".join(renamed) + where
 
 
-def _answered(size: PlanEstimate) -> str:
+def _reused_in_words(size: PlanEstimate) -> str:
     if not (n := sum(size.answered.values())):
         return ""
-    return f"answers {n:,} of {n + size.n_trials:,} requests, for nothing"
+    return f"answers {n:,} of {n + size.n_trials:,} requests, at no cost"
 
 
-def _tokens(size: PlanEstimate) -> str:
+def _tokens_in_words(size: PlanEstimate) -> str:
     if size.completion is not None:
         replies = f"{size.n_seen} repl{'y' if size.n_seen == 1 else 'ies'} so far"
-        prompts, answers = _about(size.prompt), _about(size.completion)
+        prompts, answers = _with_interval(size.prompt), _with_interval(size.completion)
         return f"{prompts} in prompts, {answers} in replies, by the {replies}"
-    how = "estimated from a sample" if size.is_sampled else "estimated"
+    source = "estimated from a sample" if size.is_sampled else "estimated"
     replies = f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
     if size.n_unlimited:
         replies = "unknown in replies (max_tokens is not set)"
-    return f"about {size.prompt.best:,} in prompts ({how}: {size.prompt}), {replies}"
+    return f"about {size.prompt.best:,} in prompts ({source}: {size.prompt}), {replies}"
 
 
-def _about(tokens: Tokens) -> str:
-    """Return a number, with its interval if it is not exact."""
+def _with_interval(tokens: Tokens) -> str:
+    """Return a number of tokens in words, with its interval if it is not exact."""
     if tokens.low == tokens.high:
         return str(tokens)
     return f"about {tokens.best:,} ({tokens})"
@@ -192,10 +192,10 @@ def _warnings(size: PlanEstimate) -> list[str]:
     return lines
 
 
-def _values(dimension: Dimension) -> Line:
+def _values_line(dimension: Dimension) -> Line:
     points = dimension.points
     shown = [
-        " + ".join(_labelled(name, point) for name in dimension.unlabelled)
+        " + ".join(_value_with_label(name, point) for name in dimension.unlabelled)
         for point in points[:_SHOWN_VALUES]
     ]
     n_more = len(points) - len(shown)
@@ -206,7 +206,7 @@ def _values(dimension: Dimension) -> Line:
 
 
 def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
-    """Return a value in one line, with blanks and line ends visible if need be."""
+    """Return a value in one line; as its repr if blanks or line ends matter."""
     if name == TOOLS:
         return tool_names(value) or "none"
     if name == EXTRA and value:
@@ -217,29 +217,35 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
     return plain if is_plain else repr(value)
 
 
-def _labelled(name: str, point: Mapping[str, Any]) -> str:
-    value, label = _value(name, point.get(name)), point.get(LABELS.get(name, ""))
-    return value if label is None else f"{_value(LABELS[name], label)} ({value})"
+def _value_with_label(name: str, point: Mapping[str, Any]) -> str:
+    value, label = (
+        _value_in_words(name, point.get(name)),
+        point.get(LABELS.get(name, "")),
+    )
+    return (
+        value if label is None else f"{_value_in_words(LABELS[name], label)} ({value})"
+    )
 
 
-def _value(name: str, value: object) -> str:
+def _value_in_words(name: str, value: object) -> str:
     if value is None:
         return "not sent"
     if name == "prompt":
-        _, value = size_and_end(value)  # of messages, the newest of the user
+        _, value = size_and_end(value)  # for messages, the last one of the user
     text = shorten(in_a_line(name, value), _VALUE_CHARS)
+    # Markdown's rule for code that contains a backtick
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-# a run's name may have these signs, and Markdown must not read them
+# the name of a run may have these signs, which Markdown must not interpret
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """A run in words: the outcome in one line, labelled facts, and what to do next."""
+    """A run in words: its outcome in one line, labelled facts, and the next steps."""
 
     name: str | None
     head: str
@@ -248,7 +254,7 @@ class RunDescription:
 
     @property
     def text(self) -> str:
-        """Plain text as wide as frames are printed, with the labels in one column."""
+        """Plain text, as wide as frames are printed, with the labels in one column."""
         import pandas as pd  # noqa: PLC0415 - where a run is shown
 
         title = f"Run {self.name}: " if self.name else "Run: "
@@ -277,27 +283,27 @@ class RunDescription:
 
 
 SHOWN_REASONS = 5
-_REASON_CHARS = 480  # the remedy is at the end of a message
+_REASON_CHARS = 480  # long enough for the remedy, which is at the end of a message
 _NUMBER = re.compile(r"\d+")
-# a line break that takes the place of a full stop
+# a line break that ends a sentence without a full stop
 _LINE_END = re.compile(r"(?<=\w)\n(?=[A-Z])")
 
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:
-    """Return why requests failed, the most frequent reason first, with its count."""
+    """Return why requests failed, the most frequent reasons first, with counts."""
     alike: dict[tuple[object, ...], list[Failure]] = {}
     for failure in failures:
-        plain = _NUMBER.sub("0", failure.message)
-        mark = failure.type, failure.http_status, failure.code, failure.param, plain
-        alike.setdefault(mark, []).append(failure)
+        text = _NUMBER.sub("0", failure.message)  # messages that differ in numbers
+        kind = failure.type, failure.http_status, failure.code, failure.param, text
+        alike.setdefault(kind, []).append(failure)
     by_count = sorted(alike.values(), key=len, reverse=True)
-    lines = [_reason(same[0], len(same)) for same in by_count[:SHOWN_REASONS]]
+    lines = [_reason(group[0], len(group)) for group in by_count[:SHOWN_REASONS]]
     n_more = len(by_count) - len(lines)
     return [*lines, f"{n_more} more reasons are in replies_df()"] if n_more else lines
 
 
 def _reason(failure: Failure, n: int) -> str:
-    said = _LINE_END.sub(". ", failure.message)
-    message = shorten(" ".join(said.split()), _REASON_CHARS)
+    text = _LINE_END.sub(". ", failure.message)
+    message = shorten(" ".join(text.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

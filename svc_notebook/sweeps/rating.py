@@ -1,7 +1,7 @@
-"""Ratings by hand: what comes next, what was said, and what a run has of them.
+"""Ratings by hand: the next card to rate, the ratings so far, and how raters agree.
 
-The ledger is the truth: a rating that is begun again, in another kernel or tomorrow,
-goes on where the rater ended. The panel that shows it is in `panels/rating_panel`.
+The ledger is the only record: a rating that is begun again, in another kernel or
+tomorrow, continues where the rater stopped. `panels/rating_panel` has the panel.
 """
 
 import getpass
@@ -40,13 +40,13 @@ if TYPE_CHECKING:  # pandas loads when a rating is begun
     from .run_outcome import RunResult
 
 NAME = "good"
-"""The name of ratings, if nothing else is said; or `pairs`, or `notes`."""
+"""Default name of ratings; for pairs it is `pairs`, for notes alone `notes`."""
 MAX_LABELS = 9
-"""Most labels of a scale: each has a digit as its key."""
+"""Most labels of a scale, because each label has a digit as its key."""
 
 
 class ScaleStep(NamedTuple):
-    """What a rater can say, and the key for it."""
+    """A value that a rater can choose, with its label and its key."""
 
     key: str
     label: str
@@ -62,7 +62,7 @@ NOTE_SCALE = (ScaleStep("k", "Keep note", None),)
 
 
 class RatedReply(NamedTuple):
-    """A reply on a card. `candidate` is what made it; "" if the rater is blind."""
+    """A reply on a card; `candidate` is what made it, "" if that is hidden."""
 
     text: str
     exchange_id: str
@@ -71,15 +71,15 @@ class RatedReply(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """What is rated now.
+class RatingCard:
+    """A card with the reply, or the pair of replies, that is rated now.
 
     Attributes:
-        replies: One, or the left and the right one.
+        replies: One reply, or the left and the right one.
         prompt: The prompt as sent.
-        values: What filled it, by name.
-        value, note: What the rater said before it was taken back; None and "" else.
-        number: Which one it is of all, from 1.
+        values: The values that filled the prompt, by name.
+        value, note: What was said before it was taken back; else None and "".
+        number: The number of the card, from 1.
     """
 
     replies: tuple[RatedReply, ...]
@@ -117,14 +117,14 @@ def scale_of(scale: str | Sequence[str], *, pairs: bool, notes: bool) -> Scale:
 class Rating:
     """Ratings of a run by one person: a panel in a notebook, questions in a terminal.
 
-    Each rating is in the ledger at once. Make it again to go on.
+    Each rating is saved in the ledger at once. Begin it again to continue.
 
     Attributes:
         name: What is rated; the score is `rated_NAME`.
         rater: Who rates.
-        scale: What can be said, with the key for each.
+        scale: The values to choose from, each with its key.
         is_blind: Whether it hides what made the replies.
-        notes: Whether a note is all that is asked for.
+        notes: Whether only notes are asked for.
         n_total: How many cards there are.
 
     Example:
@@ -155,16 +155,17 @@ class Rating:
         self._items = rating_items(self._frame, order)
         self.n_total = len(self._items)
         self._skipped: deque[int] = deque()
-        self._acts: list[int] = []  # numbers of the items that were rated or skipped
+        self._history: list[int] = []  # numbers of items that were rated or skipped
+        # the value and the note of the card that is shown
         self._draft: tuple[RatedValue | None, str] = (None, "")
-        self._first: int | None = None  # the item that was taken back comes next
+        self._reopened: int | None = None  # the item that was taken back comes next
         self._watchers: list[Callable[[], object]] = []
         self._count_as_drawn(0)
 
     @property
     def n_done(self) -> int:
         """How many cards this rater has rated."""
-        return len(self._done())
+        return len(self._ratings_by_item())
 
     @property
     def n_skipped(self) -> int:
@@ -174,11 +175,11 @@ class Rating:
     @property
     def can_undo(self) -> bool:
         """Whether there is something to take back."""
-        return bool(self._acts or self._done())
+        return bool(self._history or self._ratings_by_item())
 
-    def card(self) -> Card | None:
-        """Return what is rated now; None once all is done."""
-        item = self._next()
+    def card(self) -> RatingCard | None:
+        """Return the card to rate now; None once every card is rated."""
+        item = self._next_item()
         return None if item is None else self._card_of(item)
 
     def rate(
@@ -188,16 +189,16 @@ class Rating:
         seconds_s: float | None = None,
         note: str = "",
     ) -> None:
-        """Keep what the rater says of the card, and go to the next one.
+        """Save the rating of the card, and go to the next one.
 
         Args:
-            value: One of the scale's values.
-            seconds_s: How long it took.
-            note: What the rater wrote; None of `set_note` is lost if it is "".
+            value: One of the values of the scale.
+            seconds_s: How long the rater took.
+            note: What the rater wrote; if "", the note of `set_note` is saved.
 
         Raises:
-            ParameterError: The value is not of the scale, the note is no text, the
-                seconds are no number, or all is done.
+            ParameterError: The value is not on the scale, the note is not a text, the
+                seconds are not a number, or every card is rated.
             LedgerError: The ledger cannot be written. The card stays.
         """
         values = [step.value for step in self.scale]
@@ -207,66 +208,76 @@ class Rating:
                 f"{', '.join(map(repr, values))}. Nothing was kept.",
                 param="value",
             )
-        value = values[values.index(value)]  # numpy's are no numbers to SQLite
+        value = values[values.index(value)]  # SQLite does not take numbers of numpy
         note = note or self._draft[1]
         _check_note(note)
-        item = self._next()
+        item = self._next_item()
         if item is None:
-            raise ParameterError("All is rated; undo() takes back.", param="value")
-        kept = self._kept(item, value, note=note, seconds_s=_seconds(seconds_s))
+            raise ParameterError(
+                "Every card is rated; undo() takes the last rating back.",
+                param="value",
+            )
+        kept = self._to_ratings(
+            item, value, note=note, seconds_s=_checked_seconds(seconds_s)
+        )
         keep_ratings(self._ledger, kept)
         self._count_as_drawn(item.number)
-        self._went_on(item)
+        self._go_on(item)
 
     def skip(self) -> None:
         """Leave the card for the end."""
-        if (item := self._next()) is not None:
+        if (item := self._next_item()) is not None:
             if item.number in self._skipped:
                 self._skipped.remove(item.number)
             self._skipped.append(item.number)
-            self._went_on(item)
+            self._go_on(item)
 
     def undo(self) -> None:
         """Take back the last rating or skip, and show its card again."""
-        done = self._done()
-        if not self._acts and done:  # of an earlier kernel
-            self._acts = [max(done, key=lambda number: done[number][0].rated_at)]
-        if not self._acts:
+        done = self._ratings_by_item()
+        if not self._history and done:  # the last rating is of an earlier kernel
+            self._history = [max(done, key=lambda number: done[number][0].rated_at)]
+        if not self._history:
             return
-        number = self._acts.pop()
+        number = self._history.pop()
         if number in self._skipped:
             self._skipped.remove(number)
         kept = done.get(number)
         self._draft = (kept[0].value, kept[0].note) if kept else (None, "")
         take_back(self._ledger, kept or [])
-        self._first = number
-        self._changed()
+        self._reopened = number
+        self._call_watchers()
 
     def set_note(self, text: str) -> None:
-        """Write the note of the card, which is kept with its rating."""
+        """Set the note of the card, which is saved with its rating."""
         self._draft = self._draft[0], text
-        self._changed()
+        self._call_watchers()
 
     def watch(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function after each change.
 
         Returns:
-            A function that ends this.
+            A function that stops these calls.
         """
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 
     def counts(self) -> dict[str, int]:
-        """Return how many cards have each value, by its label; those that any have."""
-        said = Counter(kept[0].value for kept in self._done().values())
-        return {step.label: said[step.value] for step in self.scale if said[step.value]}
+        """Return how many cards have each value, by label, without unused values."""
+        rated = self._ratings_by_item().values()
+        n_by_value = Counter(ratings[0].value for ratings in rated)
+        return {
+            step.label: n_by_value[step.value]
+            for step in self.scale
+            if n_by_value[step.value]
+        }
 
     def lines(self) -> list[str]:
-        """Return how far it is, and what can be done next, in sentences."""
+        """Say how far the rating is, and what can be done next."""
         n_done, n_left = self.n_done, self.n_total - self.n_done
-        what = "pairs" if self.is_pairs else "replies"
+        noun = "pairs" if self.is_pairs else "replies"
         head = (
-            f"{n_done} of {self.n_total} {what} rated as {self.name} by {self.rater}."
+            f"{n_done} of {self.n_total} {noun} rated as {self.name} by {self.rater}."
         )
         if n_left:
             return [head, "Run the cell again to go on, or call in_terminal()."]
@@ -274,7 +285,7 @@ class Rating:
         return [head, *([agreement.says] if agreement else []), self._next_step()]
 
     def agreement(self) -> "RaterAgreement | None":
-        """Return how far the raters agree; None while no card has two of them."""
+        """Return how far the raters agree; None while no card has two raters."""
         from svc_notebook.analysis.rater_agreement import rater_agreement  # noqa: PLC0415 - numpy
 
         shown = {_as_replies(*next(item.pairs())) for item in self._items}
@@ -283,9 +294,9 @@ class Rating:
             for rating in read_ratings(self._ledger, name=self.name)
             if rating.value is not None
         ]
-        # what was on the left for one rater may be on the right for another
+        # a reply on the left for one rater may be on the right for another
         turned = {"left": "right", "right": "left"}
-        said = [
+        values = [
             (rating.replies, rating.rater, rating.value)
             if rating.replies in shown
             else (
@@ -296,10 +307,10 @@ class Rating:
             for rating in ratings
             if {rating.replies, rating.replies[::-1]} & shown
         ]
-        return rater_agreement(*zip(*said, strict=True)) if said else None
+        return rater_agreement(*zip(*values, strict=True)) if values else None
 
     def in_terminal(self) -> "Rating":
-        """Ask for ratings with `input`, one after the other; an empty line ends it.
+        """Ask for ratings with `input`, one after the other; an empty line stops.
 
         Returns:
             The rating itself.
@@ -307,7 +318,7 @@ class Rating:
         keys = "  ".join(f"{step.key} {step.label}" for step in self.scale)
         steps = {step.key: step.value for step in self.scale}
         while (card := self.card()) is not None:
-            write_line(to_terminal(_in_lines(card, self.n_total)))
+            write_line(to_terminal(_card_as_text(card, self.n_total)))
             try:
                 key, _, note = (
                     input(f"{keys}  s skip  u undo > ").strip().partition(" ")
@@ -324,7 +335,7 @@ class Rating:
                 break
             else:
                 write_line(
-                    f"There is no key {key!r}. A note follows its key: 1 my note"
+                    f"There is no key {key!r}. Write a note after a key: 1 my note"
                 )
         for line in self.lines():
             write_line(to_terminal(line))
@@ -347,38 +358,38 @@ class Rating:
         return self.scale is PAIR_SCALE
 
     def refuse_other_scale(self) -> None:
-        """Refuse a scale that lacks what was said before: a score has one scale.
+        """Refuse a scale without the values of earlier ratings: a score has one scale.
 
         Raises:
-            ParameterError: There are such ratings of these replies.
+            ParameterError: Earlier ratings of these replies are not on the scale.
         """
-        cards = {(reply.keys[0],) for item in self._items for reply in item.replies}
+        own = {(reply.keys[0],) for item in self._items for reply in item.replies}
         values = {step.value for step in self.scale}
         other = {
             rating.value
             for rating in read_ratings(self._ledger, name=self.name)
-            if rating.value is not None and rating.replies in cards
+            if rating.value is not None and rating.replies in own
         } - values
         if other:
             raise ParameterError(
-                f"{self.name} has ratings of these replies that this scale lacks: "
-                f"{', '.join(sorted(map(repr, other)))}. Give the scale that they "
-                "have, or another name.",
+                f"These replies already have ratings {self.name} that are not on this "
+                f"scale: {', '.join(sorted(map(repr, other)))}. Use the scale of those "
+                "ratings, or another name.",
                 param="scale",
             )
 
     @property
     def chosen(self) -> Chosen:
-        """Whether its replies come at random, or those that differ first."""
+        """Whether replies come in random order, or those that differ come first."""
         return self._items[0].chosen
 
     def card_ids(self) -> set[str]:
-        """Return what names the cards."""
+        """Return the ids of all cards."""
         return {item.id for item in self._items}
 
-    def open_cards(self) -> dict[str, Card]:
-        """Return the cards that are not rated, in their order, by what names them."""
-        done = self._done()
+    def open_cards(self) -> dict[str, RatingCard]:
+        """Return the cards that are not rated yet, in order, by id."""
+        done = self._ratings_by_item()
         return {
             item.id: self._card_of(item)
             for item in self._items
@@ -386,24 +397,24 @@ class Rating:
         }
 
     def take(self, said: Mapping[str, tuple[RatedValue | None, str]]) -> None:
-        """Keep values and notes of many cards at once, by what names the cards."""
+        """Save values and notes of many cards at once, by the ids of the cards."""
         items = {item.id: item for item in self._items}
         kept = list[ReplyRating]()
         for card_id, (value, note) in said.items():
-            kept += self._kept(items[card_id], value, note=note)
+            kept += self._to_ratings(items[card_id], value, note=note)
         keep_ratings(self._ledger, kept)
         self._count_as_drawn(max((items[key].number for key in said), default=0))
-        self._changed()
+        self._call_watchers()
 
-    def _card_of(self, item: "RatingItem") -> Card:
+    def _card_of(self, item: "RatingItem") -> RatingCard:
         exchange_id, choice_index = item.replies[0].keys[0]
         df = self._frame
-        is_it = (df["exchange_id"] == exchange_id) & (
+        is_reply = (df["exchange_id"] == exchange_id) & (
             df["choice_index"] == choice_index
         )
-        row = df[is_it].iloc[0]
+        row = df[is_reply].iloc[0]
         value, note = self._draft
-        return Card(
+        return RatingCard(
             replies=tuple(
                 RatedReply(
                     reply.text,
@@ -419,7 +430,7 @@ class Rating:
             number=item.number + 1,
         )
 
-    def _kept(
+    def _to_ratings(
         self,
         item: "RatingItem",
         value: RatedValue | None,
@@ -444,12 +455,13 @@ class Rating:
         ]
 
     def _count_as_drawn(self, number: int) -> None:
-        """Take what comes before a card at random as drawn, if it was rated before.
+        """Count earlier ratings as part of the random sample, up to an item.
 
-        Without it the sample would lack just the rows that differ. Once all cards are
-        rated, all are drawn.
+        Cards in random order skip those that were rated before, because their replies
+        differ. Without this, exactly the replies that differ would be missing in the
+        sample. Once every card is rated, all of them count.
         """
-        done = self._done()
+        done = self._ratings_by_item()
         reached = number if len(done) < self.n_total else self.n_total
         drawn = [
             rating._replace(chosen="random")
@@ -460,33 +472,33 @@ class Rating:
         if drawn:
             keep_ratings(self._ledger, drawn)
 
-    def _went_on(self, item: "RatingItem") -> None:
-        self._acts.append(item.number)
-        self._first, self._draft = None, (None, "")
-        self._changed()
+    def _go_on(self, item: "RatingItem") -> None:
+        self._history.append(item.number)
+        self._reopened, self._draft = None, (None, "")
+        self._call_watchers()
 
-    def _changed(self) -> None:
+    def _call_watchers(self) -> None:
         for callback in [*self._watchers]:
             callback()
 
-    def _done(self) -> dict[int, list[ReplyRating]]:
-        """Return what this rater has said, by the number of the card."""
+    def _ratings_by_item(self) -> dict[int, list[ReplyRating]]:
+        """Return what this rater has said, by the number of the item."""
         kept = {
             rating.replies: rating
             for rating in read_ratings(self._ledger, name=self.name, rater=self.rater)
         }
         done = dict[int, list[ReplyRating]]()
         for item in self._items:
-            ratings = [kept.get(_as_replies(*pair)) for pair in item.pairs()]
-            found = [rating for rating in ratings if rating is not None]
-            if len(found) == len(ratings):
-                done[item.number] = found
+            pairs = [_as_replies(*pair) for pair in item.pairs()]
+            ratings = [kept[pair] for pair in pairs if pair in kept]
+            if len(ratings) == len(pairs):
+                done[item.number] = ratings
         return done
 
-    def _next(self) -> "RatingItem | None":
-        done = self._done()
-        if self._first is not None and self._first not in done:
-            return self._items[self._first]
+    def _next_item(self) -> "RatingItem | None":
+        done = self._ratings_by_item()
+        if self._reopened is not None and self._reopened not in done:
+            return self._items[self._reopened]
         later = set(self._skipped)
         for item in self._items:
             if item.number not in done and item.number not in later:
@@ -497,7 +509,7 @@ class Rating:
         return None
 
 
-def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
+def begin_rating(  # noqa: PLR0913 - the arguments of `Run.rate`
     result: "RunResult",
     name: str,
     *,
@@ -510,7 +522,7 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
     blind: bool,
     unsure: frozenset[str] = frozenset(),
 ) -> Rating:
-    """Begin or go on with ratings of a run; the arguments are those of `Run.rate`.
+    """Begin or continue the ratings of a run; for the arguments see `Run.rate`.
 
     `unsure` are the exchanges on which a judge is unsure.
     """
@@ -522,13 +534,13 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
         raise must_be("first", '"differs" or "random"', first)
     if pairs is not None and notes:
         raise ParameterError(
-            "Notes are written for single replies: leave out pairs. A rating of a pair "
-            "takes a note, too.",
+            "notes=True asks for notes on single replies, so leave out pairs. The "
+            "rating of a pair can have a note, too.",
             param="notes",
         )
     order = RatingOrder(
-        name=_name(name, pairs=pairs is not None, notes=notes),
-        rater=_user() if rater is None else _checked_rater(rater),
+        name=_rating_name(name, pairs=pairs is not None, notes=notes),
+        rater=_user_name() if rater is None else _checked_rater(rater),
         pairs=pairs,
         first=first,
         n=None if n is None else check_int("n", n, minimum=1),
@@ -542,8 +554,8 @@ def begin_rating(  # noqa: PLR0913 - those of `Run.rate`
     return rating
 
 
-def _name(name: str, *, pairs: bool, notes: bool) -> str:
-    """Return the name; notes alone have another, so that they do not count as rated."""
+def _rating_name(name: str, *, pairs: bool, notes: bool) -> str:
+    """Return the name; notes alone get another, so they do not count as ratings."""
     if name != NAME:
         return name
     return "pairs" if pairs else "notes" if notes else name
@@ -561,14 +573,14 @@ def _check_note(note: object) -> None:
     check_text(note, param="note")
 
 
-def _seconds(seconds_s: object) -> float | None:
+def _checked_seconds(seconds_s: object) -> float | None:
     number = as_number(seconds_s)
     if seconds_s is not None and (number is None or not 0 <= number < inf):
         raise must_be("seconds_s", "a number >= 0", seconds_s, otherwise="or None")
     return number
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container without a user
@@ -579,7 +591,7 @@ def _as_replies(key: "ReplyKey", other: "ReplyKey | None") -> "tuple[ReplyKey, .
     return (key,) if other is None else (key, other)
 
 
-def _in_lines(card: Card, n_total: int) -> str:
+def _card_as_text(card: RatingCard, n_total: int) -> str:
     head = f"\n{card.number} of {n_total}"
     filled = [f"{name}: {text}" for name, text in dict(card.values).items()]
     parts = filled or [f"Prompt: {card.prompt}"]
@@ -594,6 +606,6 @@ def _in_lines(card: Card, n_total: int) -> str:
 def _ledger_of(result: "RunResult") -> Ledger:
     if result.ledger is None:
         raise ParameterError(
-            "The run has no replies that could be rated. Call run() first.", param="run"
+            "The run has no replies to rate. Call run() first.", param="run"
         )
     return result.ledger

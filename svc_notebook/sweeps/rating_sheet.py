@@ -1,6 +1,6 @@
-"""Ratings in a spreadsheet: what is to be rated as a frame, and the frame read again.
+"""Ratings in a spreadsheet: a frame of replies to rate, and reading it when filled in.
 
-The sheet has nothing of what made the replies. `svc.export` writes it.
+The sheet does not show what made a reply. `svc.export` writes it to a file.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,25 +17,25 @@ from svc_notebook.service.params import shorten
 from .rating import Rating, Scale
 
 ID, SCALE, RATING, NOTE = "rate_id", "scale", "rating", "note"
-FIRST = "first"  # in which order the sheet was made, as in `Run.rate`
-_SHOWN = 5  # rows that an error names
+FIRST = "first"  # the order in which the sheet was made, as in `Run.rate`
+_SHOWN = 5  # most rows that an error names
 
 
 def to_sheet(rating: Rating) -> pd.DataFrame:
-    """Return what is not rated yet: see `Run.to_rate`."""
+    """Return the replies that are not rated yet: see `Run.to_rate`."""
     sides = ("left", "right") if rating.is_pairs else ("reply",)
-    asked = _in_words(rating.scale)
+    scale = _in_words(rating.scale)
     rows = []
     for card_id, card in rating.open_cards().items():
         texts = [reply.text for reply in card.replies]
-        filled = card.values  # noqa: PD011 - no frame
+        values = card.values  # noqa: PD011 - not a frame
         rows.append(
             {
                 ID: card_id,
-                **{f"var_{name}": text for name, text in filled.items()},
+                **{f"var_{name}": text for name, text in values.items()},
                 "prompt": card.prompt,
                 **dict(zip(sides, texts, strict=True)),
-                SCALE: asked,
+                SCALE: scale,
                 RATING: None,
                 NOTE: None,
                 FIRST: rating.chosen,
@@ -45,16 +45,16 @@ def to_sheet(rating: Rating) -> pd.DataFrame:
 
 
 def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
-    """Return a sheet of `to_rate` that was filled in, as texts.
+    """Read a sheet of `to_rate` that was filled in, as texts.
 
     Raises:
-        ParameterError: It cannot be read, or lacks the columns of such a sheet.
+        ParameterError: The sheet cannot be read, or lacks columns of `to_rate`.
     """
     if isinstance(sheet, str | Path):
         path = Path(sheet)
         read = pd.read_excel if path.suffix in {".xlsx", ".xls"} else pd.read_csv
         try:
-            # NA and None may be labels
+            # texts such as NA and None may be labels
             sheet = read(path, dtype="string", keep_default_na=False)
         except (OSError, ValueError, ImportError) as problem:
             raise ParameterError(
@@ -76,16 +76,16 @@ def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path
 
 def first_of(df: pd.DataFrame) -> dict[str, str]:
     """Return the order in which a sheet was made, as an option of `Run.rate`."""
-    said = set(df[FIRST].dropna()) if FIRST in df.columns else set[str]()
-    return {"first": said.pop()} if len(said) == 1 else {}
+    orders = set(df[FIRST].dropna()) if FIRST in df.columns else set[str]()
+    return {"first": orders.pop()} if len(orders) == 1 else {}
 
 
 def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
-    """Keep what a sheet says: see `Run.take_ratings`."""
+    """Save the ratings in a sheet: see `Run.take_ratings`."""
     _check_scale(df, rating.scale)
     known = rating.card_ids()
-    said: dict[str, tuple[RatedValue | None, str]] = {}
-    lines = dict[str, int]()
+    ratings: dict[str, tuple[RatedValue | None, str]] = {}
+    lines = dict[str, int]()  # the line of each card that was read
     problems = list[str]()
     notes = df[NOTE] if NOTE in df.columns else pd.Series("", index=df.index)
     for number, (card_id, cell, note) in enumerate(
@@ -95,19 +95,19 @@ def take_sheet(df: pd.DataFrame, rating: Rating) -> int:
         if _is_empty(cell) and not (rating.notes and text):
             continue
         value = None if rating.notes else _value_of(cell, rating.scale)
-        own_id, value = _as_shown(str(card_id), value, known)
+        own_id, value = _to_own_card(str(card_id), value, known)
         if own_id not in known:
             problems.append(f"line {number} has a rate_id that is not of this run")
         elif value is None and not rating.notes:
             problems.append(f"line {number} has {shorten(repr(str(cell)), 20)}")
-        elif said.setdefault(own_id, (value, text)) != (value, text):
+        elif ratings.setdefault(own_id, (value, text)) != (value, text):
             problems.append(
-                f"line {number} rates what line {lines[own_id]} rates, and differs"
+                f"lines {lines[own_id]} and {number} rate the same card differently"
             )
         lines.setdefault(own_id, number)
     _refuse(problems, rating.scale)
-    rating.take(said)
-    return len(said)
+    rating.take(ratings)
+    return len(ratings)
 
 
 def _in_words(scale: Scale) -> str:
@@ -115,27 +115,29 @@ def _in_words(scale: Scale) -> str:
 
 
 def _check_scale(df: pd.DataFrame, scale: Scale) -> None:
-    """Refuse a sheet that was made with another scale: 1 of 5 is no yes."""
+    """Refuse a sheet with another scale: 1 of 5 must not be read as yes."""
     if SCALE not in df.columns:
         return
     own = " ".join(_in_words(scale).split())
     for text in df[SCALE].dropna().astype(str).unique():
-        cell = " ".join(text.removeprefix("'").split())  # svc.export marks formulas
+        cell = " ".join(
+            text.removeprefix("'").split()
+        )  # svc.export puts ' before formulas
         if cell and cell != own.removeprefix("'"):
             raise ParameterError(
-                f"The sheet was made with the scale {shorten(cell, 60)}, and this is "
-                f"{shorten(own, 60)}. Give take_ratings the scale and the pairs of "
-                "to_rate. Nothing was kept.",
+                f"The sheet was made with the scale {shorten(cell, 60)}, but "
+                f"take_ratings was called with {shorten(own, 60)}. Give it the same "
+                "scale and pairs as to_rate. Nothing was kept.",
                 param="scale",
             )
 
 
-def _as_shown(
+def _to_own_card(
     card_id: str, value: RatedValue | None, known: Collection[str]
 ) -> tuple[str, RatedValue | None]:
-    """Return the id and the value as this rater sees the card.
+    """Return the id and the value as this rater would see the card.
 
-    In a sheet that was made for another rater the replies of a pair may be on the other
+    In a sheet that was made for another rater, the replies of a pair may have changed
     sides.
     """
     turned = " ".join(card_id.split()[::-1])
@@ -160,10 +162,11 @@ def _is_empty(cell: Any) -> bool:  # noqa: ANN401 - of any frame
 
 
 def _value_of(cell: object, scale: Scale) -> RatedValue | None:
-    """Return the value that a cell means; None if it is none of the scale."""
+    """Return the value that a cell means; None if the scale does not have it."""
     text = str(cell).strip().casefold()
-    words: Mapping[str, str] = {"true": "1", "false": "0"}
-    text = words.get(text, text.removesuffix(".0"))
+    # spreadsheets turn 1 into 1.0, and yes and no may be TRUE and FALSE
+    numbers: Mapping[str, str] = {"true": "1", "false": "0"}
+    text = numbers.get(text, text.removesuffix(".0"))
     for step in scale:
         if text in {step.key, step.label.casefold(), str(step.value).casefold()}:
             return step.value

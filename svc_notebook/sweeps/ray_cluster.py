@@ -1,8 +1,8 @@
 """Sends a run's requests from the workers of a Ray cluster: `run.run(on="ray")`.
 
-The driver plans, paces, asks again and writes the ledger, as on one machine. A worker
-holds one client; it gets requests in blocks and hands finished exchanges back. One more
-actor leases the slots of limits that are known, so that all workers keep them together.
+The driver plans, paces and retries requests and writes the ledger, as on one machine.
+A worker has one client; it gets requests in blocks and returns finished exchanges.
+Another actor leases the slots of known rate limits, so that all workers keep them.
 """
 
 import asyncio
@@ -56,22 +56,25 @@ from svc_notebook.ledger.ledger_file import MEMORY
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
-MOST_WORKERS = 8  # if the user does not say how many
-MOST_LOSSES = 5  # workers that may end with the same request before it fails
-MOST_LOST_IN_A_ROW = 10  # workers, without any reply between
-# A worker that could not connect counts as having so many more requests.
-UNSENT_LOAD = 8
+MOST_WORKERS = 8  # if the user gives no number
+MOST_LOSSES = 5  # workers that may be lost with the same request before it fails
+MOST_LOST_IN_A_ROW = 10  # workers that may be lost without a reply in between
+UNSENT_LOAD = (
+    8  # a worker that could not connect counts as having so many more requests
+)
 VERSION = version("svc-notebook")
-CONNECT_S = 10.0  # until a cluster at a given address answers
-START_S = 180.0  # until it runs what we start: a busy node needs long to import it
-GONE_S = 120.0  # then a quota that does not answer is not being started any more
-KILL_S = 2.0  # until a cluster takes a worker back; it may have lost its head
-START_TRIES = 3  # Ray gives up a start after 30 s
-_joined: dict[str, str] = {}  # `on` of each connection that we made, by Ray's job
+CONNECT_S = 10.0  # longest wait for an answer from a cluster at an address
+START_S = (
+    180.0  # longest wait for an actor: a busy node takes long to import the package
+)
+GONE_S = 120.0  # a quota that did not answer for so long will not be started again
+KILL_S = 2.0  # longest wait for a cluster to end a worker: its head node may be gone
+START_TRIES = 3  # because Ray gives up a start after 30 s
+_joined: dict[str, str] = {}  # `on` of each connection that was made here, by Ray's job
 
 
 def check_address(on: object) -> str:
-    """Return where the user says that a cluster is; refuse anything else."""
+    """Return the address of a cluster that the user gave, or refuse it."""
     address = on.strip() if isinstance(on, str) else ""
     if address in {"ray", "auto"} or _host_and_port(address):
         return address
@@ -93,8 +96,8 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 def connected(on: str) -> Any:  # noqa: ANN401 - the package
     """Return the package Ray, connected; an existing connection is used."""
-    what = f"on={on!r} needs"
-    ray = _on_thread(partial(import_extra, "ray", what, install="'ray[client]'"))
+    needed_for = f"on={on!r} needs"
+    ray = _on_thread(partial(import_extra, "ray", needed_for, install="'ray[client]'"))
     _holders.forget_lost(ray)
     is_new = not ray.is_initialized()
     if is_new and (problem := _try_to_connect(ray, on)):
@@ -112,7 +115,7 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
 
 
 def _on_thread(work: Callable[[], Any], wait_s: float = inf) -> Any:  # noqa: ANN401 - as `work`
-    """Work on a thread: an interrupt half-way would leave Ray's modules broken."""
+    """Call `work` on a thread: an interrupt could leave Ray's modules broken."""
     done: Future[Any] = Future()
 
     def run() -> None:
@@ -131,8 +134,9 @@ def _on_thread(work: Callable[[], Any], wait_s: float = inf) -> Any:  # noqa: AN
 class _Holders:
     """The child process that holds the connection of this kernel to a cluster.
 
-    Ray ends a process whose cluster has lost its head, at once or a minute later. This
-    one talks to the child as Ray's client does, and lives on.
+    Ray ends a process whose cluster has lost its head node, at once or after a minute.
+    So only the child joins the cluster. This process talks to the child as a Ray
+    client, and is not ended.
     """
 
     def __init__(self) -> None:
@@ -146,21 +150,22 @@ class _Holders:
                 return
             if address == _NEW:
                 _make_token()
-            with without_keys():  # all that Ray starts would have them
+            with without_keys():  # all processes that Ray starts would inherit them
                 child = subprocess.Popen(  # noqa: S603 - our own program
                     [sys.executable, "-c", _HOLDS, address],
-                    stdin=subprocess.PIPE,  # it ends with it
+                    stdin=subprocess.PIPE,  # the child ends when this is closed
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # Ray writes of each loss there
+                    stderr=subprocess.DEVNULL,  # where Ray writes about each lost node
                     text=True,
-                    start_new_session=True,  # an interrupt is for this process
+                    start_new_session=True,  # so that an interrupt does not reach it
                 )
             try:
-                how, *said = _first_words(child)
-                if how != "at":
-                    raise ConnectionError(" ".join(said) or "Ray ended at once")  # noqa: TRY301 - to end the child
-                _use_token(*said[1:])
-                connect(address=f"ray://127.0.0.1:{said[0]}")
+                result, *details = _first_words(child)
+                if result != "at":
+                    raise ConnectionError(" ".join(details) or "Ray ended at once")  # noqa: TRY301 - to end the child
+                port, *mode = details
+                _use_token(*mode)
+                connect(address=f"ray://127.0.0.1:{port}")
             except BaseException:
                 self._end(child)
                 raise
@@ -176,7 +181,7 @@ class _Holders:
         if ray.is_initialized():
             try:
                 _on_thread(ray.cluster_resources, CONNECT_S)
-            except Exception:  # noqa: BLE001 - whatever Ray says
+            except Exception:  # noqa: BLE001 - whatever Ray raises
                 ray.shutdown()
 
     def end(self, ray: Any, process_id: int) -> None:  # noqa: ANN401 - the package
@@ -189,12 +194,12 @@ class _Holders:
 
     def _end(self, child: "subprocess.Popen[str]") -> None:
         self.current = None
-        with child:  # which closes its input and waits
+        with child:  # this closes its input, and waits for its end
             pass
 
 
 _holders = _Holders()
-_NEW = "local"  # so that Ray starts a cluster and looks for none
+_NEW = "local"  # makes Ray start a cluster instead of searching for one
 _HOLDS = """
 import sys
 from svc_notebook.sweeps.ray_cluster import hold
@@ -203,7 +208,7 @@ hold(sys.argv[1])
 
 
 def _first_words(child: "subprocess.Popen[str]") -> list[str]:
-    """Return what a child says of its start, in words; Ray may write lines before."""
+    """Return the words of a child's report on its start; skip lines of Ray."""
     for line in child.stdout or ():
         if line.startswith(("at ", "no ")):
             return line.split()
@@ -211,9 +216,9 @@ def _first_words(child: "subprocess.Popen[str]") -> list[str]:
 
 
 def _make_token() -> None:
-    """Give the cluster to be started a token, so that Ray leaves no file with one.
+    """Make a token for the new cluster, so that Ray does not write one into a file.
 
-    With ~/.ray/auth_token, all later clusters of the user would insist on it.
+    With a file ~/.ray/auth_token, all later clusters of the user would require it.
     """
     names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     has_token = any(os.environ.get(name) for name in names)
@@ -222,15 +227,15 @@ def _make_token() -> None:
 
 
 def _use_token(mode: str = "") -> None:
-    """Show Ray's token where the child has found that there is one."""
+    """Let Ray use a token in this process, if the child found that there is one."""
     if mode:
         os.environ.setdefault("RAY_AUTH_MODE", mode)
-        with suppress(Exception):  # it has read the variables when it was imported
+        with suppress(Exception):  # Ray read the variables when it was imported
             import_module("ray._raylet").Config.initialize("")
 
 
 def hold(address: str) -> None:
-    """Hold a connection for another process, until the input or the cluster ends."""
+    """Hold a connection for another process, until stdin or the cluster ends."""
     import ray  # noqa: PLC0415 - in the child alone
     from ray.util.client.server.server import serve  # noqa: PLC0415 - as above
 
@@ -246,7 +251,9 @@ def hold(address: str) -> None:
     server = serve("127.0.0.1", port)
     sys.stdout.write(f"at {port} {os.environ.get('RAY_AUTH_MODE', '')}\n")
     sys.stdout.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+    os.dup2(
+        os.open(os.devnull, os.O_WRONLY), 1
+    )  # nobody reads the rest of what Ray prints
     is_over = Event()
 
     def wait() -> None:
@@ -257,19 +264,19 @@ def hold(address: str) -> None:
     n_before = 0
     while not is_over.wait(BEAT_S):
         n_clients = server.data_servicer.num_clients
-        if n_before and not n_clients:  # disconnected by ray.shutdown()
+        if n_before and not n_clients:  # the user called ray.shutdown()
             break
         n_before = n_clients
     ray.shutdown()
 
 
 def _try_to_connect(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
-    """Connect to a cluster; return why that is not possible, "" if it is."""
-    # what is lost we say ourselves
+    """Connect to a cluster; return why that failed, or "" if it did not."""
+    # lost connections are reported by this module
     logging.getLogger("ray.util.client").setLevel(logging.CRITICAL)
     logging.getLogger("ray.util.client.logsclient").disabled = True
     connect = partial(ray.init, log_to_driver=False, logging_level="ERROR")
-    # the variable is Ray's own
+    # RAY_ADDRESS is a variable of Ray itself
     address = os.environ.get("RAY_ADDRESS") or _NEW if on == "ray" else on
     host_port, is_there = _host_and_port(on), on == "ray"
     for n_left in reversed(range(START_TRIES)):
@@ -280,12 +287,13 @@ def _try_to_connect(ray: Any, on: str) -> str:  # noqa: ANN401 - the package
             join = partial(connect, address=address)
             if not address.startswith("ray://"):
                 join = partial(_holders.connect, ray, connect, address)
-            _on_thread(join, START_S)  # what is busy needs long to let us in
+            _on_thread(join, START_S)  # a busy cluster is slow to accept a connection
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
-            said = in_words(problem)
-            # a busy machine takes more than Ray's 30 s; another version stays one
-            if not n_left or not is_there or "version" in said.lower():
-                return (_NOT_STARTED if on == "ray" else _NOWHERE).format(on, said)
+            reason = in_words(problem)
+            # a busy machine may need more than Ray's 30 s, so try again; but not if
+            # nothing answers there, or if the versions differ
+            if not n_left or not is_there or "version" in reason.lower():
+                return (_NOT_STARTED if on == "ray" else _NOWHERE).format(on, reason)
         else:
             break
     return ""
@@ -302,7 +310,7 @@ def _reach(host: str, port: int) -> None:
 
 
 def in_words(problem: Exception) -> str:
-    """Return what an error says in a line, without a traceback."""
+    """Return the message of an error in one line, without a traceback."""
     first, *rest = str(problem).strip().splitlines() or [""]
     if first.endswith(":"):  # the reason is in the lines below
         below = rest[-1:] if "Traceback" in str(problem) else rest
@@ -311,7 +319,7 @@ def in_words(problem: Exception) -> str:
 
 
 def check_version(theirs: str) -> None:
-    """Refuse workers without this package, or with another version of it."""
+    """Refuse workers that lack this package, or that have another version of it."""
     if theirs == VERSION:
         return
     which = f"svc-notebook {theirs}" if theirs else "no svc-notebook"
@@ -323,14 +331,14 @@ def check_version(theirs: str) -> None:
     )
 
 
-def unusable(said: Exception, key: Key) -> SvcError:
+def unusable(problem: Exception, key: Key) -> SvcError:
     """Return the error for a cluster that cannot run the workers."""
-    if isinstance(said, SvcError):
-        return said
-    # if only one side uses Ray's token, Ray says only that all actors died
+    if isinstance(problem, SvcError):
+        return problem
+    # if only one side uses a token, Ray just says that all actors died
     has_token = os.environ.get("RAY_AUTH_MODE") == "token"
-    why = key.redact(in_words(said))
-    return ConfigError(_UNUSABLE.format(why) + _NO_AUTH * has_token)
+    reason = key.redact(in_words(problem))
+    return ConfigError(_UNUSABLE.format(reason) + _NO_AUTH * has_token)
 
 
 # What a node runs
@@ -339,9 +347,9 @@ def unusable(said: Exception, key: Key) -> SvcError:
 def _actor_class() -> type:
     """Return the class of the actors.
 
-    Ray sends a class that is defined in a function by value, so that a node with any
-    version of this package, or without it, can answer `version`. It must not name
-    anything of this package outside of a method, because that is imported with it.
+    Ray sends a class that is defined in a function by value, so a node with any version
+    of this package, or without it, can answer `version`. Outside of its methods the
+    class must not use a name of this package, which would then be imported with it.
     """
 
     class SvcWorker:
@@ -371,7 +379,7 @@ def started(
     number: int,
     quota: Any,  # noqa: ANN401 - an actor's handle
 ) -> RemoteWorker:
-    """Return the worker of an actor; the key comes as an argument of its own."""
+    """Return the worker of an actor; the key is a separate argument."""
     key = Key(secret, source="") if secret else Key.none()
     secret = ""  # a traceback may show the locals of this frame
     settings, key.source = pickle.loads(settings_and_source)  # noqa: S301 - from the driver
@@ -380,11 +388,13 @@ def started(
 
 
 class _QuotaActor(QuotaLeases):
-    """The quota of an endpoint, as an actor; Ray starts it again if its node dies."""
+    """The quota of an endpoint, as an actor; Ray restarts it if its node dies."""
 
     def __init__(self, endpoint: Endpoint, history: SendAges) -> None:
         context = import_module("ray").get_runtime_context()
-        is_restarted = context.was_current_actor_reconstructed  # `history` is old then
+        is_restarted = (
+            context.was_current_actor_reconstructed
+        )  # then `history` is out of date
         super().__init__(endpoint.limit_of, history=history, is_restarted=is_restarted)
 
 
@@ -395,8 +405,8 @@ class _QuotaActor(QuotaLeases):
 class _SharedQuota:
     """The quota of a key at an endpoint, and the runs of this kernel that use it.
 
-    Workers send some time after the driver has let a request go, so that two runs with
-    a quota each would overrun the limit together.
+    Workers send a request some time after the driver allowed it, so two runs with
+    separate quotas would exceed the limit together.
     """
 
     actor: Any
@@ -405,7 +415,7 @@ class _SharedQuota:
 
 _quotas: dict[object, _SharedQuota] = {}
 _quotas_lock = Lock()
-_worker_numbers = count()  # of all runs: a quota tells workers apart by them
+_worker_numbers = count()  # over all runs, because they may share a quota
 
 
 @dataclass(slots=True, eq=False)
@@ -421,18 +431,18 @@ class _Request:
 
 @dataclass(slots=True, eq=False)
 class _Link:
-    """A worker as the driver has it."""
+    """The driver's side of a worker."""
 
     number: int
     actor: Any
-    is_usable: Callable[[], bool]  # if not, Ray may start a cluster for a call
-    open: dict[int, _Request] = field(default_factory=dict)
+    is_usable: Callable[[], bool]  # if False, a call may make Ray start a cluster
+    open: dict[int, _Request] = field(default_factory=dict)  # by number
     outbox: list[WorkerRequest] = field(default_factory=list)
-    posted_s: float = -inf
-    n_unsent: int = 0  # in a row
+    posted_s: float = -inf  # when a block was last posted
+    n_unsent: int = 0  # requests in a row that it could not send
 
     def give(self, request: _Request) -> None:
-        """Give the worker a request, together with others of this moment."""
+        """Give the worker a request, in a block with others of the same moment."""
         self.open[request.message.number] = request
         if not self.outbox:
             loop = asyncio.get_running_loop()
@@ -464,9 +474,9 @@ class Cluster:
         sent_lately: Callable[[], SendAges] = dict,
     ) -> None:
         self._on = on
-        self._sent_lately = sent_lately  # what the ledger says of it
+        self._sent_lately = sent_lately  # reads the ledger
         self._key = key
-        # paths of this machine, and where settings came from, stay here
+        # the paths of this machine, and the sources of settings, are not sent
         plain = replace(settings, ledger=MEMORY, prices=None, answers=None, sources={})
         self._settings = pickle.dumps((plain, key.source))
         limits = map(settings.endpoint.limit_of, models)
@@ -482,20 +492,20 @@ class Cluster:
         self._answer_of = partial(wait_for_worker, is_usable=self._is_usable)
         self._unassigned: list[_Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._n_lost = 0  # in a row
+        self._n_lost = 0  # workers lost in a row
         self._problem: SvcError | None = None
 
     def start(self) -> None:
-        """Start or join the cluster, and the workers; a ConfigError says why not."""
+        """Start or join the cluster and start the workers, or raise a ConfigError."""
         self._ray = connected(self._on)
         self._holder = _holders.current
         try:
             _on_thread(self._start_workers)
-        except BaseException as said:  # also an interrupt, since starting takes long
+        except BaseException as caught:  # also an interrupt, since starting takes long
             self.close()
-            if not isinstance(said, Exception):
+            if not isinstance(caught, Exception):
                 raise
-            problem = unusable(said, self._key)
+            problem = unusable(caught, self._key)
         else:
             return
         raise problem.with_traceback(None)  # without Ray's frames, which have the key
@@ -507,14 +517,18 @@ class Cluster:
         get = partial(self._ray.get, timeout=START_S)
         for _ in range(self.n_workers):
             self._links.append(self._new_link())
-            if self._is_closed:  # by an interrupt meanwhile, which did not see it
+            if (
+                self._is_closed
+            ):  # an interrupt closed the others before this one was added
                 self.close()
                 return
         for theirs in get([link.actor.version.remote() for link in self._links]):
             check_version(theirs)  # before the key leaves this process
         if self._has_limits:
             self._quota = self._share_quota()
-        quota = [self._quota.end.remote(-1)] if self._has_limits else []  # does it run?
+        quota = (
+            [self._quota.end.remote(-1)] if self._has_limits else []
+        )  # waits until it runs
         get([*quota, *map(self._start_of, self._links)])
 
     async def send_once(self, attempt: Attempt) -> FailedTry | None:
@@ -524,7 +538,7 @@ class Cluster:
     async def send(
         self, request: CompletionRequest, policy: Policy
     ) -> tuple[Exchange | None, SvcError | None]:
-        """Let a worker send a request; return its exchange, and its error if any."""
+        """Let a worker send a request; return the exchange and the error, if any."""
         if self._problem is not None:
             return None, self._problem
         if not self._is_reading:
@@ -539,7 +553,7 @@ class Cluster:
         return await pending.ended
 
     def close(self) -> None:
-        """End the workers; what they have in flight is lost."""
+        """End the workers; their requests in flight are lost."""
         self._is_closed = True
         actors = [*(link.actor for link in self._links), self._leave_quota()]
         self._links, self._quota = [], None
@@ -547,7 +561,7 @@ class Cluster:
             self._kill(actor)
 
     def _share_quota(self) -> Any:  # noqa: ANN401 - an actor's handle
-        """Use the quota that other runs of this kernel use, or start it."""
+        """Join the quota of other runs of this kernel, or start one."""
         job = self._ray.get_runtime_context().get_job_id()
         limits = (self._endpoint.models, self._endpoint.limit)
         self._quota_key = (job, *self._key_at_address, *limits)
@@ -562,7 +576,7 @@ class Cluster:
         return shared.actor
 
     def _leave_quota(self) -> Any:  # noqa: ANN401 - an actor's handle, or None
-        """Return the quota if no other run uses it, so that it can be ended."""
+        """Leave the quota; return its actor if no other run uses it, to end it."""
         if self._quota is None:
             return None
         with _quotas_lock:
@@ -574,9 +588,11 @@ class Cluster:
         return shared.actor
 
     def _kill(self, actor: Any) -> None:  # noqa: ANN401 - an actor's handle
-        # without a connection Ray would make one for this call, even at the end
+        # without a connection, Ray would make one for this call, even at exit
         if actor is not None and self._is_connected():
-            with suppress(Exception):  # it may be gone, and its head may not answer
+            with suppress(
+                Exception
+            ):  # it may be gone, and the head node may not answer
                 _on_thread(partial(self._ray.kill, actor), KILL_S)
 
     def _new_link(self) -> _Link:
@@ -593,7 +609,9 @@ class Cluster:
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
         start = partial(link.actor.start.remote, self._settings)
-        bearer = self._key.authorization  # its value is in no local variable
+        bearer = (
+            self._key.authorization
+        )  # no local variable has the key, which a traceback may show
         return start(bearer().removeprefix("Bearer "), link.number, self._quota)
 
     def _begin(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
@@ -602,18 +620,19 @@ class Cluster:
         task.add_done_callback(self._tasks.discard)
 
     def _give(self, request: _Request, *, but: _Link | None = None) -> None:
+        """Give a request to the worker with the least to do, but not to `but`."""
         if request.ended.done():  # it was cancelled
             return
         if links := [link for link in self._links if link is not but]:
-            # a worker without a network fails fast, and would get the most requests
+            # a worker without a network fails fast, and would else get most requests
             load = (len(link.open) + UNSENT_LOAD * link.n_unsent for link in links)
             min(zip(load, count(), links, strict=False))[2].give(request)
         else:
             self._unassigned.append(request)
 
     async def _read(self, link: _Link) -> None:
-        """Read what a worker has ended, until it is gone."""
-        with suppress(Exception):  # Ray has many errors for a worker that is gone
+        """Read the responses of a worker, until it is gone."""
+        with suppress(Exception):  # Ray raises many errors for a worker that is gone
             while link.is_usable():
                 for response in await self._answer_of(link.actor.take.remote()):
                     self._n_lost = 0
@@ -622,11 +641,11 @@ class Cluster:
             self._lose(link)
 
     async def _watch(self, quota: Any) -> None:  # noqa: ANN401 - an actor's handle
-        """End the run if its quota is gone for good: the workers wait for it."""
+        """End the run if its quota is gone for good, for which the workers wait."""
         clock = asyncio.get_running_loop().time
         answered_s = clock()
         while not self._is_closed and self._problem is None:
-            with suppress(Exception):  # it is being started again, or is gone
+            with suppress(Exception):  # Ray is restarting it, or it is gone
                 async with asyncio.timeout(GONE_S):
                     if await self._answer_of(quota.has_forgotten.remote()):
                         await self._remind(quota)
@@ -636,16 +655,18 @@ class Cluster:
             await asyncio.sleep(BEAT_S)
 
     async def _remind(self, quota: Any) -> None:  # noqa: ANN401 - an actor's handle
-        """Tell a quota that was started again what was sent in the last minute."""
+        """Send a restarted quota the history of the last minute."""
         with _quotas_lock:
             runs = [*_quotas[self._quota_key].runs]
-        # nobody knows when a worker has sent what has not ended, or whether
+        # it is unknown whether and when requests that have not ended were sent
         open_ = [request for run in runs for request in run.open_requests()]
-        await asyncio.sleep(BEAT_S)  # what has just ended gets into the ledger
+        await asyncio.sleep(
+            BEAT_S
+        )  # so that exchanges that just ended are in the ledger
         history = dict(await asyncio.to_thread(self._sent_lately))
         for request in open_:
             model = request.message.request.model
-            history[model] = [*history.get(model, ()), 0.0]
+            history[model] = [*history.get(model, ()), 0.0]  # as if sent just now
         await self._answer_of(quota.recall.remote(history))
 
     def open_requests(self) -> list[_Request]:
@@ -667,10 +688,10 @@ class Cluster:
         request.ended.set_result((ended.exchange, error))
 
     def _lose(self, link: _Link) -> None:
-        """Give what a worker had in flight to others, and start another worker."""
+        """Give the requests of a lost worker to others, and start another worker."""
         if link in self._links:
             self._links.remove(link)
-        link.outbox.clear()  # others get it
+        link.outbox.clear()  # other workers get these requests
         self._kill(link.actor)  # it may still run on a node that cannot be reached
         if self._quota is not None and link.is_usable():
             with suppress(Exception):
@@ -682,7 +703,9 @@ class Cluster:
             self._fail(_LOST_ALL.format(self._n_lost))
             return
         for request in link.open.values():
-            request.n_losses += request.is_posted  # it did not die of what it never had
+            request.n_losses += (
+                request.is_posted
+            )  # a request that was not posted did not cause the loss
             if request.n_losses < MOST_LOSSES:
                 self._give(request)
             elif not request.ended.done():
@@ -691,7 +714,7 @@ class Cluster:
 
     async def _replace(self) -> None:
         link = None
-        if not self._is_usable():  # for a call, Ray would connect to some cluster
+        if not self._is_usable():  # a call would make Ray connect to some cluster
             self._fail(_DISCONNECTED)
             return
         try:
@@ -699,9 +722,9 @@ class Cluster:
             async with asyncio.timeout(START_S):
                 check_version(await self._answer_of(link.actor.version.remote()))
                 await self._answer_of(self._start_of(link))
-        except Exception as said:  # noqa: BLE001 - whatever Ray says
-            problem = unusable(said, self._key)
-            if link is not None and problem is not said:
+        except Exception as caught:  # noqa: BLE001 - whatever Ray raises
+            problem = unusable(caught, self._key)
+            if link is not None and problem is not caught:
                 self._lose(link)
                 return
             self._fail(str(problem))
@@ -715,9 +738,10 @@ class Cluster:
                 self._give(self._unassigned.pop(0))
 
     def _fail(self, why: str) -> None:
-        """End everything that is open, because no worker can run.
+        """End all open requests, because no worker can run.
 
-        What no worker got ends with what stops the run, and `run` sends it again.
+        A request that no worker got ends with an error that stops the run, so that
+        `run` sends it again.
         """
         self._problem = ConfigError(why)
         for request in self.open_requests():

@@ -1,7 +1,7 @@
-"""Asks questions of the past again: `svc.dataset` lists them, `svc.replay` is a run.
+"""Asks past questions again: `svc.dataset` lists them, `svc.replay` plans a run.
 
-A question is what was asked in a cell, in a panel or in Python, with its whole history.
-The run has the recorded replies, too: the ledger answers these requests, for nothing.
+A question is a request from a cell, a panel or Python, with its whole history. The run
+has the recorded replies, too: the ledger answers these requests, at no cost.
 """
 
 from collections import Counter
@@ -33,28 +33,28 @@ _ASKED_BY = ("magic", "panel", "python")
 _MODEL, _ID, _HISTORY = "asked_model", "asked_id", "history"
 _SHOWN_NAMES = 4
 Where = Callable[[Mapping[str, Any]], object]
-"""Says whether to keep a question, given its row."""
+"""Returns whether to keep a question, given its row of `dataset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastQuestion:
-    """An exchange of the past: one distinct request, with its reply."""
+    """An earlier exchange: a distinct request, with its reply."""
 
     exchange: Exchange
 
     @property
     def history(self) -> str:
-        """The conversation it belongs to; its own id if there is none."""
+        """The conversation of the exchange; if it has none, the id of the exchange."""
         return self.exchange.origin.conversation or self.exchange.exchange_id
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What was sent, as mappings."""
+        """The messages that were sent, as mappings."""
         return [_as_mapping(message) for message in self.exchange.request.messages]
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The parameters that were asked for, as `sweep` takes them."""
+        """The parameters of the request, as arguments of `sweep`."""
         request = self.exchange.request
         extra = {"extra": request.extra} if request.extra else {}
         return {**request.asked_params, **extra}
@@ -64,23 +64,38 @@ def _as_mapping(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": message.content, **message.other}
 
 
-def _json(read: Callable[[PastQuestion], object]) -> Callable[[Batch], list[str]]:
+def _as_json(read: Callable[[PastQuestion], object]) -> Callable[[Batch], list[str]]:
     return lambda batch: [msgspec.json.encode(read(row)).decode() for row in batch.rows]
 
 
 DATASET = (
     Column(_HISTORY, "string", "history", "the conversation, else the exchange's id"),
-    Column("asked_at", "datetime64[us, UTC]", "exchange.started_at", "when"),
+    Column(
+        "asked_at", "datetime64[us, UTC]", "exchange.started_at", "when it was asked"
+    ),
     Column(_MODEL, "string", "exchange.request.model", "the model that was asked"),
     Column("system", "string", "exchange.request.system", "the system message"),
     Column("question", "string", "exchange.request.prompt", "the newest prompt"),
-    Column("reply", "string", lambda batch: _replies(batch.rows), "what was answered"),
-    Column("n_messages", "Int64", lambda batch: _sizes(batch.rows), "of the request"),
+    Column("reply", "string", lambda batch: _replies(batch.rows), "the reply"),
     Column(
-        "messages", "string", _json(lambda row: row.messages), "all of them, as JSON"
+        "n_messages",
+        "Int64",
+        lambda batch: _sizes(batch.rows),
+        "messages in the request",
     ),
-    Column("params", "string", _json(lambda row: row.arguments), "as asked, as JSON"),
-    Column(_ID, "string", "exchange.exchange_id", "of the exchange"),
+    Column(
+        "messages",
+        "string",
+        _as_json(lambda row: row.messages),
+        "all messages, as JSON",
+    ),
+    Column(
+        "params",
+        "string",
+        _as_json(lambda row: row.arguments),
+        "parameters as asked, as JSON",
+    ),
+    Column(_ID, "string", "exchange.exchange_id", "id of the exchange"),
 )
 """The columns of `dataset`."""
 
@@ -105,8 +120,8 @@ def dataset(
 ) -> pd.DataFrame:
     """List the questions that you asked, as a test set: one row per distinct request.
 
-    Those asked in cells, panels and Python, of this address. A line on stderr says how
-    many are left out: failed, emulated, forgotten, with tools, asked twice.
+    These are questions from cells, panels and Python to this address. A line on stderr
+    says how many are left out: failed, emulated, forgotten, with tools, asked twice.
 
     Args:
         since: Only what was asked at or after this instant or day; text is ISO 8601, or
@@ -128,14 +143,14 @@ def dataset(
     Example:
         >>> questions = svc.dataset(since="30d")
     """
-    found = _Questions(current().context())
-    found.read(scope=scope, since=since, conversation=conversation, model=model)
-    frame = to_frame(_kept(found, where), DATASET)
-    found.say(_questions(len(frame)))
+    reader = _QuestionReader(current().context())
+    reader.read(scope=scope, since=since, conversation=conversation, model=model)
+    frame = to_frame(_where_keeps(reader, where), DATASET)
+    reader.say(_questions_in_words(len(frame)))
     return frame
 
 
-def replay(  # noqa: PLR0913 - one argument a filter
+def replay(  # noqa: PLR0913 - one argument for each filter
     rows: pd.DataFrame | None = None,
     *,
     model: str | Sequence[str],
@@ -153,21 +168,21 @@ def replay(  # noqa: PLR0913 - one argument a filter
 ) -> Run:
     """Plan to ask another model what you asked before; nothing is sent until `.run()`.
 
-    Each question goes with its whole history and its parameters, as it went then. The
-    replies of then are in the run, too: its ledger answers them, for nothing. Tools
-    are never run again. A line on stderr says what is left out.
+    Each question is sent with its whole history and its parameters, as it was then. The
+    recorded replies are in the run, too, at no cost: the ledger answers them. Tools are
+    never run again. A line on stderr says what is left out.
 
     Args:
-        rows: Rows of `dataset()`, such as those that you ticked off; all if None.
+        rows: Rows of `dataset()`, such as those that you picked; all if None.
         model: The model to ask, or several.
         since: Only what was asked at or after this instant or day; text is ISO 8601, or
             how long ago, such as `30d`.
         scope: `all` for the whole ledger, `session` for what this kernel asked.
         conversation: Only this conversation, or any of several.
         where: A function of a row of `dataset()` that says whether to keep it.
-        max_requests: Most requests to send; of more, `seed` draws some at random.
+        max_requests: Most requests to send; of more, some are drawn at random.
         name: Name of the run, under which it continues after a restart.
-        seed: Of the draw, and of the order of sending.
+        seed: The seed of the draw, and of the order of sending.
         confirm_above: Ask before sending more requests than this; never if None.
         scores: By name, functions that score each reply (see `Run.score`).
         limits: Lower limits for this run, as in `sweep`.
@@ -187,19 +202,19 @@ def replay(  # noqa: PLR0913 - one argument a filter
     """
     session = current()
     models = [model] if isinstance(model, str) else list(model)
-    found = _Questions(session.context())
-    found.read(scope=scope, since=since, conversation=conversation, ids=_ids_of(rows))
-    questions = _kept(found, where)
-    questions = [row for row in questions if found.can_ask(row, models)]
-    questions = _drawn(found, questions, models, max_requests, seed)
+    reader = _QuestionReader(session.context())
+    reader.read(scope=scope, since=since, conversation=conversation, ids=_ids_of(rows))
+    questions = _where_keeps(reader, where)
+    questions = [row for row in questions if reader.can_ask(row, models)]
+    questions = _draw(reader, questions, models, max_requests, seed)
     if not questions:
         raise ParameterError(
-            f"No question is left to ask again{found.reasons}. svc.dataset() lists "
+            f"No question is left to ask again{reader.reasons}. svc.dataset() lists "
             "what you asked.",
             param="rows",
         )
-    found.say(_asked_again(questions))
-    return _planned(
+    reader.say(_summary_in_words(questions))
+    return _plan_replay(
         session,
         questions,
         models,
@@ -212,8 +227,8 @@ def replay(  # noqa: PLR0913 - one argument a filter
     )
 
 
-class _Questions:
-    """Reads the questions of a ledger, and counts why others are left out."""
+class _QuestionReader:
+    """Reads the questions in a ledger, and counts why others are left out."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -224,17 +239,17 @@ class _Questions:
         return iter(self._rows.values())
 
     def leave_out(self, why: str) -> None:
-        """Count a question that is left out."""
+        """Count a question that is left out, by the reason."""
         self._left_out[why] += 1
 
     def read(self, *, ids: frozenset[str] | None = None, **filters: Any) -> None:  # noqa: ANN401 - those of `Ledger.read`
         """Read the newest exchange of each distinct request."""
         ledger = self._context.ledger
-        gone = _Forgotten(ledger)
+        forgotten = _Forgotten(ledger)
         for exchange in ledger.read(origin=_ASKED_BY, **filters):
             if ids is not None and exchange.exchange_id not in ids:
                 continue
-            if why := self._why_not(exchange, gone):
+            if why := self._why_not(exchange, forgotten):
                 self.leave_out(why)
                 continue
             request_hash = hash_request(exchange.request)
@@ -242,22 +257,25 @@ class _Questions:
                 self.leave_out("asked twice")
             self._rows[request_hash] = PastQuestion(exchange)
 
-    def _why_not(self, exchange: Exchange, gone: "_Forgotten") -> str:
+    def _why_not(self, exchange: Exchange, forgotten: "_Forgotten") -> str:
+        """Return why an exchange is left out; "" if it is not."""
         request = exchange.request
         is_elsewhere = exchange.endpoint != self._context.settings.base_url
-        has_tools = request.tools or any(m.tool_calls for m in request.messages)
+        has_tools = request.tools or any(
+            message.tool_calls for message in request.messages
+        )
         reasons = {
             "failed": exchange.status != "ok" or not exchange.choices,
             "emulated": exchange.is_emulated and is_elsewhere,
             "at another address": is_elsewhere,
-            "forgotten": exchange in gone,
+            "forgotten": exchange in forgotten,
             "with tools": has_tools,
             "continued": exchange.origin.continues is not None,
         }
-        return next((why for why, is_so in reasons.items() if is_so), "")
+        return next((why for why, applies in reasons.items() if applies), "")
 
     def can_ask(self, row: PastQuestion, models: Sequence[str]) -> bool:
-        """Say whether the models can be asked a question; count it if not."""
+        """Return whether the models can be asked a question; count it if not."""
         request = row.exchange.request
         new = [model for model in models if model != request.model]
         if not new:
@@ -268,6 +286,7 @@ class _Questions:
         except SvcError:
             self.leave_out("too long for the model, or not allowed now")
             return False
+        # a request that is not the same now would not be answered by the ledger
         if hash_request(again) != hash_request(request):
             self.leave_out("not asked in the same form now")
             return False
@@ -289,12 +308,12 @@ class _Questions:
         return f"; left out: {counts}" if counts else ""
 
     def say(self, first: str) -> None:
-        """Write how many there are, and how many are left out."""
+        """Write how many questions there are, and how many are left out."""
         write_line(f"{first}{self.reasons}.")
 
 
 class _Forgotten:
-    """What a user deleted of conversations: turns, versions, or all of it."""
+    """The exchanges that a user deleted: turns, versions or whole conversations."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._marks = ledger.marks()
@@ -326,9 +345,9 @@ def _ids_of(rows: object) -> frozenset[str] | None:
     return frozenset(map(str, rows[_ID].dropna()))
 
 
-def _kept(found: _Questions, where: Where | None) -> list[PastQuestion]:
-    """Return the questions that `where` keeps, and count the others."""
-    questions = list(found)
+def _where_keeps(reader: _QuestionReader, where: Where | None) -> list[PastQuestion]:
+    """Return the questions that `where` keeps; count the others."""
+    questions = list(reader)
     if where is None:
         return questions
     if not callable(where):
@@ -337,52 +356,55 @@ def _kept(found: _Questions, where: Where | None) -> list[PastQuestion]:
     records: list[Any] = (
         frame.astype(object).where(frame.notna(), None).to_dict("records")
     )
-    kept = [bool(where(record)) for record in records]
-    for is_kept in kept:
-        if not is_kept:
-            found.leave_out("by where")
-    return [row for row, is_kept in zip(questions, kept, strict=True) if is_kept]
+    kept = []
+    for question, record in zip(questions, records, strict=True):
+        if where(record):
+            kept.append(question)
+        else:
+            reader.leave_out("by where")
+    return kept
 
 
-def _drawn(
-    found: _Questions,
+def _draw(
+    reader: _QuestionReader,
     questions: list[PastQuestion],
     models: Sequence[str],
     max_requests: int | None,
     seed: int,
 ) -> list[PastQuestion]:
-    """Draw as many questions as may be sent, and keep their order."""
+    """Draw as many questions at random as may be sent, and keep their order."""
     if max_requests is None:
         return questions
-    left = check_int("max_requests", max_requests, minimum=1)
+    n_left = check_int("max_requests", max_requests, minimum=1)
     drawn = []
-    for at in Random(seed).sample(range(len(questions)), len(questions)):  # noqa: S311 - no secret
-        n_new = sum(name != questions[at].exchange.request.model for name in models)
-        if n_new <= left:
-            left -= n_new
-            drawn.append(at)
+    for position in Random(seed).sample(range(len(questions)), len(questions)):  # noqa: S311 - no secret
+        old_model = questions[position].exchange.request.model
+        n_new = sum(model != old_model for model in models)
+        if n_new <= n_left:
+            n_left -= n_new
+            drawn.append(position)
         else:
-            found.leave_out("not drawn (max_requests)")
-    return [questions[at] for at in sorted(drawn)]
+            reader.leave_out("not drawn (max_requests)")
+    return [questions[position] for position in sorted(drawn)]
 
 
-def _planned(
+def _plan_replay(
     session: Session,
     questions: list[PastQuestion],
     models: Sequence[str],
     **more: Any,  # noqa: ANN401 - those of `sweep`
 ) -> Run:
-    """Plan a run in which each question goes to the model of then and to new ones."""
+    """Plan a run that sends each question to its old model and to the new ones."""
     frame = to_frame(questions, DATASET)[[_HISTORY, "asked_at", _MODEL, _ID]]
     names = dict.fromkeys(name for row in questions for name in row.arguments)
     varied: dict[str, Any] = {
         name: _by_row(name, [row.arguments for row in questions]) for name in names
     }
-    then = [name for name in dict.fromkeys(frame[_MODEL]) if name not in models]
+    old_models = [name for name in dict.fromkeys(frame[_MODEL]) if name not in models]
     return plan_run(
         session,
         [row.messages for row in questions],
-        model=[*then, *models],
+        model=[*old_models, *models],
         rows=frame,
         tied=["prompt", "rows", *varied],
         where=lambda point: point["model"] in {*models, point[_MODEL]},
@@ -395,27 +417,27 @@ def _planned(
 
 
 def _by_row(name: str, arguments: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return what each question has for a parameter; None is not sent."""
-    values = [argument.get(name) for argument in arguments]
+    """Return the value of a parameter for each question; None is not sent."""
+    values = [of_question.get(name) for of_question in arguments]
     if name == "stop":  # one text would be read as a list of values
         return [[value] if isinstance(value, str) else value for value in values]
     return values
 
 
-def _questions(n: int) -> str:
+def _questions_in_words(n: int) -> str:
     return f"{n:,} question{'' if n == 1 else 's'}"
 
 
-def _asked_again(questions: Sequence[PastQuestion]) -> str:
+def _summary_in_words(questions: Sequence[PastQuestion]) -> str:
     names = Counter(
         row.exchange.origin.conversation
         for row in questions
         if row.exchange.origin.conversation
     )
-    said = f"{_questions(len(questions))} will be asked again"
+    summary = f"{_questions_in_words(len(questions))} will be asked again"
     if not names:
-        return said
+        return summary
     shown = ", ".join(f"{name} {n}" for name, n in names.most_common(_SHOWN_NAMES))
     n_more = len(names) - _SHOWN_NAMES
     rest = f" and {n_more} more" if n_more > 0 else ""
-    return f"{said}, by conversation: {shown}{rest}"
+    return f"{summary}, by conversation: {shown}{rest}"

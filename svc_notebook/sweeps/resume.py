@@ -1,8 +1,8 @@
 """Resume and retry: how each trial ended, and which trials are sent again.
 
-A trial that failed counts as settled, because sending it again is the user's choice.
-A trial that was interrupted does not, nor one that was never sent, or that the service
-refused because of a rate limit, its key or its model.
+A trial that failed counts as settled, because only the user may decide to send it
+again. A trial does not count as settled if it was interrupted, was never sent, or was
+refused because of a rate limit, the key or the model.
 """
 
 from array import array
@@ -35,7 +35,7 @@ TrialKey = tuple[str, int]
 
 
 class TrialFailure(NamedTuple):
-    """Why a trial has no reply; the ledger may have no exchange that says it."""
+    """Why a trial has no reply, if no exchange in the ledger says it."""
 
     failure: Failure
     model: str
@@ -48,17 +48,17 @@ def key_of(exchange: Exchange) -> TrialKey:
 
 _OPEN = Failure(
     type="Cancelled",
-    message="It ended between two tool rounds; run() sends it again.",
+    message="The trial stopped between two tool rounds; run() sends it again.",
 )
 _LOOP = Failure(
     type="ToolLoopError",
-    message="The model still calls tools in the last round; allow more with "
+    message="The model still calls tools in the last round; allow more rounds with "
     "max_rounds, or say in the prompt when to stop.",
 )
 
 
 def as_ended(exchange: Exchange) -> Exchange:
-    """Return an exchange as its trial counts it: one that ends with calls is not ok."""
+    """Return an exchange with the status of its trial: a reply with calls is not ok."""
     tool_round = exchange.origin.tool_round
     if tool_round is None or exchange.status != "ok":
         return exchange
@@ -77,10 +77,11 @@ def by_trial(
     exchanges: Iterable[Exchange],
     failures: Mapping[TrialKey, "TrialFailure"] | None = None,
 ) -> dict[TrialKey, Exchange]:
-    """Return each trial's newest good exchange, or else its newest.
+    """Return the newest good exchange of each trial, or else its newest exchange.
 
-    The exchanges are of one run, oldest first. Of tool rounds the last one counts;
-    `failures` say why a trial ended between two rounds, which the ledger does not know.
+    The exchanges are of one run, oldest first. Of the tool rounds of a trial, the last
+    one counts. `failures` says why a trial stopped between two rounds, which the ledger
+    does not have.
     """
     return dict(newest_by_trial(exchanges, failures or {}))
 
@@ -88,7 +89,7 @@ def by_trial(
 def newest_by_trial(
     exchanges: Iterable[Exchange], failures: Mapping[TrialKey, TrialFailure]
 ) -> Iterator[tuple[TrialKey, Exchange]]:
-    """Return exchanges by trial; one that comes later replaces an earlier one."""
+    """Yield exchanges by trial; a later exchange of a trial replaces an earlier one."""
     good: set[TrialKey] = set()
     for sent in exchanges:
         exchange, key = as_ended(sent), key_of(sent)
@@ -103,27 +104,27 @@ def newest_by_trial(
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
-"""`refused` is an error that the same request would get again (400), `open` one that
-`run` sends again: of a rate limit, of the key or of the model, or never sent."""
+"""`refused`: the service would refuse the same request again (400). `open`: `run` sends
+the trial again, because of a rate limit, the key or the model, or it was never sent."""
 
 
 class TrialStatus(NamedTuple):
-    """How a trial that was sent has ended, and what to do if its reply was cut."""
+    """How a trial ended, and what to do if its reply was cut."""
 
     mark: Mark
     model: str
     remedy: str = ""
-    is_open_round: bool = False  # its last reply calls tools
+    is_open_round: bool = False  # whether its last reply calls tools
 
 
 class SentTrials:
-    """The status of each trial that was sent, by its key; kept without the keys."""
+    """The status of each trial that was sent, by its key; the keys are not stored."""
 
     def __init__(self) -> None:
-        # The number of each status, by the hash of the key: of a million trials the
-        # keys would need 200 MB, and two share a hash in one of 30 million runs.
+        # The number of a status, by the hash of the key. The keys of a million trials
+        # would need 200 MB; two share a hash in one of 30 million such runs.
         self._numbers: dict[int, int] = {}
-        self._kinds: dict[TrialStatus, int] = {}
+        self._kinds: dict[TrialStatus, int] = {}  # the number of each status
         self._statuses: list[TrialStatus] = []
         self._counts: list[int] = []
 
@@ -163,7 +164,7 @@ class SentTrials:
 
 
 class SeenReplies(Sequence[Seen]):
-    """What many replies took, in arrays."""
+    """The tokens and seconds of many replies, in arrays to save memory."""
 
     def __init__(self) -> None:
         self._n_prompt, self._n_reply = array("q"), array("q")
@@ -194,7 +195,7 @@ class SeenReplies(Sequence[Seen]):
 class RunStatus:
     """The status of each trial that was sent, and the first good exchange.
 
-    `seen` has what good replies of each model took.
+    `seen` has the tokens and seconds of the good replies of each model.
     """
 
     trials: SentTrials = field(default_factory=SentTrials)
@@ -202,7 +203,7 @@ class RunStatus:
     seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
     def counts(self, n_trials: int) -> Counter[str]:
-        """Count the trials by how they ended; those not sent are `not_run`."""
+        """Count the trials by how they ended; those without a status are `not_run`."""
         counts = Counter[str](self._n_by_mark)
         counts["error"] += counts.pop("refused", 0) + counts.pop("open", 0)
         counts["not_run"] = n_trials - counts.total()
@@ -220,7 +221,7 @@ class RunStatus:
         return f"{remedies.total()} of {self.count('ok')} replies {verb} cut. {remedy}."
 
     def count(self, mark: Mark) -> int:
-        """Return how many trials ended so."""
+        """Return how many trials ended with this mark."""
         return self._n_by_mark[mark]
 
     @cached_property
@@ -231,7 +232,7 @@ class RunStatus:
         return counts
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
-        """Add trials that failed before anything was sent."""
+        """Add trials that failed without an exchange in the ledger."""
         if not failures:
             return self
         trials = self.trials.copy()
@@ -263,16 +264,18 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             model = exchange.request.model
             trials.put(key, TrialStatus(mark, model, remedy, is_open))
             if exchange.status == "ok":
-                seen[exchange.request.model].append(_seen(exchange, rounds.get(key)))
+                seen[exchange.request.model].append(
+                    _usage_of(exchange, rounds.get(key))
+                )
         if sent.status == "ok" and (tool_round := sent.origin.tool_round) is not None:
-            rounds[key] = _seen(
+            rounds[key] = _usage_of(
                 sent, rounds.get(key) if tool_round.n_rounds > 1 else None
             )
     return RunStatus(trials, first, seen)
 
 
-def _seen(exchange: Exchange, before: Seen | None = None) -> Seen:
-    """Return what a reply took, together with the tool rounds before it."""
+def _usage_of(exchange: Exchange, before: Seen | None = None) -> Seen:
+    """Return the tokens and seconds of a reply, with those of earlier tool rounds."""
     usage = exchange.body.usage if exchange.body else None
     prompt = usage.prompt_tokens if usage else None
     reply = usage.completion_tokens if usage else None
@@ -288,14 +291,14 @@ def _seen(exchange: Exchange, before: Seen | None = None) -> Seen:
 def _mark_of(failure: Failure) -> Mark:
     is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    # a ConfigError stops a run before the request is sent
+    # a ConfigError stops a run before the request is sent, so it is sent later
     if is_limit or is_key or failure.type in {"UnknownModelError", "ConfigError"}:
         return "open"
     return "refused" if failure.type == "BadRequestError" else "error"
 
 
 class Settled:
-    """The trials that are not sent again: `open_marks` are the marks of the others."""
+    """The trials that are not sent again; the others have one of the `open_marks`."""
 
     def __init__(self, trials: SentTrials, open_marks: Collection[Mark]) -> None:
         self._trials = trials
@@ -324,7 +327,7 @@ def settled_of(
 
 
 def next_steps(status: RunStatus, n_trials: int) -> list[str]:
-    """Say what can be done once nothing is being sent."""
+    """Say what can be done next, while nothing is being sent."""
     n_todo = n_trials - len(settled_of(status))
     n_refused, n_open = status.count("refused"), status.count("open")
     some = "what is missing" if n_todo < n_trials or n_open else "them"
@@ -338,7 +341,7 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
     if n_refused:
         steps.append(
             f"{n_refused} would be refused again, "
-            ".retry(include_refused=True) sends them all the same"
+            ".retry(include_refused=True) sends them anyway"
         )
     return steps
 
@@ -346,13 +349,13 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
 def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -> None:
     """Raise SettingsError if the rest of a run would go to another address.
 
-    Emulators count as one address, although each start gives another port.
+    All emulators count as one address, because their port changes at each start.
     """
     if first is None or (first.is_emulated and settings.is_emulated):
         return
     if first.endpoint != settings.base_url:
         raise SettingsError(
-            f"This run began at {first.endpoint} and {n_todo} of its requests are "
+            f"This run began at {first.endpoint}, and {n_todo} of its requests are "
             f"missing, but requests now go to {settings.base_url}. That would mix the "
             "replies of two services, so nothing was sent. Switch back to the first "
             "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "
@@ -365,15 +368,15 @@ def unplanned_of(
 ) -> Mapping[TrialKey, TrialStatus]:
     """Return the trials that were `sent` under the plan's name and are not in it.
 
-    `read` reads the run's exchanges. It is called only if there are such trials: their
-    keys are in the exchanges alone.
+    `read` reads the exchanges of the run. It is called only if there are such trials,
+    because only the exchanges have their keys.
     """
     if plan.name is None or not sent:
         return {}
     if sum(key in sent for key in plan.grid.trial_keys()) == len(sent):
         return {}
-    mine = set(plan.grid.trial_keys())
-    keys = (key for key in map(key_of, read()) if key not in mine)
+    planned = set(plan.grid.trial_keys())
+    keys = (key for key in map(key_of, read()) if key not in planned)
     unplanned = ((key, sent.get(key)) for key in keys)
     return {key: status for key, status in unplanned if status is not None}
 
@@ -385,8 +388,8 @@ def check_unplanned(
 ) -> None:
     """Raise ParameterError if trials that are not in the plan have replies.
 
-    Trials without a reply do not matter, nor do rows that `df.svc` sent before and
-    that the frame does not have now. `read` reads the run's exchanges.
+    Trials without a reply are allowed, and so are rows that `df.svc` sent before and
+    that the frame does not have now. `read` reads the exchanges of the run.
     """
     has_reply = {key for key, status in unplanned.items() if status.mark == "ok"}
     if has_reply and len(plan.grid):
@@ -406,9 +409,10 @@ def check_unplanned(
 
 
 def _is_other_row(plan: Plan, exchange: Exchange) -> bool:
-    """Return whether an exchange of `df.svc` is for a row that the frame lacks now."""
+    """Return whether an exchange is for a row of `df.svc` that the frame lacks now."""
     if plan.origin != "frame":
         return False
+    # its key is right for the same templates, and only its messages differ
     templates = [next(plan.grid.values_of(name), None) for name in ("prompt", "system")]
     key = request_key_of(exchange.request, templates=templates)
     first, other = (
@@ -424,30 +428,32 @@ def _answer_hint(plan: Plan, unplanned: Iterable[Exchange]) -> str:
     name = next((answer.name for answer in answers if answer), None)
     if name is None or plan.answer is not None:
         return ""
-    return f" They were asked for answer={name}; give it again."
+    return f" They were sent with answer={name}; give it again."
 
 
-_SHOWN = 4
+_SHOWN = 4  # most values of a factor that an error names
 
 
 def _difference(grid: Grid, unplanned: Iterable[Exchange]) -> str:
     """Return the values in these exchanges that the grid does not have."""
-    mine = {pair for trial in grid for pair in _values(trial.request, trial.repeat)}
-    theirs: dict[str, dict[str, None]] = {}
+    planned = {
+        pair for trial in grid for pair in _values_of(trial.request, trial.repeat)
+    }
+    others: dict[str, dict[str, None]] = {}
     for exchange in unplanned:
-        for name, value in _values(exchange.request, exchange.origin.repeat or 0):
-            if (name, value) not in mine:
-                theirs.setdefault(name, {})[value] = None
-    if not theirs:
+        for name, value in _values_of(exchange.request, exchange.origin.repeat or 0):
+            if (name, value) not in planned:
+                others.setdefault(name, {})[value] = None
+    if not others:
         return "other combinations of the same values"
     return "; ".join(
         f"{name} {', '.join(list(values)[:_SHOWN])}"
         + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
-        for name, values in theirs.items()
+        for name, values in others.items()
     )
 
 
-def _values(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, str]]:
+def _values_of(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, str]]:
     yield "repeat", str(repeat)
     for name in FACTORS:
         value = value_of(request, name)

@@ -1,7 +1,7 @@
 """The rows of Parquet files, read a block at a time, so that they need little memory.
 
-A row is identified by its position; the files are known by their names, sizes and
-numbers of rows. They must not change while a run uses them.
+A row is identified by its position, a file by its name, size and number of rows. Files
+must not change while a run uses them.
 """
 
 import os
@@ -22,10 +22,10 @@ from svc_notebook.errors import ParameterError, import_extra
 
 SUFFIX = ".parquet"
 BLOCK_ROWS = 2048
-"""Rows are shuffled within a block, so that blocks are read one after the other."""
-N_BLOCKS = 8  # in memory: the models of a run are at different blocks
-N_READERS = 4  # open, so that the next block is read without those before it
-BUFFER_BYTES = 2**18
+"""Rows are shuffled within blocks, so that blocks are read one after the other."""
+N_BLOCKS = 8  # in memory, because the models of a run are at different blocks
+N_READERS = 4  # open readers, so that the next block is read without those before it
+BUFFER_BYTES = 2**18  # read at once; without a buffer, whole column chunks are read
 _NEEDED_FOR = "Rows in Parquet files need"
 
 
@@ -38,14 +38,14 @@ class RowFile(msgspec.Struct, frozen=True):
 
 
 class RowFileList(msgspec.Struct, frozen=True):
-    """The files of rows of a run, as its manifest has them."""
+    """The files of the rows of a run, as its manifest stores them."""
 
     path: str
     files: tuple[RowFile, ...]
 
 
 class _Block(NamedTuple):
-    """Where some rows are: the `number`-th block of a row group of a file."""
+    """The place of some rows: the `number`-th block in a row group of a file."""
 
     file: int
     group: int
@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _BlockRows:
-    """The rows of a block; the values of a column are made when they are needed."""
+    """The rows of a block; a column is converted when its values are needed."""
 
     batch: Any
     values: dict[str, list[Any]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _BlockRows:
         """Return the values of a column."""
         if name not in self.values:
             column = self.batch.column(name)
-            # pandas' durations, whose texts differ from those of datetime
+            # durations as pandas' Timedelta, whose text differs from that of timedelta
             is_duration = str(column.type).startswith("duration")
             self.values[name] = (column.to_pandas() if is_duration else column).tolist()
         return self.values[name]
@@ -74,9 +74,9 @@ class RowFiles:
     """The rows of some Parquet files, in the order of the files' names.
 
     Attributes:
-        path: As given, made absolute: a file, a folder or a pattern.
+        path: The absolute path of a file, of a folder, or with wildcards.
         files: The files, in the order of their names.
-        names: The columns; those of an index are in `index_names`, too.
+        names: The columns, including those of an index (see `index_names`).
     """
 
     def __init__(self, path: str) -> None:
@@ -93,9 +93,9 @@ class RowFiles:
         self._ends = [*accumulate(block.n_rows for block in self._blocks)]
         self.names = self._names()
         self._lock = RLock()
-        # by the number of the block that each returns next
+        # each by the number of the block that it returns next
         self._readers: OrderedDict[int, Iterator[Any]] = OrderedDict()
-        self._loaded = lru_cache(maxsize=N_BLOCKS)(self._load)
+        self._load_cached = lru_cache(maxsize=N_BLOCKS)(self._load)
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -105,7 +105,7 @@ class RowFiles:
 
     @property
     def listed(self) -> RowFileList:
-        """The files, as a manifest has them."""
+        """The files, as a manifest stores them."""
         return RowFileList(self.path, self.files)
 
     @property
@@ -115,7 +115,7 @@ class RowFiles:
 
     @cached_property
     def index_names(self) -> dict[str, str]:
-        """The columns that pandas wrote as an index, with the names of its levels."""
+        """The columns that pandas wrote as an index, with the names of the levels."""
         written = (self._schema.pandas_metadata or {}).get("index_columns", ())
         # a plain count is written as a mapping and not as a column
         levels = [name for name in written if name in self.names]
@@ -144,7 +144,8 @@ class RowFiles:
     def frame(self, rows: Sequence[int]) -> Any:  # noqa: ANN401 - a DataFrame
         """Return some rows, in this order, as a DataFrame."""
         blocks = sorted({self.block_of(row) for row in rows})
-        offsets, n_taken = dict[int, int](), 0  # from a row's position to the table's
+        # what to add to the position of a row to get its position in the table
+        offsets, n_taken = dict[int, int](), 0
         for block in blocks:
             n_rows = self._blocks[block].n_rows
             offsets[block] = n_taken - (self._ends[block] - n_rows)
@@ -155,7 +156,7 @@ class RowFiles:
         return self._to_pandas(table.take(self._arrow.array(numbers, type="int64")))
 
     def _to_pandas(self, table: Any) -> Any:  # noqa: ANN401 - of pyarrow, and of pandas
-        """Return a DataFrame whose dtypes do not depend on the rows that it has."""
+        """Convert a table to a DataFrame whose dtypes do not depend on its rows."""
         import pandas as pd  # noqa: PLC0415 - where a frame is asked for
 
         frame = pd.DataFrame(
@@ -176,9 +177,9 @@ class RowFiles:
         return self._plain(self._schema)
 
     def _plain(self, schema: Any) -> Any:  # noqa: ANN401 - pyarrow's
-        """Return a schema with one type for all texts, categories included.
+        """Return a schema with one type for all texts and categories.
 
-        Which one a file has depends on what wrote it.
+        Which type of text a file has depends on the program that wrote it.
         """
         fields = []
         for column in schema:
@@ -189,7 +190,7 @@ class RowFiles:
         return self._arrow.schema(fields)
 
     def _read_metadata(self, number: int) -> RowFile:
-        """Read the metadata of a file, not its rows."""
+        """Read the metadata of a file, without its rows."""
         path = self._paths[number]
         try:
             stat = path.stat()
@@ -205,7 +206,7 @@ class RowFiles:
             raise ParameterError(
                 f"{path.name} and {self._paths[0].name} have different columns: "
                 f"{difference}. Files of rows must have the same columns, in the same "
-                "order and of the same types. Give those that belong together. "
+                "order and with the same types. Give only files that belong together. "
                 "Nothing was sent.",
                 param="rows",
             )
@@ -223,10 +224,10 @@ class RowFiles:
             )
 
     def _add_blocks(self, file: int, group: int, metadata: Any) -> None:  # noqa: ANN401 - pyarrow's
-        """Add the blocks of a row group, and note which columns have gaps."""
-        for at in range(metadata.num_columns):
-            column = metadata.column(at)
-            # a column without statistics may have gaps
+        """Add the blocks of a row group, and note which columns have missing values."""
+        for position in range(metadata.num_columns):
+            column = metadata.column(position)
+            # a column without statistics may have missing values
             statistics = column.statistics
             if (
                 statistics is None
@@ -240,8 +241,8 @@ class RowFiles:
         )
 
     def _rows(self, block: int) -> _BlockRows:
-        with self._lock:  # frames are made on other threads than requests
-            return self._loaded(block)
+        with self._lock:  # frames and requests are made on different threads
+            return self._load_cached(block)
 
     def _load(self, number: int) -> _BlockRows:
         block = self._blocks[number]
@@ -249,24 +250,26 @@ class RowFiles:
         try:
             stat = path.stat()
             if (stat.st_size, stat.st_mtime_ns) != self._stamps[block.file]:
-                raise _changed(f"{path.name} was changed since this run was planned")
+                raise _files_changed(
+                    f"{path.name} was changed since this run was planned"
+                )
             return _BlockRows(self._next_batch(number).cast(self._plain_schema))
         except FileNotFoundError:
-            problem = f"{path.name} was moved or deleted since it was read"
-            raise _changed(problem) from None
+            change = f"{path.name} was moved or deleted since it was read"
+            raise _files_changed(change) from None
         except ParameterError:
             raise
         except (OSError, ValueError, StopIteration) as problem:
             raise _unreadable(path, problem) from None
 
     def _next_batch(self, number: int) -> Any:  # noqa: ANN401 - pyarrow's
-        """Read a block with the nearest reader before it, or with a new one.
+        """Read a block with the nearest open reader before it, or with a new one.
 
         `pyarrow.dataset` would keep a whole row group in memory, and pandas writes a
-        file as one row group; `iter_batches` reads as far as it is asked to.
+        file as one row group. `iter_batches` reads only as far as needed.
         """
         block = self._blocks[number]
-        first = number - block.number  # of its row group
+        first = number - block.number  # the first block of its row group
         near = [start for start in self._readers if first <= start <= number]
         if near:
             start = max(near)
@@ -284,7 +287,7 @@ class RowFiles:
 
 
 class FileColumn(Sequence[Any]):
-    """A column of files of rows."""
+    """A column of Parquet files, read a block at a time."""
 
     def __init__(self, files: RowFiles, name: str) -> None:
         self._files = files
@@ -309,7 +312,7 @@ class FileColumn(Sequence[Any]):
 
 
 def is_path_of_files(rows: object) -> bool:
-    """Say whether rows are given as the path of Parquet files."""
+    """Return whether rows are given as a path of Parquet files."""
     if not isinstance(rows, (str, os.PathLike)):
         return False
     text = str(rows)
@@ -319,7 +322,7 @@ def is_path_of_files(rows: object) -> bool:
 
 
 def refuse_paths(rows: Sequence[object]) -> None:
-    """Refuse a list of the paths of files: its texts would be taken as prompts."""
+    """Refuse a list of paths, which would be sent as texts."""
     if (
         rows
         and all(_is_file_name(row) for row in rows)
@@ -338,7 +341,7 @@ def _is_file_name(row: object) -> bool:
 
 
 def check_same_files(planned: RowFileList, now: RowFileList) -> None:
-    """Refuse files that are not those of a run that goes on."""
+    """Refuse files that differ from those with which a run began."""
     before = {file.name: file for file in planned.files}
     after = {file.name: file for file in now.files}
     changes = [f"{name} is missing" for name in before.keys() - after.keys()]
@@ -350,7 +353,7 @@ def check_same_files(planned: RowFileList, now: RowFileList) -> None:
         elif was.n_bytes != is_now.n_bytes:
             changes.append(f"{name} had {was.n_bytes} bytes and has {is_now.n_bytes}")
     if changes:
-        raise _changed("; ".join(sorted(changes)))
+        raise _files_changed("; ".join(sorted(changes)))
 
 
 _WILDCARDS = frozenset("*?[")
@@ -358,7 +361,7 @@ _TEXT_TYPES = {"string", "large_string", "string_view"}  # of pyarrow
 
 
 def _folder_of(path: str) -> Path:
-    """Return the folder that the names of the files begin in."""
+    """Return the folder to which the names of files are relative."""
     if os.path.isdir(path):  # noqa: PTH112 - no error for a name that is too long
         return Path(path)
     return next(
@@ -370,7 +373,7 @@ def _folder_of(path: str) -> Path:
 
 def _find_files(path: str, folder: Path, rows: object) -> list[Path]:
     paths: list[Path] = []
-    # a name that is too long, and `**` next to other characters, find nothing
+    # too long a name, or `**` next to other characters, raises: no file has that name
     with suppress(OSError, ValueError):
         if Path(path).is_file():
             paths = [Path(path)]
@@ -389,7 +392,7 @@ def _find_files(path: str, folder: Path, rows: object) -> list[Path]:
 
 
 def _difference(schema: Any, expected: Any) -> str:  # noqa: ANN401 - pyarrow's
-    """Say where a schema differs first; "" if it does not."""
+    """Say where two schemas differ first; "" if they are equal."""
     for now, was in zip_longest(schema, expected):
         if now is None or was is None:
             side = "first" if now is not None else "second"
@@ -402,7 +405,7 @@ def _difference(schema: Any, expected: Any) -> str:  # noqa: ANN401 - pyarrow's
 
 
 def _nullable(kind: Any) -> Any:  # noqa: ANN401 - a type of pyarrow, and a dtype
-    """Return the dtype that holds integers, or flags, with gaps; None for others."""
+    """Return the nullable dtype of integers or flags; None for other types."""
     import pandas as pd  # noqa: PLC0415 - where a frame is asked for
 
     text = str(kind)
@@ -410,7 +413,7 @@ def _nullable(kind: Any) -> Any:  # noqa: ANN401 - a type of pyarrow, and a dtyp
         return pd.BooleanDtype()
     if not text.removeprefix("u").startswith("int"):
         return None
-    # int64 is Int64 with gaps, uint64 is UInt64
+    # int64 becomes Int64, uint64 becomes UInt64
     return pd.api.types.pandas_dtype(text.replace("int", "Int").replace("u", "U"))
 
 
@@ -423,10 +426,10 @@ def _unreadable(path: Path, problem: Exception) -> ParameterError:
     )
 
 
-def _changed(what: str) -> ParameterError:
+def _files_changed(change: str) -> ParameterError:
     return ParameterError(
-        f"The files of the rows are not as they were: {what}. Their rows are known by "
-        "their positions, so nothing more was sent. Restore the files, or plan the "
-        "sweep under another name.",
+        f"The files of the rows have changed: {change}. Rows are identified by their "
+        "positions, so nothing more was sent. Restore the files, or plan the sweep "
+        "under another name.",
         param="rows",
     )

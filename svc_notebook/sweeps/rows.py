@@ -1,9 +1,9 @@
 """The rows of a sweep, and prompts with `{{name}}`, which the values of a row fill.
 
 Rows are a DataFrame, a Series, mappings, texts or files. pandas is not imported: its
-objects are recognised by their methods, and frames of others become frames of pandas.
-Values become plain Python ones. A row is identified by its position and named by its
-label.
+objects are recognised by their methods, and frames of other libraries are converted to
+pandas. Values are converted to plain Python values. A row is identified by its
+position; messages name it by its label.
 """
 
 from collections import Counter
@@ -49,12 +49,12 @@ def size_and_end(prompt: object) -> tuple[int, str]:
     if isinstance(prompt, str):
         return 1, prompt
     messages = _messages(prompt)
-    of_user = [message for message in messages if _part(message, "role") == "user"]
+    of_user = [message for message in messages if _field(message, "role") == "user"]
     return len(messages), str(_content(of_user[-1])) if of_user else ""
 
 
 def fill_prompt(prompt: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
-    """Return a prompt with its `{{name}}` replaced by the values."""
+    """Return a prompt with each `{{name}}` replaced by its value."""
     if isinstance(prompt, str):
         return fill(prompt, lambda name: to_text(values[name]))
     if prompt is None:
@@ -64,14 +64,14 @@ def fill_prompt(prompt: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 
 
 def to_text(value: object) -> str:
     """Return a value of a row as a text for a prompt."""
-    # str() of an enumeration of texts would be its name
+    # for a member of `class Label(str, Enum)`, str() would return 'Label.NAME'
     return value if isinstance(value, str) else str(value)
 
 
 def check_columns(
     prompts: Iterable[object], columns: Iterable[str], *, called: str = "rows"
 ) -> None:
-    """Refuse `{{name}}` in a prompt or system if it is not a column."""
+    """Refuse prompts and systems with a `{{name}}` that is not a column."""
     known = list(columns)
     for prompt in prompts:
         for text in _texts(prompt):
@@ -91,10 +91,10 @@ def _messages(prompt: object) -> Sequence[Any]:
 
 
 def _content(message: object) -> object:
-    return _part(message, "content")
+    return _field(message, "content")
 
 
-def _part(message: object, name: str) -> object:
+def _field(message: object, name: str) -> object:
     if isinstance(message, Mapping):
         return message.get(name)
     return getattr(message, name, None)
@@ -159,16 +159,17 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows, stored by column.
+    """The rows of a sweep, stored by column.
 
     Attributes:
         columns: The values of each column, by name, in order.
         labels: The label of each row, for messages.
         index: The values of each index level, by name; empty for a plain count.
-        frame: The DataFrame they came in, if it was one; never written to.
-        called: What messages call the rows: `df` and `series` for `df.svc`.
-        doubled: The names of columns that were there twice; no prompt may use them.
-        files: Where the rows are read from, a block at a time; None if they are here.
+        frame: The DataFrame that the rows came in, if any; it is never written to.
+        called: The name of the rows in messages: `df` or `series` for `df.svc`.
+        duplicates: The names that two columns had; no prompt may use them.
+        files: The files that the rows are read from, a block at a time; None if the
+            rows are in memory.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -176,7 +177,7 @@ class Rows:
     index: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     frame: Any = None
     called: str = "rows"
-    doubled: frozenset[str] = frozenset()
+    duplicates: frozenset[str] = frozenset()
     files: RowFiles | None = None
 
     def __post_init__(self) -> None:
@@ -188,7 +189,7 @@ class Rows:
         return len(self.labels)
 
     def row(self, position: int) -> dict[str, Any]:
-        """Return one row: value by column."""
+        """Return the values of one row, by column."""
         return {name: values[position] for name, values in self.columns.items()}
 
     @property
@@ -199,7 +200,7 @@ class Rows:
 
     @property
     def categories(self) -> dict[str, dict[str, Any]]:
-        """The categories of each column of a DataFrame that has some."""
+        """The categories of each categorical column of a DataFrame."""
         dtypes = () if self.frame is None else self.frame.dtypes
         return {
             name: {
@@ -211,16 +212,16 @@ class Rows:
         }
 
     def joined(self, position: int) -> dict[str, Any]:
-        """Return one row as a frame of replies has it: position, index, values."""
+        """Return one row as in a frame of replies: its position, index and values."""
         if self.files is not None:
             row = {name: values[position] for name, values in self.shown.items()}
             return {ROW: position, **without_missing(row)}
-        known = self._known.items()
+        known = self._shown_without_missing.items()
         return {ROW: position, **{name: values[position] for name, values in known}}
 
     @cached_property
-    def _known(self) -> dict[str, Sequence[Any]]:
-        """Index and columns, with None for what is missing."""
+    def _shown_without_missing(self) -> dict[str, Sequence[Any]]:
+        """The index and the columns, with None for missing values."""
         return {
             name: [None if is_missing(value) else value for value in values]
             for name, values in self.shown.items()
@@ -228,28 +229,30 @@ class Rows:
 
     @cached_property
     def shown(self) -> dict[str, Sequence[Any]]:
-        """Index and columns, renamed where needed so that no two names are the same."""
+        """The index and the columns, renamed where needed so that all names differ."""
         index = {
-            _free(name, (ROW, *self.columns)): values
+            _free_name(name, (ROW, *self.columns)): values
             for name, values in self.index.items()
         }
-        own = {_free(name, (ROW,)): values for name, values in self.columns.items()}
+        own = {
+            _free_name(name, (ROW,)): values for name, values in self.columns.items()
+        }
         return {**index, **own}
 
     def frame_of(self, rows: Sequence[int]) -> tuple[Any, Sequence[int]]:
-        """Return a DataFrame with these rows and where it has them; None without."""
+        """Return a DataFrame that has these rows, if any, and their positions in it."""
         if self.files is not None:
             return self.files.frame(rows), range(len(rows))
         return self.frame, rows
 
     def repeated(self, columns: tuple[str, ...]) -> Mapping[int, int]:
-        """Return how many earlier rows have the same texts, for rows where some do."""
-        if columns not in self._repeated:
-            self._repeated[columns] = self._count_repeated(columns)
-        return self._repeated[columns]
+        """Return how many earlier rows have the same texts, for rows where any have."""
+        if columns not in self._repeated_by_columns:
+            self._repeated_by_columns[columns] = self._count_repeated(columns)
+        return self._repeated_by_columns[columns]
 
     @cached_property
-    def _repeated(self) -> dict[tuple[str, ...], Mapping[int, int]]:
+    def _repeated_by_columns(self) -> dict[tuple[str, ...], Mapping[int, int]]:
         return {}
 
     def _count_repeated(self, columns: Sequence[str]) -> Mapping[int, int]:
@@ -258,8 +261,8 @@ class Rows:
             return {row: row for row in range(1, len(self))}
         n_seen, repeated = Counter[int](), dict[int, int]()
         for row, cells in enumerate(zip(*values, strict=True)):
-            # Hashes and not texts: a million rows must not be in memory twice. Of a
-            # million, two have the same 64 bits once in 30 million times.
+            # Hashes instead of texts, so that a million rows are not in memory twice.
+            # Two of a million rows have the same hash in one of 30 million cases.
             texts_hash = hash(tuple(map(str, cells)))
             if n_before := n_seen[texts_hash]:
                 repeated[row] = n_before
@@ -268,15 +271,15 @@ class Rows:
 
 
 def without_missing(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with None for what is missing."""
+    """Return a row with None for missing values."""
     return {name: None if is_missing(value) else value for name, value in row.items()}
 
 
 def read_rows(rows: object, *, called: str = "rows") -> Rows:
     """Read a DataFrame or a Series, a list of mappings or texts, or files.
 
-    Texts are the column `text`; so is a Series whose name a prompt cannot use.
-    `called` is the argument's name, for messages.
+    Texts become the column `text`, and so does a Series whose name a prompt cannot use.
+    `called` is the name of the argument, for messages.
     """
     if isinstance(rows, Rows):
         return rows
@@ -292,7 +295,7 @@ def read_rows(rows: object, *, called: str = "rows") -> Rows:
     if isinstance(rows, RowFiles):
         return _of_files(rows, called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise _refused(f"{called} is {type(rows).__name__}", called)
+        raise _unusable_rows(f"{called} is {type(rows).__name__}", called)
     rows = list(rows)
     if called == "rows":
         refuse_paths(rows)
@@ -311,21 +314,20 @@ def typed(
     index: Mapping[str, Sequence[Any]],
     categories: Mapping[str, Mapping[str, Any]],
 ) -> object:
-    """Return rows as a DataFrame of these dtypes, as far as the values allow it."""
+    """Return rows as a DataFrame with these dtypes, as far as the values allow it."""
     import pandas as pd  # noqa: PLC0415 - only where rows were a DataFrame
 
     frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in dtypes})
     if index:
         levels = [pd.Index(values, name=name) for name, values in index.items()]
-        several = pd.MultiIndex.from_arrays(levels) if levels[1:] else levels[0]
-        frame.index = several
+        frame.index = pd.MultiIndex.from_arrays(levels) if levels[1:] else levels[0]
     for name, dtype in dtypes.items():
-        # pandas cannot read the names of some types of Arrow
+        # pandas cannot read some Arrow types by their names
         with suppress(TypeError, ValueError, NotImplementedError):
-            stated = dtype
+            own_dtype = dtype
             if known := categories.get(name):
-                stated = pd.CategoricalDtype(known["values"], known["is_ordered"])
-            frame[name] = frame[name].astype(stated)
+                own_dtype = pd.CategoricalDtype(known["values"], known["is_ordered"])
+            frame[name] = frame[name].astype(own_dtype)
     return frame
 
 
@@ -336,35 +338,38 @@ _TEXTUAL_NAMES = frozenset(
 
 
 def is_text(value: object) -> bool:
-    """Say whether a prompt may have a value: a text, number, date, id or path."""
+    """Return whether a value can fill a prompt: a text, number, date, id or path."""
     return isinstance(value, _TEXTUAL) or type(value).__name__ in _TEXTUAL_NAMES
 
 
 def is_missing(value: object) -> bool:
-    """Say whether a value is None, NaN, NaT or pandas' NA."""
+    """Return whether a value is None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in _MISSING:
         return True
     return isinstance(value, float) and value != value  # noqa: PLR0124 - NaN
 
 
 def _of_frame(frame: Any, called: str) -> Rows:  # noqa: ANN401 - a DataFrame, without pandas
-    in_frame = [str(name) for name in frame.columns]
+    frame_names = [str(name) for name in frame.columns]
     names: list[str] = []
-    for name in in_frame:
-        names.append(_free(name, names))
-    doubled = frozenset(name for name in in_frame if in_frame.count(name) > 1)
-    if doubled and called == "conditions":
-        raise _doubled(min(doubled), called)
+    for name in frame_names:
+        names.append(_free_name(name, names))
+    duplicates = frozenset(name for name in frame_names if frame_names.count(name) > 1)
+    if duplicates and called == "conditions":
+        raise _duplicate_column(min(duplicates), called)
     if len(frame) and not names:
-        raise _refused(f"{called} has no columns", called)
-    # From pandas 3 on a shallow copy keeps what may be written to later.
+        raise _unusable_rows(f"{called} has no columns", called)
+    # From pandas 3 on, a shallow copy does not change when the user changes the frame.
     return Rows(
-        columns={name: frame.iloc[:, at].tolist() for at, name in enumerate(names)},
+        columns={
+            name: frame.iloc[:, position].tolist()
+            for position, name in enumerate(names)
+        },
         labels=frame.index.tolist(),
         index=_index_of(frame.index),
         frame=frame.copy(deep=_is_before_pandas_3()),
         called=called,
-        doubled=doubled,
+        duplicates=duplicates,
     )
 
 
@@ -373,7 +378,7 @@ def _of_files(files: RowFiles, called: str) -> Rows:
     columns = {name: FileColumn(files, name) for name in files.names}
     own = {name: values for name, values in columns.items() if name not in index}
     if not own:
-        raise _refused(f"{called} has no columns", called)
+        raise _unusable_rows(f"{called} has no columns", called)
     return Rows(
         columns=own,
         labels=range(len(files)),
@@ -384,7 +389,7 @@ def _of_files(files: RowFiles, called: str) -> Rows:
 
 
 def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as above
-    """Return the levels of an index by the names `reset_index` would give them."""
+    """Return the levels of an index, by the names that `reset_index` gives them."""
     is_count = type(index).__name__ == "RangeIndex" and index.name is None
     if is_count and (index.start, index.step) == (0, 1):
         return {}
@@ -396,7 +401,7 @@ def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as abov
     return levels
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name = f"var_{name}"
     return name
@@ -407,16 +412,18 @@ def _of_list(rows: list[Any], called: str) -> Rows:
         return Rows(columns={DEFAULT_COLUMN: rows}, labels=range(len(rows)))
     wrong = [row for row in rows if not isinstance(row, Mapping)]
     if wrong:
-        raise _refused(f"one of the {called} is {type(wrong[0]).__name__}", called)
+        raise _unusable_rows(
+            f"one of the {called} is {type(wrong[0]).__name__}", called
+        )
     names = dict.fromkeys(str(name) for row in rows for name in row)
     if rows and not names:
-        raise _refused(f"{called} has no columns", called)
+        raise _unusable_rows(f"{called} has no columns", called)
     by_text = [{str(name): value for name, value in row.items()} for row in rows]
     columns = {name: [row.get(name) for row in by_text] for name in names}
     return Rows(columns=columns, labels=range(len(rows)), called=called)
 
 
-def _refused(reason: str, called: str) -> ParameterError:
+def _unusable_rows(reason: str, called: str) -> ParameterError:
     return ParameterError(
         f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts"
         f"{', or the path of Parquet files' if called == 'rows' else ''}.",
@@ -428,10 +435,10 @@ _SHOWN_ROWS = 5
 
 
 def check_rows(rows: Rows, names: Iterable[str]) -> None:
-    """Refuse rows where a value in one of these columns is missing or not a text."""
+    """Refuse rows in which a value of these columns is missing or not a text."""
     for name in names:
-        if name in rows.doubled:
-            raise _doubled(name, rows.called)
+        if name in rows.duplicates:
+            raise _duplicate_column(name, rows.called)
         gaps, wrong = [], []
         for label, value in zip(rows.labels, rows.columns[name], strict=True):
             if is_missing(value):
@@ -439,9 +446,9 @@ def check_rows(rows: Rows, names: Iterable[str]) -> None:
             elif not is_text(value):
                 wrong.append(label)
         if gaps:
-            raise _incomplete(rows, name, gaps)
+            raise _missing_values(rows, name, gaps)
         if wrong:
-            raise _no_text(rows, name, wrong)
+            raise _not_text(rows, name, wrong)
         refuse_keys(
             _checked_texts(rows, name), of=f"The column {name!r} of {rows.called}"
         )
@@ -453,7 +460,7 @@ def _checked_texts(rows: Rows, name: str) -> Iterator[str]:
 
 
 def check_not_blank(rows: Rows, prompts: Iterable[object]) -> None:
-    """Refuse rows that make an empty prompt of one of these."""
+    """Refuse rows for which one of these prompts would be empty."""
     for prompt in prompts:
         if not isinstance(prompt, str) or fill(prompt, lambda _: "").strip():
             continue
@@ -466,21 +473,21 @@ def check_not_blank(rows: Rows, prompts: Iterable[object]) -> None:
         ]
         if blank:
             raise ParameterError(
-                f"The prompt is empty for {_named(blank)}. Fill the gaps in "
+                f"The prompt is empty for {_rows_in_words(blank)}. Fill the gaps in "
                 f"{rows.called}, or leave out what has no text. Nothing was sent.",
                 param="prompt",
             )
 
 
-def _doubled(name: str, called: str) -> ParameterError:
+def _duplicate_column(name: str, called: str) -> ParameterError:
     return ParameterError(
         f"Two columns of {called} are called {name!r}. Rename one of them.",
         param=called,
     )
 
 
-def _incomplete(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
-    where, called = _named(labels), rows.called
+def _missing_values(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
+    where, called = _rows_in_words(labels), rows.called
     subset = "" if called == "series" else f"subset=[{name!r}]"
     return ParameterError(
         f"The column {name!r} has no value in {where}, and the prompt uses it. Fill "
@@ -490,20 +497,21 @@ def _incomplete(rows: Rows, name: str, labels: Sequence[object]) -> ParameterErr
     )
 
 
-def _no_text(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
+def _not_text(rows: Rows, name: str, labels: Sequence[object]) -> ParameterError:
     value = rows.columns[name][list(rows.labels).index(labels[0])]
     called = rows.called
     column = called if called == "series" else f"{called}[{name!r}]"
     return ParameterError(
-        f"The column {name!r} has {type(value).__name__} in {_named(labels)}, and a "
-        "prompt takes texts, numbers and dates. Convert the values to text first, for "
+        f"The column {name!r} has {type(value).__name__} in "
+        f"{_rows_in_words(labels)}, and a prompt takes texts, numbers and dates. "
+        "Convert the values to text first, for "
         f"example with {column}.map(your_function). Nothing was sent.",
         param=called,
     )
 
 
-def _named(labels: Sequence[object]) -> str:
-    """Return the names of some rows, such as "rows 1, 2"."""
+def _rows_in_words(labels: Sequence[object]) -> str:
+    """Return the labels of some rows in words, such as "rows 1, 2"."""
     shown = ", ".join(map(repr, labels[:_SHOWN_ROWS]))
     n_more = len(labels) - _SHOWN_ROWS
     rest = f" and {n_more} more" if n_more > 0 else ""

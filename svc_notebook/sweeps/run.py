@@ -1,8 +1,8 @@
 """A run: the plan of a sweep, its execution and its result, as users have them.
 
-`Plan` says what is sent. `Executor` lets a `Preflight` check it and ask for consent,
+`Plan` says what is sent. `Executor` lets a `Preflight` check the plan and ask the user,
 locks the run and begins an `Execution`. Its `Scheduler` sends the trials, from one
-`ModelQueue` for each model. `RunResult` reads what the ledger has of them.
+`ModelQueue` for each model. `RunResult` reads the replies from the ledger.
 """
 
 import asyncio
@@ -69,36 +69,36 @@ class Run:
 
     Displaying a run shows the number of requests, a range of tokens and cost, the
     expected duration with the limit that determines it, and warnings; later how the
-    requests ended and what can be done next. Below that, and below the cell that ran
-    it, are its scores if it has `scores=`: by condition, what differs, and the first
-    rows that only one of two values gets right. Planning sends nothing. A run under a
+    requests ended and what can be done next. If it has `scores=`, they are shown below
+    that, and below the cell that ran it: by condition, what differs, and the first
+    rows that only one of two values gets right. Planning sends nothing. A run with a
     name continues where it ended, also after a restart: only missing requests are
     sent, and a complete run is never sent again.
 
-    Models are asked side by side, each within its limits (doc: Rate limits per
-    model). A request that fails is a row of `replies_df`; only an error that no
-    further request could avoid ends the run. The first interrupt sends nothing more
-    and keeps the replies of the next seconds, the second one cancels. `await run` does
-    what `run()` does without blocking the event loop.
+    Models are asked in parallel, each within its limits (doc: Rate limits per model).
+    A request that fails is a row of `replies_df`; only an error that all further
+    requests would meet ends the run. After the first interrupt nothing more is sent,
+    and the replies of the next seconds are kept; the second one cancels. `await run`
+    does the same as `run()` without blocking the event loop.
 
     Args:
-        plan: What is sent.
-        session: Whose settings, key and ledger are used.
+        plan: The plan to run.
+        session: The session whose settings, key and ledger are used.
 
     Attributes:
         plan: What is sent, under which name and in which order.
-        grid: Its trials.
-        name: Its name, if it has one.
+        grid: The trials.
+        name: The name of the run, if it has one.
         run_id: Marks its exchanges in the ledger: the column `run`.
         seed, origin, prices, is_reusing: Those of the plan.
-        in_flight: Most requests in flight for one model. If None, its limit
-            determines it, or what the server takes is found. You may change it.
-        confirm_above: Ask the user before sending more requests; never if None. What
-            the ledger or a file answers is not counted. You may change it.
+        in_flight: Most requests in flight for one model. If None, the limit of the
+            model determines it, or it is found out. You may change it.
+        confirm_above: Ask the user before sending more requests; never if None.
+            Requests that the ledger or a file answers do not count. You may change it.
 
     Raises:
         ParameterError: A run of this name has replies that are not in the plan.
-        LedgerError: It has a name and the ledger cannot be read.
+        LedgerError: The run has a name, and the ledger cannot be read.
 
     Example:
         >>> run = svc.sweep("Say hello.", temperature=[0, 1])
@@ -111,8 +111,11 @@ class Run:
         self._result = RunResult(plan, self._reused)
         self._scores = RunScores(self._result, session)
         self._executor = Executor(self._result, self._scores, session=session)
-        self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
-        self._is_reported = False  # what its scores say was shown after its end
+        self._explained: tuple[int | None, str] = (
+            None,
+            "",
+        )  # a cell, and what it printed
+        self._is_reported = False  # whether the scores were shown after the run
         self._looks = _looks_of(plan, session)
         if plan.name is not None:
             self._executor.bind()
@@ -128,12 +131,12 @@ class Run:
 
     @property
     def grid(self) -> Grid:
-        """Its trials."""
+        """The trials of the plan."""
         return self.plan.grid
 
     @property
     def name(self) -> str | None:
-        """Its name, if it has one."""
+        """The name of the run, if it has one."""
         return self.plan.name
 
     @property
@@ -190,22 +193,22 @@ class Run:
         """Send what is missing, and wait for the end.
 
         Failed requests are not sent again (see `retry`), except those that failed
-        because of a rate limit, the key or an unknown model. Above `confirm_above`
-        requests you are asked first; without a yes nothing is sent.
+        because of a rate limit, the key or an unknown model. You are asked before more
+        than `confirm_above` requests are sent.
 
         Args:
-            first: Only so many of all requests, as a pilot: as many of each condition
-                as of the others, on the same rows, which are spread over all rows. The
-                run then shows tokens, cost and time estimated from these replies;
-                `run()` sends the rest.
+            first: Send only so many of all requests, as a pilot: equally many of each
+                condition, on the same rows, which are spread over all rows. Then the
+                run shows tokens, cost and time estimated from these replies; `run()`
+                sends the rest.
             watch: Called before each wait, for a limit or another try. If None, waits
                 of a minute or more are announced on stderr.
             on: A Ray cluster whose workers send the requests: `ray` starts or joins
                 one here, `auto` joins that of this machine, `ray://HOST:PORT` another.
-                All else happens here, tools included. The API key is sent to each
+                Everything else happens here, such as tools. The API key is sent to each
                 worker, so join only a cluster that you trust. None sends from this
                 process.
-            workers: How many; if None, one for each CPU of the cluster, at most 8.
+            workers: The number of workers; if None, one for each CPU, at most 8.
 
         Returns:
             The run itself.
@@ -213,13 +216,13 @@ class Run:
         Raises:
             ConfigError: API key, base address or cluster is missing or unusable.
             ParameterError: Another kernel is sending the run of this name.
-            SettingsError: Requests are missing, and it was begun at another address.
-            LedgerError: Replies cannot be kept. None is lost: they are kept when the
-                run is continued.
+            SettingsError: Requests are missing, and the run began at another address.
+            LedgerError: Replies cannot be saved. They stay in memory, and are saved
+                when the run is continued.
             AuthError: The key is invalid (401), so no request can succeed.
             UnknownModelError: The service knows none of the models (404).
-            SvcError: Every model was given up after many failures in a row; this is
-                one of them.
+            SvcError: All models were given up after many failures in a row; this is
+                one of the failures.
         """
         if first is not None:
             first = check_int("first", first, minimum=1, otherwise="or None for all")
@@ -265,9 +268,8 @@ class Run:
     ) -> Self:
         """Begin to send what is missing, and return at once; the kernel stays free.
 
-        A run that is paused continues.
-
-        Look at the run or its `replies_df` at any time; `wait` waits for the end.
+        A run that is paused continues. You can look at the run or its `replies_df` at
+        any time; `wait` waits for the end.
 
         Args:
             watch: Called before each wait, for a limit or another try.
@@ -295,7 +297,7 @@ class Run:
         return self
 
     def wait(self, *, tick: Tick = lambda: None) -> Self:
-        """Wait for the end of what `start` began; raises the error that ended it.
+        """Wait for the end of what `start` began, and raise the error that ended it.
 
         Args:
             tick: Called again and again, on this thread.
@@ -341,7 +343,7 @@ class Run:
 
     @property
     def size(self) -> PlanEstimate:
-        """How large the plan is: requests, tokens, cost; by the replies so far."""
+        """How large the plan is: requests, tokens and cost, by the replies so far."""
         return self._result.size
 
     @property
@@ -366,7 +368,7 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """All that is needed to repeat the run, as JSON values; never a key.
+        """Everything that is needed to repeat the run, as JSON values, without any key.
 
         `svc.sweep(manifest=...)` takes it, with `name`, `seed`, `confirm_above`,
         `reuse`, `answer`, `scores`, `unit`, `limits` and `in_flight` if you want
@@ -394,8 +396,8 @@ class Run:
         """List the replies, and the requests without one; also while the run goes on.
 
         Args:
-            columns: `narrow` leaves out columns that are empty, or the same in all
-                rows; or the names of columns; all of them if None.
+            columns: `narrow` leaves out columns that are empty or the same in all rows;
+                or the names of columns; all columns if None.
 
         Returns:
             One row for each choice, in the order of the plan, with the columns of
@@ -441,7 +443,7 @@ class Run:
 
         Args:
             path: Ends with .eval; an old file is replaced.
-            target: The column that has what is right; `target` if the rows have it.
+            target: The column with the right answers; `target` if the rows have it.
 
         Returns:
             The files.
@@ -465,11 +467,11 @@ class Run:
                 answers.
 
         Returns:
-            The run itself, whose frames have these answers from now on. What the
-            ledger keeps, and so a run that continues, still has the type of the plan.
+            The run itself, whose frames have these answers from now on. The stored
+            plan, and so a run that is continued, still has the type of the plan.
 
         Raises:
-            ParameterError: Answers cannot be read as this.
+            ParameterError: Answers cannot be read as this type.
         """
         self._result.frames.answer = None if answer is None else answer_type(answer)
         return self
@@ -492,11 +494,11 @@ class Run:
                 the score, as in `svc.score`.
 
         Returns:
-            How many scores were kept.
+            How many scores were saved.
 
         Raises:
-            ParameterError: A function failed for all replies or returned texts and
-                numbers, or there is no such score to remove; nothing was changed.
+            ParameterError: A function failed for all replies, or returned both texts
+                and numbers, or there is no such score to remove; nothing was changed.
             LedgerError: The ledger cannot be read or written.
 
         Example:
@@ -520,7 +522,7 @@ class Run:
         self._scores.remember(scores, on_error)
         return n_kept
 
-    def rate(  # noqa: PLR0913 - how it is asked is described in many words
+    def rate(  # noqa: PLR0913 - a rating is described in many words
         self,
         name: str = "good",
         *,
@@ -535,24 +537,23 @@ class Run:
     ) -> Rating:
         """Rate replies by hand: in a panel with the keyboard, or in a terminal.
 
-        Each rating is in the ledger at once. Run the cell again to go on, also after a
-        restart or tomorrow. What all raters say of a reply is its score `rated_NAME`,
-        which frames and comparisons have like any other: what most say, or the mean of
-        numbers. Replies that say the same to the same prompt are rated once.
+        Each rating is saved in the ledger at once. Run the cell again to continue, also
+        after a restart or tomorrow. The ratings of a reply by all raters make its score
+        `rated_NAME`: the most frequent value, or the mean of numbers. Equal replies to
+        the same prompt are rated once.
 
         Args:
-            name: What is rated; `pairs` or `notes` of these, if nothing else is given.
-            scale: "yes/no" is a score of 1 and 0; "1-5" (to "1-9") numbers, or 2 to 9
-                labels.
-            pairs: A factor, such as `model`: two replies side by side, and the better
-                one is chosen; `run.ranking(on="rated_pairs")` ranks its values.
-            first: Rows whose scores or texts differ, or about which a judge is unsure:
-                they tell most with few ratings; or "random", which ratings need that
-                correct the scores of a judge in `contrast(labels=...)`.
-            n: How many, rounded up to whole rows; all if None.
-            rater: Who rates; your user name if None. Several people rate the same
-                replies in the same order.
-            notes: Ask for a note in your words instead of a value.
+            name: What is rated; for pairs and notes the default is `pairs` and `notes`.
+            scale: "yes/no" (1 and 0), "1-5" (up to "1-9"), or a list of 2 to 9 labels.
+            pairs: A factor, such as `model`: the better of two replies is chosen, and
+                `run.ranking(on="rated_pairs")` ranks the values of the factor.
+            first: "differs" begins with rows whose scores or texts differ, or where a
+                judge is unsure: they tell most with few ratings. "random" is needed to
+                correct the scores of a judge with `contrast(labels=...)`.
+            n: How many replies or pairs, rounded up to whole rows; all if None.
+            rater: Who rates; your user name if None. All raters get the same replies in
+                the same order.
+            notes: Ask for a note in your own words instead of a value.
             blind: Hide what made the replies.
             in_terminal: Ask with `input`, one after the other.
 
@@ -560,15 +561,12 @@ class Run:
             The rating, which displays itself as a panel.
 
         Raises:
-            ParameterError: There are no good replies, or the scale is no scale.
+            ParameterError: There are no good replies, or an argument cannot be used.
             LedgerError: The ledger cannot be read.
 
         Example:
             >>> rating = run.rate("helpful", scale="1-5", first="random", n=30)
         """
-        from svc_notebook.analysis.verdicts import disputed  # noqa: PLC0415 - pandas
-
-        is_asked = first == "differs"
         rating = begin_rating(
             self._result,
             name,
@@ -579,7 +577,7 @@ class Run:
             rater=rater,
             notes=notes,
             blind=blind,
-            unsure=disputed(self.judgements_df()) if is_asked else frozenset(),
+            unsure=self._disputed() if first == "differs" else frozenset(),
         )
         return rating.in_terminal() if in_terminal else rating
 
@@ -590,7 +588,7 @@ class Run:
         scale: str | Sequence[str] = "yes/no",
         **options: Any,  # noqa: ANN401 - those of `rate`
     ) -> "pd.DataFrame":
-        """Return what is to be rated, for a spreadsheet; `svc.export` writes the file.
+        """Return the replies to rate as a sheet, which `svc.export` writes to a file.
 
         Args:
             name: As in `rate`.
@@ -598,9 +596,9 @@ class Run:
             **options: Those of `rate`: `pairs`, `first`, `n`, `rater`, `notes`.
 
         Returns:
-            One row for each card that the rater has not rated: `rate_id`, what filled
+            One row for each card that the rater has not rated: `rate_id`, the values in
             the prompt, `prompt`, `reply` or `left` and `right`, `scale`, and `rating`
-            and `note`, which are to be filled in. Nothing says what made a reply.
+            and `note`, which the rater fills in. No column shows what made a reply.
 
         Example:
             >>> path = svc.export(run.to_rate("helpful", n=20), "rate.csv")
@@ -617,21 +615,21 @@ class Run:
         scale: str | Sequence[str] = "yes/no",
         **options: Any,  # noqa: ANN401 - those of `rate`
     ) -> int:
-        """Keep the ratings of a spreadsheet that `to_rate` began.
+        """Save the ratings in a spreadsheet that `to_rate` made.
 
         Args:
-            sheet: The frame, or the path of a CSV or Excel file. Rows without a
-                rating are left out.
-            name: As it was given to `to_rate`, and so `scale` and the options.
-            scale: As above.
-            **options: As above; `rater` is who filled it in.
+            sheet: The frame, or the path of a CSV or Excel file. Rows without a rating
+                are left out.
+            name: The same as for `to_rate`.
+            scale: The same as for `to_rate`.
+            **options: The same as for `to_rate`; `rater` is who filled in the sheet.
 
         Returns:
-            How many cards it rates.
+            How many cards were rated.
 
         Raises:
-            ParameterError: A row has a rating that is not on the scale, or is not of
-                this run; nothing was kept.
+            ParameterError: A rating is not on the scale, or a row is not of this run;
+                nothing was saved.
         """
         from .rating_sheet import (  # noqa: PLC0415 - pandas
             first_of,
@@ -644,14 +642,14 @@ class Run:
         return take_sheet(df, self.rate(name, scale=scale, **options))
 
     def ratings_df(self, name: str | None = None) -> "pd.DataFrame":
-        """List what people said of the replies.
+        """List the ratings of the replies by people.
 
         Args:
             name: Only ratings of this name, such as `good`; all if None.
 
         Returns:
             One row for each rating, the oldest first: `name`, `rater`, `row`,
-            `candidate` (of two replies the left one, and `other_candidate`), `value` or
+            `candidate` (of a pair the left one, with `other_candidate`), `value` or
             `label`, `note`, `seconds_s`, `chosen`, ids and time.
         """
         from svc_notebook.analysis.rated import ratings_df  # noqa: PLC0415 - pandas
@@ -666,15 +664,15 @@ class Run:
         by: str | Sequence[str] | None = None,
         unit: str | Sequence[str] | None = None,
     ) -> "pd.DataFrame":
-        """Count what raters noted, in categories that you make out of their notes.
+        """Count the notes of raters in categories that you define.
 
-        Write notes first, with `run.rate(notes=True)`. Look at them, and give words
-        that tell what they are about. Edit the mapping to rename or merge categories.
+        Write notes first, with `run.rate(notes=True)`. Read them, and give words for
+        what they are about. Edit the mapping to rename or merge categories.
 
         Args:
-            categories: The words of each category. A note belongs to all whose words
-                it contains, as parts of words, too; case makes no difference. None
-                lists the notes.
+            categories: The words of each category. A note belongs to every category of
+                which it contains a word, also as a part of a word; case is ignored.
+                None lists the notes.
             name: Only notes of these ratings, such as `good`; all if None.
             by: Columns to count by; what varies if None.
             unit: As in `svc.summary_df`; that of the plan if None.
@@ -686,7 +684,7 @@ class Run:
             one row for each note: `note`, `n`.
 
         Raises:
-            ParameterError: There are no notes, or the categories are no mapping.
+            ParameterError: There are no notes, or categories is not a mapping.
 
         Example:
             >>> run.rate(notes=True).rate(None, note="much too long")
@@ -712,7 +710,7 @@ class Run:
         include_emulated: bool = False,
         include_reused: bool = False,
     ) -> "pd.DataFrame":
-        """Sum up what the run used, including failed and repeated requests.
+        """Sum up the usage of the run, including failed and repeated requests.
 
         Args:
             by: Columns of `replies_df` to group by, including those of the rows.
@@ -730,7 +728,7 @@ class Run:
             by, include_emulated=include_emulated, include_reused=include_reused
         )
 
-    def summary_df(  # noqa: PLR0913 - those of svc.summary_df
+    def summary_df(  # noqa: PLR0913 - the arguments of svc.summary_df
         self,
         by: str | Sequence[str] | None = None,
         on: str | Sequence[str] | None = None,
@@ -782,9 +780,10 @@ class Run:
     ) -> "Contrast":
         """Compare the values of factors in pairs: `svc.contrast` of `replies_df()`.
 
-        With looks="any" also while the run goes on, as often as you like. The factor
-        "run" compares with an earlier run, or a frame of replies, given as `against`.
-        Labels of `rate` are left out if their replies were not drawn at random.
+        With looks="any" you can call it during the run, as often as you like. The
+        factor "run" compares with an earlier run, or a frame of replies, given as
+        `against`. Labels of `rate` are left out if their replies were not drawn at
+        random.
         """
         from svc_notebook.analysis.contrast import contrast  # noqa: PLC0415 - pandas
         from svc_notebook.analysis.joined_runs import (  # noqa: PLC0415 - pandas
@@ -801,10 +800,10 @@ class Run:
             df, (against, _), pair_by = joined([against, self], pair_by)
         ledger = self._result.ledger
         names = [] if on is None else as_names(on)
-        said = [of_chosen_labels(df, ledger, name) for name in names]
+        notes = [of_chosen_labels(df, ledger, name) for name in names]
         if labels is not None:
             df, left_out = random_labels(df, ledger, labels)
-            said.append(left_out)
+            notes.append(left_out)
         compared = contrast(
             df,
             factor,
@@ -823,7 +822,7 @@ class Run:
             looks=looks,
             labels=labels,
         )
-        compared = replace(compared, notes=[*compared.notes, *filter(None, said)])
+        compared = replace(compared, notes=[*compared.notes, *filter(None, notes)])
         return self._with_looks(compared)
 
     def decide(  # noqa: PLR0913 - a study is described in many words
@@ -841,21 +840,21 @@ class Run:
         """Send rows until it is clear which value to use, and say which.
 
         Rows are sent in a random order, with all values of the factor, in blocks. After
-        each block the intervals of `contrast(..., looks="any")` are looked at, which
-        hold at all looks at once. A value that is clearly worse is no longer asked. It
-        ends when one value is clearly better, when one is at most `margin` worse than
-        all that are left and none of them is cheaper, or when the rows or the budget
-        are used up. Interrupted, it goes on when it is called again; complete, it
-        answers again and sends nothing. It blocks the cell, and there is nothing to
-        await: `await asyncio.to_thread(run.decide, "model")` keeps the kernel free.
-        Requests go from this process, since blocks are too small for a cluster to send
-        them sooner; replies that a cluster got with `run(on=...)` are looked at, too.
+        each block it looks at the intervals of `contrast(..., looks="any")`, which hold
+        at all looks together. A value that is clearly worse is sent no more. It ends
+        when one value is clearly better, when one is at most `margin` worse than all
+        that are left and none of these is cheaper, or when the rows or the budget are
+        used up. If it was interrupted, call it again to continue; if it is complete, it
+        answers again and sends nothing. It blocks the cell; to keep the kernel free,
+        use `await asyncio.to_thread(run.decide, "model")`. Requests are sent from this
+        process, because blocks are too small for a cluster; replies that a cluster got
+        with `run(on=...)` count, too.
 
         Args:
-            factor: What is decided about, such as `model`; of several, such as
+            factor: What is decided about, such as `model`; for several, such as
                 `["model", "prompt"]`, each combination is a value.
-            on: The score, of those that the run makes as replies come; the only one if
-                None. More is better.
+            on: A score that the run makes as replies come; the only one if None. More
+                is better.
             margin: How much worse a cheaper value may be: 0.03 is 3 points. If None,
                 only a value that is clearly better ends it.
             max_requests: Most requests to send; all of the plan if None.
@@ -863,11 +862,11 @@ class Run:
             unit: Columns that say which rows belong together, such as `document`; the
                 `unit` of the plan if None.
             missing: Replies without a score are left out ("drop") or count as 0.
-            level: How often such decisions are right, at least.
+            level: The least share of such decisions that are right.
 
         Returns:
-            The decision, which displays itself; `says` has it in words, `value` what to
-            use, `df` all looks.
+            The decision, which displays itself; `says` has it in words, `value` is what
+            to use, `df` has all looks.
 
         Raises:
             ParameterError: The factor or the score is not one of the run's, or the
@@ -905,26 +904,26 @@ class Run:
         margin: float | None = None,
         title: str | None = None,
     ) -> list[Path]:
-        """Write a report to attach to a decision: one file, readable without a script.
+        """Write a report to attach to a decision: one file that needs no scripts.
 
         It has the answer in a sentence, the differences as a drawing and in words, what
         the data cannot tell, rows that flip, ten replies at random and the ten worst,
-        judges against people, the plan with its digest, models, prompts, costs and
-        versions. Of a run that decided it has the decision. Nothing is sent. Replies of
-        a few hundred rows are inside the page, as CSV and Parquet; more of them, and
-        those of a Markdown report, are files next to it.
+        judges compared with people, the plan with its digest, models, prompts, costs
+        and versions; after `decide` also the decision. Nothing is sent. Replies of a
+        few hundred rows are inside the page, as CSV and Parquet; larger ones, and those
+        of a Markdown report, are files next to it.
 
         Args:
             path: Ends with .html or .md; an old file is replaced.
             factor: What is compared; by default what was decided, or all that varies.
             on: The score, or several; by default those of the plan, or all.
-            labels: What people say, which corrects the score of a judge; by default the
-                ratings of the same name, such as `rated_good` for `judge_good`.
-            margin: The difference that would not matter.
-            title: Of the report.
+            labels: Ratings by people, which correct the score of a judge; by default
+                those of the same name, such as `rated_good` for `judge_good`.
+            margin: A difference that would not matter.
+            title: The title of the report.
 
         Returns:
-            The files: the report, and those next to it if there are some.
+            The files: the report, and the files next to it, if any.
 
         Raises:
             ParameterError: A factor or score does not exist, or the file cannot be
@@ -962,23 +961,23 @@ class Run:
     ) -> "Recheck":
         """Send some rows again, and say whether the model still answers as it did.
 
-        Rows are drawn at random, and each is sent once before any is sent again. To
-        choose those whose scores differ would be misleading: they were extreme by
-        chance, and would seem to change. Replies are compared with those of the same
-        rows, over all checks so far, and the answer is right however often it is asked.
-        A score is compared if the run has one; else the texts (temperature 0) or their
-        lengths (other temperatures), and how they end. That another model answers is a
-        change, too. Each check is a run of its own in the ledger: interrupted, it goes
-        on when it is called again; complete, the next call is the next check.
+        Rows are drawn at random, and each is sent once before any is sent again. Rows
+        whose scores differ would mislead: they were extreme by chance, and would seem
+        to change. Replies are compared with those of the same rows, over all checks so
+        far, and the answer holds however often you check. A score is compared if the
+        run has one; else the texts (temperature 0) or their lengths (other
+        temperatures), and how they end. If another model answers, that is a change,
+        too. Each check is stored as a run in the ledger: if it was interrupted, the
+        next call continues it; if it is complete, the next call is the next check.
 
         Args:
             n: How many rows, with all values that the run varies.
-            on: The score, of those that the run makes as replies come; the only one if
-                None. More is better.
-            margin: How much it may differ and still be as before; 5 points if None.
-                Needed for scores that are no shares.
-            level: How often all checks together call a model that did not change as
-                before, or say that they cannot tell, at least.
+            on: A score that the run makes as replies come; the only one if None. More
+                is better.
+            margin: How much the score may differ and still be as before; 5 points if
+                None. Needed for scores that are not shares from 0 to 1.
+            level: The least probability that no check calls a model changed that did
+                not change.
 
         Returns:
             The answer, which displays itself; `says` has it in words, `verdict` is "as
@@ -1000,7 +999,7 @@ class Run:
 
         n = check_int("n", n, minimum=1)
         question = CheckQuestion(
-            on=self._scores.named(on, is_needed=False),
+            on=self._scores.score_name(on, is_needed=False),
             margin=margin,
             unit=self._result.unit,
             level=level,
@@ -1022,16 +1021,16 @@ class Run:
     ) -> "Judge":
         """Plan to have a model judge the replies; `.run()` of the result sends it.
 
-        It is a sweep with the name of this run, so the same call continues it, also
+        It is a sweep that is named after this run, so the same call continues it, also
         after a restart. Verdicts on replies are the score `judge_NAME`, for `contrast`
-        and the like. Unasked, it is shown what the judge gets wrong: `order` (verdicts
-        that change when a pair is swapped, which count as ties), `itself` (when asked
+        and the like. The judge also shows what it gets wrong: `order` (verdicts that
+        change when a pair is swapped, which count as ties), `itself` (when asked
         again), `style` (when the same words have Markdown), `length`, and `family` (a
         name that judge and candidate share). `agreement` compares it with people.
 
         Args:
             question: What is judged, such as "Is the tone polite?".
-            model: The judge; several are a jury, of which the majority counts.
+            model: The judge; several models are a jury, whose majority counts.
             answer: What a verdict is: bool if None, labels, a Literal, a range such as
                 `range(1, 6)`, or a dataclass with several of these, whose scores are
                 `judge_FIELD`.
@@ -1039,7 +1038,7 @@ class Run:
                 compared, in both orders, by "left", "right" or "tie".
             name: NAME of the score; `good` if None, and `pairs` for pairs.
             n: How many replies or pairs, at random; all of them if None.
-            probes: Whether about 60 requests more measure `itself` and `style`.
+            probes: Whether about 60 more requests measure `itself` and `style`.
             **options: Those of `svc.sweep`, such as `confirm_above`, `limits`,
                 `repeats` or `max_tokens`. `temperature` is 0 if left out.
 
@@ -1068,16 +1067,16 @@ class Run:
         return Judge(Run(plan, session=self._session), self._result, asked)
 
     def judgements_df(self) -> "pd.DataFrame":
-        """List what all judges said of the replies, those of their probes included.
+        """List what all judges said about the replies, including their probes.
 
         Returns:
             One row for each reply of a judge and criterion: `judge` and `model`,
             `criterion`, `verdict` and `reason`, or the `error` if none could be read;
-            `order` of a pair, and `probe` if it does not count; of a pair, `left` and
-            `right` are the values, and a verdict is the side whichever was shown
-            first; `exchange_id` and `choice_index` are those of the reply (of a pair,
-            the left one, and `right_exchange_id`, `right_choice_index`);
-            `judge_exchange_id` is that of the judge's own.
+            `order` of a pair, and `probe` if it does not count. `left` and `right` are
+            the values of a pair, and its verdict names one of them, in whichever order
+            they were shown. `exchange_id` and `choice_index` are those of the reply (of
+            a pair, the left one, with `right_exchange_id` and `right_choice_index`),
+            `judge_exchange_id` is that of the judge.
 
         Raises:
             LedgerError: The ledger cannot be read.
@@ -1229,7 +1228,7 @@ class Run:
             level: The level of the intervals, between 0 and 1.
 
         Returns:
-            What is read at the end of a cell: `df`, `best`, `says`.
+            The ranking, which displays itself: `df`, `best`, `says`.
 
         Raises:
             ParameterError: There are no such preferences.
@@ -1250,7 +1249,7 @@ class Run:
             from .judge import judge_preferences  # noqa: PLC0415 - pandas
 
             pairs = judge_preferences(self._session, self._result, on, unit)
-            # what the frame begins with says which row a pair is of
+            # the first column of the frame says which row a pair is of
             by_unit = by_unit or list(pairs.columns[:1])
         else:
             pairs = preferences(self.replies_df(), self._result.ledger, on, unit=unit)
@@ -1268,19 +1267,19 @@ class Run:
 
         Args:
             rows: Columns of `replies_df` whose values become the table's rows; the
-                prompt, or what fills it, if None. A name that the rows given have
-                too, such as `text`, means their column, but `model` and what else
-                varies mean what is sent.
-            columns: Columns whose values become the table's columns; what else varies
-                if None.
+                prompt, or what fills it, if None. A name that the rows of the run have,
+                too, such as `text`, means the column of the rows; `model` and other
+                names that vary mean what was sent.
+            columns: Columns whose values become the table's columns; the other names
+                that vary if None.
             markdown: Whether replies are rendered; False shows them as written.
             diff: Mark what differs from the first reply of each row, in the texts as
-                written: words, or characters where a script has no blanks, as Thai.
+                written: words, or characters in scripts without blanks, such as Thai.
 
         Returns:
             A table that displays itself. Each reply says what else varies, and equal
-            ones are shown once. Long texts are folded, and what does not fit is
-            counted.
+            replies are shown once. Long texts are folded, and a line counts what does
+            not fit.
 
         Raises:
             ParameterError: A column does not exist.
@@ -1308,7 +1307,7 @@ class Run:
             self.replies_df(), factor, on, unit=self._unit(unit), missing=missing
         )
 
-    def plot(  # noqa: PLR0913 - those of svc.plot
+    def plot(  # noqa: PLR0913 - the arguments of svc.plot
         self,
         on: str,
         *,
@@ -1343,17 +1342,17 @@ class Run:
         """Return one reply, with the request that was sent for it.
 
         Args:
-            exchange_id: As in `replies_df`.
-            **conditions: Columns of `replies_df` and the value that the reply has
-                there, such as `row=3, model="svc-v2-8b-instruct", repeat=0`.
+            exchange_id: The id of the exchange, as in `replies_df`.
+            **conditions: Columns of `replies_df`, each with the value of the reply,
+                such as `row=3, model="svc-v2-8b-instruct", repeat=0`.
 
         Returns:
             The reply, which displays itself; `request` is what was sent, and
             `as_python()` and `as_curl()` write it as code.
 
         Raises:
-            ParameterError: No reply is meant, or several: the message says what still
-                varies.
+            ParameterError: No reply matches, or several do: the message says what
+                still varies.
             LedgerError: The ledger cannot be read.
 
         Example:
@@ -1370,11 +1369,12 @@ class Run:
         return self._session.context().reply(exchange_id)
 
     def __reduce_ex__(self, protocol: object) -> Never:
-        how = f"svc.run({self.run_id!r}) rebuilds it from the ledger"
+        remedy = "Plan it again"
+        if self._result.is_begun:
+            remedy = f"svc.run({self.run_id!r}) rebuilds it from the ledger"
         raise ParameterError(
             "A run belongs to this kernel and cannot be copied or pickled. "
-            f"{how if self._result.is_begun else 'Plan it again'}; replies_df() is a "
-            "plain frame.",
+            f"{remedy}; replies_df() is a plain frame.",
             param="run",
         )
 
@@ -1386,20 +1386,29 @@ class Run:
         return text if report is None else f"{text}\n\n{report.text()}"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        # what this cell has printed already is left out
         cell, text = self._explained
-        said = text if cell is not None and cell == _cell_number() else ""
-        bundle, report = self._describe(said=said).bundle(), self._score_report()
+        printed = text if cell is not None and cell == _cell_number() else ""
+        bundle, report = self._describe(printed).bundle(), self._score_report()
         if report is None:
             return bundle
         html = bundle["text/html"] + report.html()
         plain = f"{bundle['text/plain']}\n\n{report.text()}"
         return {"text/html": html, "text/plain": plain}
 
+    def _disputed(self) -> frozenset[str]:
+        """Return the ids of exchanges about which a judge is unsure."""
+        from svc_notebook.analysis.verdicts import disputed  # noqa: PLC0415 - pandas
+
+        return disputed(self.judgements_df())
+
     def _decider(self) -> "Decider":
         from .decide import Decider  # noqa: PLC0415 - pandas
 
         endpoint = self._session.settings.endpoint
-        limits = {x: self.plan.limit(x, endpoint) for x in self.grid.n_by_model}
+        limits = {
+            model: self.plan.limit(model, endpoint) for model in self.grid.n_by_model
+        }
         return Decider(
             self._result,
             self._executor,
@@ -1421,14 +1430,14 @@ class Run:
 
     async def _run_async(self) -> Self:
         execution = await self._executor.run_async(SendOptions())
-        # on a thread: a function may ask the service
+        # on a thread, because a score function may call the service
         lines = None if execution else await asyncio.to_thread(self._scores.catch_up)
         self._explain_end(execution, lines)
         self._show_scores()
         return self
 
-    def _describe(self, *, said: str = "") -> RunDescription:
-        """Describe the run; the reasons that were `said` above it are left out."""
+    def _describe(self, printed: str = "") -> RunDescription:
+        """Describe the run, without lines that were `printed` above it."""
         result, grid = self._result, self.plan.grid
         try:
             status = result.status()
@@ -1453,7 +1462,7 @@ class Run:
         return RunDescription(
             name=self.name,
             head=headline(grid, counts, is_begun=result.is_begun),
-            lines=[*(line for line in news if line[1] not in said), *lines],
+            lines=[*(line for line in news if line[1] not in printed), *lines],
             footer=" · ".join(self._next_steps(status)),
         )
 
@@ -1472,9 +1481,9 @@ class Run:
     def _explain_end(
         self, execution: Execution | None, scored: Sequence[str] | None
     ) -> None:
-        """Print why every request of a pass failed, what was cut, what scores lack.
+        """Print why all requests of a pass failed, what was cut, and lines on scores.
 
-        `scored` is said if nothing was sent.
+        `scored` has the lines to print if nothing was sent.
         """
         if execution is None or self.plan.origin != "sweep":
             for line in scored or ():
@@ -1502,16 +1511,16 @@ class Run:
             write_line(to_terminal(line))
 
     def _reused(self, trial: Trial) -> Exchange | None:
-        """Look for the answer to a trial in the ledger."""
+        """Return the answer that the ledger has for a trial, if any."""
         context = self._session.context()
         return context.reused(trial.request, self.plan.origin_of(trial))
 
     def _unit(self, unit: str | Sequence[str] | None) -> str | Sequence[str] | None:
-        """Return the columns of the unit that is given, or else that of the plan."""
+        """Return the given unit, or else the columns of the unit of the plan."""
         return self._result.unit if unit is None else unit
 
     def _score_report(self) -> "ScoreReport | None":
-        """Sum up the scores of the plan, once replies have them."""
+        """Return the report on the scores of the plan; None before there are any."""
         if not self.plan.scores or self.is_running or not self._result.is_begun:
             return None
         from svc_notebook.analysis.score_report import (  # noqa: PLC0415 - pandas
@@ -1530,7 +1539,7 @@ class Run:
             return None
 
     def _with_looks(self, compared: "Contrast") -> "Contrast":
-        """Note what is wrong with intervals for one look, if this is another one."""
+        """Add a note to intervals for one look if this is not the first look."""
         if compared.looks == "any":
             return compared
         n_replies = self._result.status().count("ok")
@@ -1538,17 +1547,17 @@ class Run:
         if self.n_todo:
             self._looks.add(n_replies)
         if self._is_decided():
-            at = "after each block that decide sent"
+            when = "after each block that decide sent"
         elif earlier:
-            at = f"with {max(earlier):,} of its {n_replies:,} replies"
+            when = f"with {max(earlier):,} of its {n_replies:,} replies"
         else:
             return compared
-        line = (
-            f"This run was looked at {at}, and these intervals are for one look: "
-            "they are wrong more often than they say. looks='any' has those that hold "
-            "however often one looks."
+        note = (
+            f"This run was looked at {when}, and these intervals are for one look: "
+            "they are wrong more often than they say. looks='any' gives intervals that "
+            "hold however often you look."
         )
-        return replace(compared, notes=[*compared.notes, line])
+        return replace(compared, notes=[*compared.notes, note])
 
     def _is_decided(self) -> bool:
         ledger = self._result.ledger
@@ -1570,18 +1579,18 @@ class Run:
         Output().publish(bundle, None)
 
 
-_looked_at: dict[str, set[int]] = {}  # of named runs, which all their `Run`s share
+_looked_at: dict[str, set[int]] = {}  # the looks of named runs, shared by their `Run`s
 
 
 def _looks_of(plan: Plan, session: Session) -> set[int]:
-    """Return with how many replies a run was compared before all were there."""
+    """Return the numbers of replies with which an incomplete run was compared."""
     if plan.name is None:
         return set()
     return _looked_at.setdefault(run_key(session.ledger, plan.run_id), set())
 
 
 def _cell_number() -> int | None:
-    """Return the number of the cell or line that runs; None outside of IPython."""
+    """Return the number of the cell that is running; None outside of IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     return None if shell is None else int(shell.execution_count)
@@ -1618,5 +1627,5 @@ def _in_current_session(
     return sweep
 
 
-# the arguments are listed once, so the verb is made of the function that has them
+# made of `make_plan`, so that the arguments are listed only once
 sweep = _in_current_session(make_plan)

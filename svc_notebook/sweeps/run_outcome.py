@@ -1,6 +1,6 @@
-"""The outcome of a run: what is done, missing and failed, and its frames.
+"""The outcome of a run: what is done, what is missing, what failed, and its frames.
 
-The ledger is the only record and is read each time, so a result is current while
+The ledger is the only record and is read each time, so the outcome is up to date while
 requests are being sent.
 """
 
@@ -72,7 +72,7 @@ def reply_rows(
     *,
     is_begun: bool,
 ) -> Iterator[ReplyRow]:
-    """Return the rows of all trials: their choices, or why they have no reply."""
+    """Yield the rows of all trials: their choices, or why there is no reply."""
     missing: RowStatus = "not_run" if is_begun else "planned"
     for number, (key, columns) in enumerate(plan.grid.places()):
         exchange = newest.get(key)
@@ -96,10 +96,11 @@ def trial_batches(
     *,
     is_begun: bool,
 ) -> Iterator[Batch]:
-    """Return the rows of all trials as `reply_rows` does, to be read by columns.
+    """Yield the rows of all trials in batches, to be read by columns.
 
-    The exchanges are of one run, oldest first, and read once. The part `trial` is the
-    trial's number in the plan; if it comes several times, its last `turn` counts.
+    The exchanges are of one run, oldest first, and are read once. The part `trial` is
+    the number of a trial in the plan; if a trial comes several times, its last `turn`
+    counts.
     """
     places = {
         key: (number, columns)
@@ -118,7 +119,7 @@ def trial_batches(
         numbers, turns, sent_exchanges, columns = zip(*chunk, strict=True)
         parts = {"trial": numbers, "turn": turns, "origin.columns": columns}
         batch = exchange_batch(sent_exchanges, plan.prices, parts=parts)
-        # a chunk is large: it is freed before the next one is read
+        # a chunk is large, so it is freed before the next one is read
         del chunk, sent_exchanges
         yield batch
         del batch
@@ -138,7 +139,7 @@ def _missing_batch(
     failures: Mapping[TrialKey, TrialFailure],
     status: RowStatus,
 ) -> Batch:
-    """Return the rows of trials without a reply; a batch of them has no exchange."""
+    """Return a batch with the rows of trials that have no exchange."""
     numbers, keys, columns = zip(*places, strict=True)
     combinations = [number // plan.grid.repeats for number in numbers]
     requests = [*plan.grid.requests(combinations)]
@@ -164,9 +165,9 @@ def _missing_batch(
 def _estimates(
     grid: Grid, combinations: Iterable[int], requests: Iterable[CompletionRequest]
 ) -> Iterator[int]:
-    """Return the estimated prompt tokens.
+    """Yield the estimated prompt tokens.
 
-    Conditions of one row often share their messages, which are estimated once.
+    Conditions of a row often share their messages, which are then estimated once.
     """
     known, before = grid.estimates, None
     for number, request in zip(combinations, requests, strict=True):
@@ -182,7 +183,7 @@ class RunFrames:
     """Makes the frames of a run.
 
     Attributes:
-        answer: How answers are read from the replies; None to read none.
+        answer: The type of the answers to read from replies; None reads no answers.
     """
 
     def __init__(self, grid: Grid, answer: AnswerType | None) -> None:
@@ -190,7 +191,7 @@ class RunFrames:
         self._grid = grid
 
     def frame_of(self, batches: Iterable[Batch]) -> "pd.DataFrame":
-        """Return the frame of batches of trials, without their scores."""
+        """Return the frame of batches of trials, without scores."""
         from svc_notebook.ledger.reply_frames import trials_frame  # noqa: PLC0415 - pandas
 
         frame = trials_frame(batches)
@@ -201,10 +202,10 @@ class RunFrames:
         names = self._final_names()
         if frame.empty:
             for offset, (key, name) in enumerate(names.items()):
-                # an empty column of the same dtype
+                # a column without rows that has the right dtype
                 alike = "repeat" if key == ROW else "model"
                 frame.insert(offset, name, frame[alike])
-        # in one order, whichever columns the first rows happen to have
+        # the same order, whichever columns the first rows have
         own = [name for name in names.values() if name in frame.columns]
         rest = [name for name in frame.columns if name not in own]
         frame = frame[[*own, *rest]]
@@ -262,23 +263,24 @@ class RunFrames:
     def own(self, names: str | Sequence[str]) -> list[str]:
         """Return the columns of the frame that these names mean.
 
-        A column of the rows may have the name of a column of replies, such as `text`.
-        Then it is the one of the rows, unless the run varies it, such as the model.
+        A column of the rows may have the same name as a column of replies, such as
+        `text`. Then the column of the rows is meant, unless the run varies the name,
+        such as `model`.
         """
         varied = {"model", *self._grid.varied}
-        mine = {
+        of_rows = {
             name: column
             for name, column in self.row_names().items()
             if name not in varied
         }
-        return [mine.get(name, name) for name in as_names(names)]
+        return [of_rows.get(name, name) for name in as_names(names)]
 
     def own_conditions(self, conditions: Mapping[str, object]) -> dict[str, object]:
-        """Replace the names of conditions as `own` does."""
-        # these tell replies apart, whatever the rows have under such a name
-        here = ("row", "repeat", "choice_index")
+        """Replace the names of conditions by those of the frame, as `own` does."""
+        # these identify replies, even if the rows have columns with such names
+        identity = ("row", "repeat", "choice_index")
         return {
-            name if name in here else self.own(name)[0]: value
+            name if name in identity else self.own(name)[0]: value
             for name, value in conditions.items()
         }
 
@@ -288,29 +290,30 @@ class RunFrames:
         if not grid.rows:
             label = LABELS["prompt"]
             return (label if label in grid.varied else "prompt",)
-        mine, names = self.row_names(), self._final_names()
+        row_names, names = self.row_names(), self._final_names()
+        # these become columns of the comparison
         across = {
             TOOLS,
             *LABELS.values(),
             *(f"{name}_template" for name in grid.templates),
         }
         filled = (name for name in grid[0].columns if name not in across)
-        return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
+        return tuple(row_names.get(name, names[name]) for name in filled) or ("prompt",)
 
     def row_names(self) -> dict[str, str]:
-        """Return what each column of the rows is called in a frame of replies."""
+        """Return the name that each column of the rows has in a frame of replies."""
         if (rows := self._grid.rows) is None:
             return {}
         names, keys = self._final_names(), list(rows.shown)[len(rows.index) :]
         return {name: names[key] for name, key in zip(rows.columns, keys, strict=True)}
 
     def unit_columns(self, unit: Iterable[str]) -> list[str]:
-        """Return what the columns of a unit are called in a frame of replies."""
+        """Return the names that the columns of a unit have in a frame of replies."""
         names = self._final_names() | self.row_names()
         return [names[name] for name in unit]
 
     def _columns(self, rows: Iterable[ReplyRow | Exchange]) -> tuple[Column, ...]:
-        """Return the columns of these rows: of replies, then those of the grid."""
+        """Return the columns of a frame of these rows: of replies, then of the grid."""
         return (*REPLIES, *self._extras, *self._templates(rows))
 
     @cached_property
@@ -325,12 +328,12 @@ class RunFrames:
         return template_columns(columns, [column.name for column in REPLIES])
 
     def _final_names(self) -> dict[str, str]:
-        """Return what each column of the grid is called in a frame of replies."""
+        """Return the name that each column of the grid has in a frame of replies."""
         names = (column.name for column in self._templates())
         return dict(zip(self._grid.column_names, names, strict=True))
 
     def _retype(self, frame: "pd.DataFrame", numbers: Sequence[int]) -> None:
-        """Give columns that came from a DataFrame its dtypes and values again."""
+        """Give columns that came from a DataFrame their original dtypes and values."""
         rows = self._grid.rows
         if rows is None or (rows.frame is None and rows.files is None):
             return
@@ -345,7 +348,7 @@ class RunFrames:
                 frame[names[key]] = values.take(numbers).array
 
     def with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
-        """Give exchanges all columns that their trials have in a frame of replies."""
+        """Yield exchanges with the columns that their trials have in a frame."""
         trials = dict(self._grid.places())
         for exchange in exchanges:
             if (columns := trials.get(key_of(exchange))) is not None:
@@ -358,16 +361,16 @@ class RunResult:
     """Reads a run from the ledger.
 
     Attributes:
-        plan: What is sent.
-        reused: Looks for the answer to a trial in the ledger.
-        ledger: Where the replies are kept; None before anything was sent.
-        failures: Why trials have no reply, where the ledger does not say it. The loop
-            adds to it, so read a copy.
-        unplanned: Trials that the ledger has under this name and the plan lacks; they
-            are left out.
-        unplanned_when_bound: Those that the ledger had at first; the others are of a
-            newer plan.
-        frames: Makes its frames.
+        plan: The plan of the run.
+        reused: Returns the answer that the ledger has for a trial, if any.
+        ledger: The ledger that has the replies; None before anything was sent.
+        failures: Why trials have no reply, if the ledger does not say it. The event
+            loop adds to it, so read a copy.
+        unplanned: Trials that the ledger has under the name of the run and that the
+            plan does not have; they are left out.
+        unplanned_when_bound: The unplanned trials that the ledger had at first; later
+            ones were sent by a newer plan.
+        frames: Makes the frames of the run.
     """
 
     def __init__(self, plan: Plan, reused: Callable[[Trial], object]) -> None:
@@ -382,7 +385,7 @@ class RunResult:
         self._stamp: tuple[int, str] | None = None
 
     def take_answer(self) -> None:
-        """Read answers as the run did before, if its plan does not say how."""
+        """Read answers as the first replies of the run say, if the plan does not."""
         first = self.status().first
         if self.plan.answer is None and first is not None:
             self.frames.answer = kept_type(first.origin.answer)
@@ -396,7 +399,7 @@ class RunResult:
     @property
     def size(self) -> PlanEstimate:
         """How large the plan is, by the replies so far if there are enough."""
-        if self.plan.is_reusing:  # replies that the ledger had are no measure
+        if self.plan.is_reusing:  # reused replies say nothing about the others
             return self._planned_size
         seen = {} if self.ledger is None else self.status().seen
         return estimate_by_replies(self._planned_size, self.plan.grid.n_by_model, seen)
@@ -420,10 +423,10 @@ class RunResult:
         return sent.with_failures(self.failures.copy())
 
     def sent(self, ledger: Ledger) -> RunStatus:
-        """Return the status of what a ledger has of this run, and set `unplanned`.
+        """Return the status of the trials that a ledger has; set `unplanned`.
 
-        The ledger is read again when exchanges were added or removed: another plan of
-        this name may have sent more.
+        The ledger is read again if exchanges were added or deleted, because another
+        plan of this name may have sent some.
         """
         stamp = ledger.stamp(self.plan.run_id)
         if stamp is None or stamp != self._stamp:
@@ -437,20 +440,20 @@ class RunResult:
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
-        local = self.failures.copy()
-        newest = by_trial(self.exchanges(texts=False), local)
+        unrecorded = self.failures.copy()
+        newest = by_trial(self.exchanges(texts=False), unrecorded)
         failures = [
             exchange.failure
             for exchange in newest.values()
             if exchange.status == "error"
         ]
         failures += [
-            failed.failure for key, failed in local.items() if key not in newest
+            failed.failure for key, failed in unrecorded.items() if key not in newest
         ]
         return reasons_of(filter(None, failures))
 
     def headline(self) -> str:
-        """Return the outcome in one line, also if the ledger cannot be read."""
+        """Return the outcome in one line, even if the ledger cannot be read."""
         plan = self.plan
         name = f"Run {plan.name}: " if plan.name else "Run: "
         try:
@@ -460,7 +463,7 @@ class RunResult:
         return name + headline(plan.grid, counts, is_begun=self.is_begun)
 
     def notes(self) -> list[Line]:
-        """Say what else is worth knowing: new names, how answers are read, tools."""
+        """Return further lines: renamed columns, answers, scores, unit and tools."""
         names = self.frames.row_names().items()
         renamed = [f"{name} is {new}" for name, new in names if name != new]
         lines = []
@@ -473,16 +476,16 @@ class RunResult:
             lines.append(("scores", "; ".join(words)))
         if self.plan.unit:
             unit = " and ".join(self.plan.unit)
-            lines.append(("unit", f"{unit}: what figures are over"))
+            lines.append(("unit", f"{unit}: rows with the same value belong together"))
         if (limits := self.plan.run_tools) is not None:
             n_most = f"{limits['max_rounds']:g}"
             lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
         return lines
 
     def manifest(self, found_limits: Mapping[str, Limit | None]) -> dict[str, Any]:
-        """Return all that is needed to repeat the run, and how it went, as JSON values.
+        """Return all that is needed to repeat the run, and its outcome, as JSON values.
 
-        `found_limits` has the limits that this kernel found, by model.
+        `found_limits` has the limits that this kernel has measured, by model.
         """
         plan, grid, status = self.plan, self.plan.grid, self.status()
         exchanges, first = list(self.exchanges(texts=False)), status.first
@@ -503,11 +506,11 @@ class RunResult:
                 "python": platform.python_version(),
             },
         }
-        # what JSON does not have becomes a text
+        # values that JSON does not have become texts
         return msgspec.to_builtins(values, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
 
     def replies(self, *, texts: bool = True) -> Iterator[ReplyRow]:
-        """Return the rows of `replies_df`, one by one; see `Ledger.read` for texts."""
+        """Yield the rows of `replies_df` one by one; `texts` is as in `Ledger.read`."""
         newest = by_trial(self.exchanges(texts=texts), self.failures.copy())
         return reply_rows(self.plan, newest, self.failures, is_begun=self.is_begun)
 
@@ -577,7 +580,7 @@ class RunResult:
         return find(self.replies_df(), self.frames.own_conditions(conditions))
 
     def exchanges(self, *, texts: bool) -> Iterable[Exchange]:
-        """Return what the ledger has of this plan's trials, oldest first."""
+        """Return the exchanges of the trials of this plan, oldest first."""
         if self.ledger is None:
             return ()
         if self.plan.name is not None:

@@ -1,7 +1,7 @@
 """The scores of a run: its functions score each reply as it comes, on a thread.
 
 A run remembers the functions of `scores=` and of `run.score` while the kernel lives. A
-user's function may ask the service, so it is never called on the event loop.
+function of the user may call the service, so it never runs on the event loop.
 """
 
 import asyncio
@@ -41,25 +41,25 @@ from .resume import as_ended
 from .run_lock import run_key
 from .run_outcome import RunResult
 
-BATCH_REPLIES = 256  # scored together: one frame is made of them
-# how long replies are gathered: a frame of one costs as much as a frame of many
+BATCH_REPLIES = 256  # most replies in a frame that is scored
+# how long to wait for more replies: a frame of one takes as long as a frame of many
 GATHER_S = 0.25
-_SHOWN_SCORES = 2  # in a line of progress
+_SHOWN_SCORES = 2  # most scores in a line of progress
 _NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label')}"
 
 
 class ScoreRule(NamedTuple):
-    """A function that scores, and what a reply has for which it raises."""
+    """A score function, and the score of a reply for which it raises."""
 
     function: Scorer
     on_error: OnError = "missing"
 
 
-_remembered: dict[str, dict[str, ScoreRule]] = {}  # of named runs
+_remembered: dict[str, dict[str, ScoreRule]] = {}  # the rules of named runs
 
 
 def _rules_of(plan: Plan, session: Session) -> dict[str, ScoreRule]:
-    """Return the functions of a run by name; all `Run`s of its name share them."""
+    """Return the score functions of a run; all `Run`s with its name share them."""
     rules: dict[str, ScoreRule] = {}
     if plan.name is not None:
         rules = _remembered.setdefault(run_key(session.ledger, plan.run_id), rules)
@@ -92,11 +92,11 @@ class Rate:
 
 
 class RunScores:
-    """What scores the replies of a run.
+    """The score functions of a run, and the passes that apply them.
 
     Attributes:
-        rules: The functions by name.
-        without_score: The ids of replies for which a function returned None.
+        rules: The score functions, by name.
+        without_score: The ids of replies for which a function returned None, by name.
         newest: The newest pass over the run, if there was one.
     """
 
@@ -107,27 +107,30 @@ class RunScores:
         self._result = result
 
     def remember(self, scores: Mapping[str, Scorer | None], on_error: OnError) -> None:
-        """Score new replies with these functions, too; None forgets one."""
+        """Score new replies with these functions, too; None forgets a function."""
         for name, function in scores.items():
             self.without_score.pop(name, None)
             if function is None:
                 self.rules.pop(name, None)
             else:
                 self.rules[name] = ScoreRule(function, on_error)
-        plan = self._result.plan  # shows these scores, too
+        plan = self._result.plan  # it shows the scores and stores them
         now = {name: scores.get(name, score) for name, score in plan.scores.items()}
         changed = {name: score for name, score in now.items() if score is not None}
         self._result.plan = dataclasses.replace(plan, scores=changed)
 
-    def named(self, on: str | None, *, is_needed: bool = True) -> str | None:
+    def score_name(self, on: str | None, *, is_needed: bool = True) -> str | None:
         """Return the name of a score whose function this kernel knows.
 
         Args:
-            on: Its name; None is the only one.
-            is_needed: Whether there must be one; else it is None without any.
+            on: The name of the score; if None, the only score of the run.
+            is_needed: Whether to raise if `on` is None and the run has no score.
+
+        Returns:
+            The name; None if the run has no score and none is needed.
 
         Raises:
-            ParameterError: There is no such score, or several to choose from.
+            ParameterError: There is no such score, or there are several.
         """
         names = list(self.rules)
         known = ", ".join(names)
@@ -156,7 +159,7 @@ class RunScores:
         return self.newest
 
     def catch_up(self) -> list[str]:
-        """Score what has no score yet, and return what should be said."""
+        """Score replies without a score, and return the lines to print."""
         if not self.rules:
             return []
         scoring = self.begin()
@@ -164,7 +167,7 @@ class RunScores:
         return scoring.lines()
 
     def lines(self, *, n_sent: int) -> list[str]:
-        """Return what should be said after a pass in which replies came."""
+        """Return the lines to print after a pass that sent `n_sent` requests."""
         lines = self.newest.lines() if self.newest else []
         ledger, plan = self._result.ledger, self._result.plan
         if ledger is None or not n_sent:
@@ -191,9 +194,8 @@ class RunScores:
             )
         if lost:
             lines.append(
-                f"{n_sent} new {replies} no score {', '.join(lost)}: its function is "
-                f"not known in this kernel. run.score({lost[0]}=...) scores all "
-                "replies."
+                f"{n_sent} new {replies} no score {', '.join(lost)}: this kernel does "
+                f"not know its function. run.score({lost[0]}=...) scores all replies."
             )
         return lines
 
@@ -201,14 +203,15 @@ class RunScores:
 def rule_of(name: str, rules: Iterable[str]) -> str | None:
     """Return the name of the function that gives a score; None if it is not known.
 
-    A function that returns a dict gives several: their names begin with its own.
+    A function that returns a dict gives several scores: their names begin with the name
+    of the function.
     """
     own = [rule for rule in rules if name == rule or name.startswith(f"{rule}_")]
     return max(own, key=len, default=None)
 
 
 class ScoringPass:
-    """Scores replies while a run is sent, and knows the rates so far."""
+    """Scores replies while a run is sent, and knows the mean scores so far."""
 
     def __init__(self, scores: RunScores, result: RunResult) -> None:
         self._scores = scores
@@ -218,13 +221,14 @@ class ScoringPass:
         self._when_done: Callable[[], object] = lambda: None
         self._is_stopped = False
         self._outcomes: dict[str, Outcome] = {}
-        self._problems: dict[str, str] = {}  # why a score is not made any more
-        self._n_rows: dict[str, int] = {}  # how many a function scores within GATHER_S
-        self._is_text: dict[str, bool] = {}  # by the name of the score
-        self._rates: dict[str, dict[str, Rate]] = {}  # by model, by name
+        # why a function is not called any more, by its name; "" for all functions
+        self._problems: dict[str, str] = {}
+        self._n_rows: dict[str, int] = {}  # rows that a function scores within GATHER_S
+        self._is_text: dict[str, bool] = {}  # whether a score is text, by its name
+        self._rates: dict[str, dict[str, Rate]] = {}  # by model and name of the score
 
     def put(self, trial: Trial, exchange: Exchange) -> None:
-        """Take a reply to be scored; never waits."""
+        """Put a reply into the queue, without waiting."""
         if self._scores.rules:
             columns = self._result.plan.grid.columns_of(trial)
             origin = replace(exchange.origin, columns=columns)
@@ -232,7 +236,7 @@ class ScoringPass:
             self._begin()
 
     async def finish(self) -> None:
-        """Wait until all replies have their scores, also those of earlier passes."""
+        """Wait until all replies are scored, including those of earlier passes."""
         if not self._scores.rules:
             return
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
@@ -242,24 +246,24 @@ class ScoringPass:
         await is_done.wait()
 
     def stop(self) -> None:
-        """Score nothing more; the next pass scores what is left."""
+        """Score nothing more; the next pass scores the rest."""
         self._is_stopped = True
         self._queue.put(None)
 
     def so_far(self, model: str) -> list[str]:
-        """Return the rates of a model's replies, for its line of progress."""
+        """Return the mean scores of a model, for its line of progress."""
         rates, outcomes = self._rates.get(model, {}).copy(), self._outcomes.copy()
-        # of the fields of an answer, whether all are right
+        # the score for all fields of an answer comes first
         names = sorted(rates, key=lambda name: not name.endswith("_all"))
-        words = [f"{name} {rates[name]}" for name in names[:_SHOWN_SCORES]]
-        return words + [
+        parts = [f"{name} {rates[name]}" for name in names[:_SHOWN_SCORES]]
+        return parts + [
             f"{name} raised for {outcome.n_failed}"
             for name, outcome in outcomes.items()
             if outcome.n_failed
         ]
 
     def lines(self) -> list[str]:
-        """Return what should be said at the end."""
+        """Return the lines to print at the end."""
         outcomes = self._outcomes.values()
         lines = [line for outcome in outcomes for line in outcome.lines()]
         return [*lines, *dict.fromkeys(self._problems.values())]
@@ -271,13 +275,13 @@ class ScoringPass:
 
     def _work(self) -> None:
         is_last = False
-        while not is_last:  # also after a problem: the end is waited for
+        while not is_last:  # also after an error, because `finish` waits for the end
             batch, is_last = self._next_batch()
             try:
                 self._score(batch)
                 if is_last:
                     self.catch_up()
-            except Exception as problem:  # noqa: BLE001 - scores must not stop paid work
+            except Exception as problem:  # noqa: BLE001 - scores must not stop a run that is paid for
                 self._problems[""] = (
                     f"Internal error in svc_notebook ({type(problem).__name__}): not "
                     "all replies were scored. run.score(...) scores them."
@@ -285,7 +289,7 @@ class ScoringPass:
         self._when_done()
 
     def _next_batch(self) -> tuple[list[Exchange], bool]:
-        """Return the replies that came, and whether they are the last ones."""
+        """Wait for replies; return some, and whether they are the last ones."""
         exchange, batch = self._queue.get(), list[Exchange]()
         while exchange is not None:
             batch.append(exchange)
@@ -298,7 +302,7 @@ class ScoringPass:
         return batch, True
 
     def catch_up(self) -> None:
-        """Score the replies that have none of a function's scores."""
+        """Score the replies that lack the scores of a function."""
         if self._result.ledger is None or self._is_stopped:
             return
         try:
@@ -344,7 +348,7 @@ class ScoringPass:
         exchanges: Iterable[Exchange],
         wanted: Mapping[str, set[str]] | None = None,
     ) -> None:
-        """Score replies with all functions; each only those that are `wanted`."""
+        """Score replies with each function, or only the `wanted` ones of each."""
         ended = [
             exchange for exchange in map(as_ended, exchanges) if exchange.status == "ok"
         ]
@@ -355,9 +359,9 @@ class ScoringPass:
         ids = columns["exchange_id"]
         for name, rule in self._scores.rules.copy().items():
             positions = [
-                at
-                for at in good_rows(columns)
-                if wanted is None or ids[at] in wanted.get(name, ())
+                position
+                for position in good_rows(columns)
+                if wanted is None or ids[position] in wanted.get(name, ())
             ]
             if not positions or name in self._problems:
                 continue
@@ -369,11 +373,12 @@ class ScoringPass:
     def _score_in_pieces(
         self, name: str, rule: ScoreRule, columns: Columns, positions: Sequence[int]
     ) -> None:
-        """Keep the scores of a slow function soon, so that a stop loses few of them."""
+        """Save the scores of a slow function often, so that a stop loses only a few."""
         while positions and not self._is_stopped:
             n_rows, began_s = self._n_rows.get(name, 1), time.monotonic()
             self._score_with(name, rule, columns, positions[:n_rows])
             positions = positions[n_rows:]
+            # as many rows as take about GATHER_S
             is_slow = time.monotonic() - began_s > GATHER_S
             self._n_rows[name] = max(n_rows // 2, 1) if is_slow else n_rows * 2
 
@@ -388,11 +393,11 @@ class ScoringPass:
         self._keep(columns, values_by_name)
         without = self._scores.without_score.setdefault(name, set())
         models = columns["model"]
-        for at in positions:
-            values = {key: column[at] for key, column in values_by_name.items()}
+        for position in positions:
+            values = {key: column[position] for key, column in values_by_name.items()}
             if all(value is None for value in values.values()):
-                without.add(ids[at])
-            rates = self._rates.setdefault(models[at], {})
+                without.add(ids[position])
+            rates = self._rates.setdefault(models[position], {})
             for key, value in values.items():
                 if isinstance(value, (int, float)):
                     rates.setdefault(key, Rate()).add(value)
@@ -413,7 +418,7 @@ class ScoringPass:
             for key, values in values_by_name.items()
         }
         scores = scores_to_keep(columns, values_by_name)
-        if is_text.items() <= self._is_text.items():  # the run has such scores
+        if is_text.items() <= self._is_text.items():  # their types were checked before
             add_scores(ledger, scores)
             return
         among = {score.exchange_id for score in scores}

@@ -492,7 +492,7 @@ def test_consent_is_asked_above_a_number_of_requests(
         ({"answer": ["a", "b"], "pairs": "model"}, "left, right and tie"),
         ({"pairs": "temperature"}, "temperature has one value"),
         ({"name": "a b"}, "name must be a word"),
-        ({"tools": []}, "tools is not an argument of judge"),
+        ({"tools": []}, "judge does not take tools"),
         ({"n": 0}, "n must be"),
     ],
 )

@@ -15,7 +15,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.rating import Card, Rating
+from svc_notebook.sweeps.rating import Rating, RatingCard
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.analysis.make import LARGE, SMALL
@@ -59,12 +59,12 @@ def run(session: Session) -> Run:
 MORE = "Another person adds theirs with rater=."
 
 
-def _mail(card: Card) -> str:
+def _mail(card: RatingCard) -> str:
     return card.values["mail"]  # noqa: PD011 - no frame
 
 
-def _rate_all(rating: Rating, value: float | str = 1) -> list[Card]:
-    cards = list[Card]()
+def _rate_all(rating: Rating, value: float | str = 1) -> list[RatingCard]:
+    cards = list[RatingCard]()
     while (card := rating.card()) is not None:
         cards.append(card)
         rating.rate(value, seconds_s=1.5)
@@ -374,9 +374,11 @@ def test_another_scale_needs_another_name(run: Run) -> None:
     run.rate(rater="bob").rate(0)
     run.rate("kind", scale=["kind", "rude"], rater="ann").rate("rude")
 
-    with pytest.raises(ParameterError, match=r"good has ratings .* scale lacks: 0\. "):
+    with pytest.raises(
+        ParameterError, match=r"ratings good that are not on this scale: 0\. "
+    ):
         run.rate(scale="1-5", rater="eve")
-    with pytest.raises(ParameterError, match="lacks: 'rude'"):
+    with pytest.raises(ParameterError, match="not on this scale: 'rude'"):
         run.rate("kind")
 
     assert run.rate("kind", scale=["kind", "rude", "odd"], rater="bob").n_done == 0

@@ -81,7 +81,7 @@ def test_its_plan_counts_what_the_ledger_answers_as_free() -> None:
         said, size = repr(run), run.size
 
     assert "8 requests planned, nothing sent yet" in said
-    assert "answers 4 of 8 requests, for nothing" in said
+    assert "answers 4 of 8 requests, at no cost" in said
     assert size.n_trials == len(run) - len(run) // 2
 
 
