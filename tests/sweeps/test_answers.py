@@ -140,7 +140,7 @@ def test_a_named_run_of_a_type_with_fields_needs_it_again(
     """Without the type other requests are planned, so the message names it."""
     _swept(open_session(emulator), Verdict, name="mails").run()
 
-    with pytest.raises(ParameterError, match="asked for answer=Verdict; give it again"):
+    with pytest.raises(ParameterError, match="sent with answer=Verdict; give it again"):
         _swept(open_session(emulator), name="mails")
 
     again = _swept(open_session(emulator), Verdict, name="mails")

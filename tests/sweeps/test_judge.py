@@ -190,7 +190,7 @@ def test_another_question_needs_another_name(play: PLAY) -> None:
     run.judge("Is it good?", model=JUDGE, n=2, probes=False).run()
 
     with pytest.raises(
-        ParameterError, match="asked 'Is it good\\?', for other answers"
+        ParameterError, match="asked 'Is it good\\?' before, with other words"
     ):
         run.judge("Is it kind?", model=JUDGE, n=2, probes=False)
     with pytest.raises(ParameterError, match="choose another name"):

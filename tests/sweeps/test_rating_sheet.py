@@ -156,7 +156,9 @@ def test_a_sheet_that_contradicts_itself_is_refused(run: Run) -> None:
     sheet = run.to_rate("spam", rater="ann").assign(rating="no")
     twice = pd.concat([sheet, sheet.iloc[[0]]])
 
-    with pytest.raises(ParameterError, match=r"line \d+ rates what line 2 rates") as e:
+    with pytest.raises(
+        ParameterError, match=r"lines 2 and \d+ rate the same card"
+    ) as e:
         run.take_ratings(
             pd.concat([sheet, sheet.iloc[[0]].assign(rating="yes")]),
             "spam",

@@ -149,7 +149,7 @@ def test_a_file_that_changes_under_a_run_stops_it(
     run = _sweep(session, folder, model=[MODEL])
     for file in folder.iterdir():
         os.utime(file, (1, 1))
-    run.grid.rows.files._loaded.cache_clear()  # type: ignore[union-attr]  # noqa: SLF001 - blocks that were read
+    run.grid.rows.files._load_cached.cache_clear()  # type: ignore[union-attr]  # noqa: SLF001 - blocks that were read
 
     with pytest.raises(ParameterError, match="was changed since this run was planned"):
         run.run()
@@ -164,7 +164,7 @@ def test_a_file_that_goes_under_a_run_stops_it(
     """The message says that it is gone; put back, the run goes on."""
     run = _sweep(session, folder)
     (folder / "part-2.parquet").rename(folder / "elsewhere")
-    run.grid.rows.files._loaded.cache_clear()  # type: ignore[union-attr]  # noqa: SLF001 - blocks that were read
+    run.grid.rows.files._load_cached.cache_clear()  # type: ignore[union-attr]  # noqa: SLF001 - blocks that were read
     said = "part-2.parquet was moved or deleted since it was read.*Restore the files"
 
     with pytest.raises(ParameterError, match=said):
@@ -230,7 +230,7 @@ def test_only_some_blocks_are_in_memory(tmp_path: Path, session: Session) -> Non
     files = grid.rows.files  # type: ignore[union-attr]  # it has some
     assert isinstance(files, RowFiles)
     assert grid[0].row == 0  # which looks for rows that have the same texts
-    loaded = files._loaded  # noqa: SLF001 - its blocks
+    loaded = files._load_cached  # noqa: SLF001 - its blocks
     n_before = loaded.cache_info().misses
 
     texts = [trial.columns["text"] for trial in grid]

@@ -155,7 +155,7 @@ def test_unscored_replies_are_said_after_a_restart(
     session = open_session(emulator)
     _swept(session, name="mails").run()
 
-    assert "4 new replies have no score short: its function is not known in this " in (
+    assert "4 new replies have no score short: this kernel does not know its " in (
         capsys.readouterr().err
     )
     given = _swept(session, name="mails", scores={"short": is_short}).run()
