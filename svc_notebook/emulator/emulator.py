@@ -145,8 +145,7 @@ class Emulator:
             them; see `svc_notebook.emulator.script`.
         text: "answers" answers the questions of the package's pages, and says where it
             has no answer; "filler" writes made-up prose, to try out lengths and speeds.
-        seed: The same seed gives the same texts, and the same chance to entries with
-            a `share`.
+        seed: The same seed gives the same texts, and the same requests a `share`.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
         now: Returns the Unix time, for `created`.
