@@ -61,10 +61,14 @@ def contents(emulator: Emulator) -> list[str]:
     return [message["content"] for message in messages]
 
 
-@pytest.fixture(scope="session")
-def ipython() -> InteractiveShell:
-    """The one shell that a process can have."""
-    return InteractiveShell.instance(colors="nocolor")
+@pytest.fixture(scope="module")
+def ipython() -> Iterator[InteractiveShell]:
+    """The one shell that a process can have; other files are without it.
+
+    A run would leave it what to show below a cell, and the next cell is another test's.
+    """
+    yield InteractiveShell.instance(colors="nocolor")
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture
