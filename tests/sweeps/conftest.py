@@ -1,14 +1,24 @@
-"""Sessions to sweep with."""
+"""Sessions to sweep with, and models that answer at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
+
+# No limit is shown for these two, so nothing waits.
+SMALL, LARGE = "svc-instruct", "svc-v2.1-12b-instruct"
+
+
+def answering(*entries: Mapping[str, Any]) -> Emulator:
+    """Return an emulator that plays these entries of a script as often as asked."""
+    script = [{"times": None, **entry} for entry in entries]
+    return Emulator(tokens_per_s=None, first_token_s=0, limits=False, script=script)
 
 
 @pytest.fixture(autouse=True)

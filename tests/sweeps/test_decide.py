@@ -26,13 +26,10 @@ from svc_notebook.settings import Settings
 from svc_notebook.sweeps.decide import blocks_of
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 OpenSession = Callable[[Emulator], Session]
-SMALL, LARGE, TINY = (
-    "svc-instruct",
-    "svc-v2.1-12b-instruct",
-    "svc-v2.5-30b-a3b-instruct",
-)
+TINY = "svc-v2.5-30b-a3b-instruct"
 RIGHT = svc.scores.exact("label")
 N_ROWS = 300
 PRICES = """
@@ -60,13 +57,10 @@ def rows_of(n_rows: int = N_ROWS) -> pd.DataFrame:
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose small model fails on hard messages, its tiny one on most."""
-    script: list[dict[str, Any]] = [
-        {"when": {"contains": "hard", "model": SMALL}, "text": "no", "times": None},
-        {"when": {"contains": "one", "model": TINY}, "text": "no", "times": None},
-        {"text": "yes", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"contains": "hard", "model": SMALL}, "text": "no"},
+        {"when": {"contains": "one", "model": TINY}, "text": "no"},
+        {"text": "yes"},
     ) as running:
         yield running
 

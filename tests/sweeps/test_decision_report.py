@@ -37,9 +37,8 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.display.test_markdown_to_html import ATTACKS
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
-# no limit is documented for these, so that requests need not wait
-SMALL, LARGE = "svc-instruct", "svc-v2.1-12b-instruct"
 MODELS = {"8b": SMALL, "70b": LARGE}
 ATTACK = "<img src=x onerror=alert(1)>\"'</td></style><script>x()</script> \u202e $x$"
 BLOCKS = frozenset({"p", "h1", "h2", "h3", "li", "tr", "td", "th", "pre", "div"})
@@ -61,16 +60,13 @@ RIGHT = {"right": svc.scores.exact("label")}
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose small model says ham to everything, and fails on a word."""
-    script: list[dict[str, Any]] = [
-        {"when": {"contains": "<prompt "}, "judge": "fair", "times": None},
-        {"when": {"contains": "break"}, "status": 400, "times": None},
-        {"when": {"contains": "attack"}, "text": ATTACK, "times": None},
-        {"when": {"model": SMALL}, "text": "ham", "times": None},
-        {"when": {"contains": "win"}, "text": "spam", "times": None},
-        {"text": "ham", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"contains": "<prompt "}, "judge": "fair"},
+        {"when": {"contains": "break"}, "status": 400},
+        {"when": {"contains": "attack"}, "text": ATTACK},
+        {"when": {"model": SMALL}, "text": "ham"},
+        {"when": {"contains": "win"}, "text": "spam"},
+        {"text": "ham"},
     ) as running:
         yield running
 

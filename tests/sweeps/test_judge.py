@@ -17,10 +17,10 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.judge import mark_of
 from svc_notebook.sweeps.run import plan_run
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 OpenSession = Callable[[Emulator], Session]
 PLAY = Callable[..., Session]
-SMALL, LARGE = "svc-instruct", "svc-v2.1-12b-instruct"
 JUDGE = "svc-v2.5-30b-a3b-instruct"
 N_ROWS = 40
 WORDS = [
@@ -62,10 +62,7 @@ def play(open_session: OpenSession) -> Iterator[PLAY]:
     emulators: list[Emulator] = []
 
     def opened(*entries: Mapping[str, Any]) -> Session:
-        script = [{"times": None, **entry} for entry in entries]
-        emulators.append(
-            Emulator(tokens_per_s=None, first_token_s=0, limits=False, script=script)
-        )
+        emulators.append(answering(*entries))
         emulators[0].start()
         session = open_session(emulators[0])
         session.emulator = emulators[0]  # type: ignore[attr-defined]  # of this test

@@ -6,9 +6,9 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
+from tests.sweeps.conftest import LARGE, SMALL
 
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(30)]})
-MODELS = ["svc-v1.5-instruct", "svc-v2-8b-instruct"]
 LOOKED_AT = "This run was looked at with 20 of its 60 replies"
 
 
@@ -18,7 +18,7 @@ def swept(session: Session, name: str | None = None) -> svc.Run:
         session,
         "{{text}}",
         rows=ROWS,
-        model=MODELS,
+        model=[SMALL, LARGE],
         scores={"even": lambda reply: len(reply.text) % 2 == 0},
         name=name,
     )
@@ -60,6 +60,7 @@ def test_a_run_is_compared_with_an_earlier_one(session: Session) -> None:
             session,
             prompt,
             rows=rows,
+            model=SMALL,
             scores={"long": lambda reply, k=k: len(reply.text) % (k + 2) == 0},
             name=f"prompt {k}",
         ).run()

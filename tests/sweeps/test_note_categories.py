@@ -11,7 +11,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
-from tests.analysis.make import LARGE, SMALL
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 ROWS = pd.DataFrame({"mail": [f"mail {n}" for n in range(8)]})
 
@@ -19,12 +19,9 @@ ROWS = pd.DataFrame({"mail": [f"mail {n}" for n in range(8)]})
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose two models say different things."""
-    script: list[dict[str, Any]] = [
-        {"when": {"model": SMALL}, "text": "small says", "times": None},
-        {"text": "large says", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"model": SMALL}, "text": "small says"},
+        {"text": "large says"},
     ) as running:
         yield running
 

@@ -18,7 +18,7 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.rating import Rating, RatingCard
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from tests.analysis.make import LARGE, SMALL
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 ROWS = pd.DataFrame({"mail": [f"win {n} ฟรี" if n % 2 else f"hi {n}" for n in range(8)]})
 
@@ -26,25 +26,20 @@ ROWS = pd.DataFrame({"mail": [f"win {n} ฟรี" if n % 2 else f"hi {n}" for n
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose models say the same to mails that are not called win."""
-    script: list[dict[str, Any]] = [
+    with answering(
         {
             "when": {"contains": ["<prompt ", "hi 4"], "model": LARGE},
             "judge": "fair",
             "good": ["spam"],
-            "times": None,
         },
         {
             "when": {"contains": "<prompt "},
             "judge": "fair",
             "good": ["ham"],
-            "times": None,
         },
-        {"when": {"model": SMALL, "contains": "win"}, "text": "ham", "times": None},
-        {"when": {"contains": "win"}, "text": "spam", "times": None},
-        {"text": "ham", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+        {"when": {"model": SMALL, "contains": "win"}, "text": "ham"},
+        {"when": {"contains": "win"}, "text": "spam"},
+        {"text": "ham"},
     ) as running:
         yield running
 

@@ -12,7 +12,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
-from tests.analysis.make import LARGE, SMALL
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 ROWS = pd.DataFrame({"mail": [f"mail {n} ฟรี" for n in range(6)]})
 FORMULA = '=HYPERLINK("http://example.com";"ฟรี")'
@@ -21,12 +21,9 @@ FORMULA = '=HYPERLINK("http://example.com";"ฟรี")'
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose small model says a formula, and the large one Thai."""
-    script: list[dict[str, Any]] = [
-        {"when": {"model": SMALL}, "text": FORMULA, "times": None},
-        {"text": "ไม่ใช่\nสแปม, แน่นอน", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"model": SMALL}, "text": FORMULA},
+        {"text": "ไม่ใช่\nสแปม, แน่นอน"},
     ) as running:
         yield running
 

@@ -18,9 +18,9 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted, ParameterError, SettingsError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
+from tests.sweeps.conftest import LARGE, SMALL
 
 OpenSession = Callable[[Emulator], Session]
-SMALL, LARGE = "svc-instruct", "svc-v2.1-12b-instruct"
 RIGHT = svc.scores.exact("label")
 N_ROWS = 200
 ROOT = Path(__file__).parents[2]

@@ -16,6 +16,7 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps import run_scores
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
 OpenSession = Callable[[Emulator], Session]
 Mail = Literal["spam", "ham"]
@@ -31,18 +32,16 @@ RIGHT = svc.scores.exact("label")
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator that says a label."""
-    script: list[dict[str, Any]] = [
-        {"when": {"contains": "win"}, "text": "It is **Spam**.", "times": None},
-        {"text": "ham", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"contains": "win"}, "text": "It is **Spam**."},
+        {"text": "ham"},
     ) as running:
         yield running
 
 
 def _swept(session: Session, **how: Any) -> Any:  # noqa: ANN401 - any arguments
-    arguments = {"rows": ROWS, "answer": Mail, "scores": {"right": RIGHT}, **how}
+    arguments = {"rows": ROWS, "model": SMALL, "answer": Mail, **how}
+    arguments = {"scores": {"right": RIGHT}, **arguments}
     return plan_run(session, "Label: {{mail}}", **arguments)
 
 
@@ -78,11 +77,10 @@ def test_a_plan_has_scores(session: Session) -> None:
 def test_the_progress_shows_the_rate_so_far(session: Session) -> None:
     """Each model has its own, a mean or a share, and how often a function raised."""
     rules = {"right": RIGHT, "n": lambda r: r.text.index("."), "field": is_field}
-    models = ["svc-instruct", "svc-v2-8b-instruct"]
-    run = _swept(session, scores=rules, model=models).run()
+    run = _swept(session, scores=rules, model=[SMALL, LARGE]).run()
 
     so_far = run._scores.newest.so_far  # noqa: SLF001 - what the bars show
-    assert so_far("svc-instruct") == [
+    assert so_far(SMALL) == [
         "field_all 50 % of 6",
         "right 83 % of 6",
         "n raised for 6",
@@ -310,9 +308,8 @@ def test_scores_are_functions_by_name(session: Session, scores: object) -> None:
 
 def test_the_errors_of_a_score_are_no_score(session: Session) -> None:
     """Where a function raised, the one score is still the one that is compared."""
-    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
     fails = {"half": lambda row: 1 / row.row > 0}  # for the first row
-    run = _swept(session, model=models, scores=fails).run()
+    run = _swept(session, model=[SMALL, LARGE], scores=fails).run()
 
     assert "score_half_error" in run.replies_df()
     assert run.contrast("model").df["n_prompts"].tolist() == [5]

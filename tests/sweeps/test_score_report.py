@@ -1,7 +1,6 @@
 """A run with scores ends with what they say: by condition, differences, flips."""
 
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -16,8 +15,9 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
-from tests.analysis.make import LARGE, SMALL
+from tests.sweeps.conftest import LARGE, SMALL, answering
 
+MODELS = {"8b": SMALL, "70b": LARGE}
 RIGHT = {"right": svc.scores.exact("label")}
 ROWS = pd.DataFrame(
     {
@@ -30,19 +30,16 @@ ROWS = pd.DataFrame(
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator whose small model says ham to everything."""
-    script: list[dict[str, Any]] = [
-        {"when": {"model": SMALL}, "text": "ham", "times": None},
-        {"when": {"contains": "win"}, "text": "spam", "times": None},
-        {"text": "ham", "times": None},
-    ]
-    with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    with answering(
+        {"when": {"model": SMALL}, "text": "ham"},
+        {"when": {"contains": "win"}, "text": "spam"},
+        {"text": "ham"},
     ) as running:
         yield running
 
 
 def _swept(session: Session, **how: Any) -> Run:  # noqa: ANN401 - any arguments
-    arguments: dict[str, Any] = {"model": [SMALL, LARGE], "scores": RIGHT}
+    arguments: dict[str, Any] = {"model": MODELS, "scores": RIGHT}
     arguments |= {"rows": ROWS, "answer": Literal["spam", "ham"], **how}
     return plan_run(session, "Label: {{mail}}", **arguments)
 
@@ -59,12 +56,9 @@ def _in_a_line(text: str) -> str:
 
 
 def test_a_program_gets_a_few_lines(
-    session: Session,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody has to ask; without scores there are none."""
-    monkeypatch.delitem(sys.modules, "IPython", raising=False)  # of another test
     _swept(session).run()
     assert re.search(LINES, _in_a_line(capsys.readouterr().err))
 
@@ -75,7 +69,7 @@ def test_a_program_gets_a_few_lines(
 def test_the_run_shows_them_below_its_state(session: Session) -> None:
     """The plan's last state comes first, then drawings and flips."""
     run = _swept(session)
-    assert "70b" not in repr(run).replace(LARGE, "")
+    assert "50 %" not in repr(run)
 
     bundle = run.run()._repr_mimebundle_()
 
@@ -120,7 +114,7 @@ def test_one_condition_has_its_score_alone(session: Session) -> None:
     """Where nothing varies there is nothing to compare."""
     text = repr(_swept(session, model=SMALL).run())
 
-    assert re.search(r"\n\nright: svc-v2-8b-instruct 50 % \(\d+ to \d+\)$", text)
+    assert re.search(r"\n\nright: svc-instruct 50 % \(\d+ to \d+\)$", text)
 
 
 def test_one_labelled_model_has_its_score_by_its_label(session: Session) -> None:
@@ -172,7 +166,7 @@ def test_labels_of_a_few_rows_correct_the_scores_of_a_run(session: Session) -> N
     assert corrected.df.equals(again)
     assert trust.df.equals(svc.agreement(frame, "judge", "rated", unit="doc").df)
     assert trust.df["n_replies"].tolist() == [12]
-    assert set(trust.disagreements["model"]) == {SMALL, LARGE}
+    assert set(trust.disagreements["model_label"]) == set(MODELS)
 
 
 def test_a_run_keeps_its_unit(session: Session) -> None:
