@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from socket import socket
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -15,7 +16,8 @@ from playwright.sync_api import Page, expect
 
 from svc_notebook.emulator.emulator import Emulator
 
-pytest.importorskip("marimo", reason="marimo is not installed")
+if find_spec("marimo") is None:  # loading it takes a second
+    pytest.skip("marimo is not installed", allow_module_level=True)
 
 START_S = 120.0
 NOTEBOOK = """

@@ -74,7 +74,9 @@ def _in_pages() -> Iterator[str]:
 
 def _in_docstrings() -> Iterator[str]:
     for path in (ROOT / "svc_notebook").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        has_example = re.search(r"^ *(>>>|%%svc)", text, re.MULTILINE)
+        for node in ast.walk(ast.parse(text)) if has_example else ():
             if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 continue
             doc = ast.get_docstring(node) or ""
