@@ -151,6 +151,7 @@ def test_a_function_says_how_alike_replies_are() -> None:
     assert pd.isna(row["alpha"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 8))
 def test_all_and_any_of_k_are_those_of_all_choices(marks: list[bool], k: int) -> None:
     """They are the shares of the choices of k that are all right, or any."""

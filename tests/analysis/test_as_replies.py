@@ -44,6 +44,7 @@ def test_a_frame_of_few_columns_has_the_schema_of_replies() -> None:
     assert replies["status"].tolist() == ["ok"] * 12
 
 
+@pytest.mark.slow
 def test_every_verb_takes_it() -> None:
     """Summary, contrast, sample size and table are about these replies."""
     replies = _replies()
@@ -258,6 +259,7 @@ def test_a_verb_names_what_it_lacks() -> None:
         svc.compare(_outputs())
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_are_made_in_a_few_seconds() -> None:
     """Work is by column: no row costs a call of Python but for its id and texts."""
     n = 100_000

@@ -87,6 +87,7 @@ def test_a_late_change_is_dated() -> None:
     assert 16 <= change.start <= 19
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=60))
 def test_equal_replies_are_never_a_change(values: Sequence[float]) -> None:
     """The interval has 0 in it, and more rows would tell."""

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import svc_notebook as svc
 from svc_notebook.analysis.statistics import wilson
@@ -57,6 +56,7 @@ def test_figures_are_those_of_the_textbook() -> None:
 def test_recall_has_wilsons_interval() -> None:
     """Eight of ten spam prompts have Wilson's interval; F1 has that of its share."""
     pairs = [("spam", "spam")] * 8 + [("spam", "ham")] * 2 + [("ham", "ham")] * 10
+    stats = pytest.importorskip("scipy.stats")
     quantile = stats.t.ppf(0.975, 9)
 
     spam = _row(svc.confusion_df(_answered(pairs)), "spam")

@@ -79,6 +79,7 @@ def test_html_is_drawn_without_a_kernel_or_a_script() -> None:
     assert "http" not in html
 
 
+@pytest.mark.slow
 def test_a_large_family_stays_readable() -> None:
     """Of 28 comparisons the clear ones are shown first; the rest is counted."""
     rates = {f"m{n}": 0.5 + (n == 7) * 0.45 for n in range(8)}
@@ -96,6 +97,7 @@ def test_a_large_family_stays_readable() -> None:
     assert "22 more sentences" in html
 
 
+@pytest.mark.slow
 def test_a_margin_is_a_band() -> None:
     """It lies around no difference, below the interval; its verdict fills the point."""
     compared = svc.contrast(PAIR, "model", on="right", against=SMALL, margin=0.03)
@@ -117,6 +119,7 @@ def test_subgroups_are_named_on_the_axis() -> None:
     assert names == ["en: 70b less 8b", "ไทย: 70b less 8b", "ไทย less en: 70b less 8b"]
 
 
+@pytest.mark.slow
 def test_each_kind_of_number_has_its_axis() -> None:
     """Two scores are drawn apart, and so are two factors on the same axis."""
     frame = pd.concat(
@@ -156,6 +159,7 @@ def test_without_scipy_there_are_points_alone(monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"70b less 8b +│ +○ +40 points\n", text)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.lists(

@@ -198,6 +198,7 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
     assert "only not sent is right in 0 of 3 rows, only 0 in 2" in rows.says
 
 
+@pytest.mark.slow
 def test_factors_of_several_kinds_can_be_chosen_from() -> None:
     """Among texts and numbers, a number is still the value of its factor."""
     frame = pd.concat(

@@ -41,6 +41,7 @@ def test_rows_are_paired_although_the_prompt_changed() -> None:
     assert compared.pair_by == ["row"]
 
 
+@pytest.mark.slow
 def test_what_regressed_comes_first() -> None:
     """The drawing and the frame have the rows that only the earlier run gets right."""
     compared = svc.contrast(
@@ -72,6 +73,7 @@ def test_runs_have_names() -> None:
     assert pairs == [("after", "before"), ("run 2", "run 1")]
 
 
+@pytest.mark.slow
 def test_replies_that_were_made_elsewhere_are_compared() -> None:
     """Two frames of another tool are paired by their row; their text without one."""
     source = pd.DataFrame(

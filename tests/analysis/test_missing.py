@@ -144,6 +144,7 @@ def test_cuts_that_depend_on_a_model_are_counted() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_seconds_are_neither_wrong_nor_right() -> None:
     """What a failed request took does not count as 0 seconds."""
     frame = _failing(lambda row, _: row < 3)

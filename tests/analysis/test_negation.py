@@ -199,6 +199,7 @@ def negated(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(cases))
 
 
+@pytest.mark.slow
 @given(negated(), st.sampled_from(["", "Hello! ", "I read it twice. ", "สวัสดี "]))
 def test_no_negated_label_is_read(text: str, before: str) -> None:
     """Whatever the words between, the marks around it and the case."""

@@ -63,6 +63,7 @@ def _studied(n: int = 200, n_labels: int = 40, *, wrong: float = 0.1) -> pd.Data
 NUMBERS = st.lists(st.integers(-4, 4), min_size=12, max_size=40)
 
 
+@pytest.mark.slow
 @given(labels=NUMBERS, n_more=st.integers(1, 60), score=st.integers(-3, 3))
 def test_a_useless_score_leaves_the_labels_alone(
     labels: list[int], n_more: int, score: int
@@ -77,6 +78,7 @@ def test_a_useless_score_leaves_the_labels_alone(
     assert _ends(figure) == _ends(_figure(labels, len(scores)))
 
 
+@pytest.mark.slow
 @given(scores=NUMBERS, n_labels=st.integers(4, 11))
 def test_a_perfect_score_counts_as_if_all_had_labels(
     scores: list[int], n_labels: int
@@ -90,6 +92,7 @@ def test_a_perfect_score_counts_as_if_all_had_labels(
     assert _ends(figure) == pytest.approx(_ends(_figure(scores, len(scores))))
 
 
+@pytest.mark.slow
 @given(scores=NUMBERS, scale=st.floats(0.1, 10), shift=st.floats(-5, 5))
 def test_the_scale_of_a_score_does_not_matter(
     scores: list[int], scale: float, shift: float
@@ -104,6 +107,7 @@ def test_the_scale_of_a_score_does_not_matter(
     )
 
 
+@pytest.mark.slow
 @given(
     scores=NUMBERS,
     noise=st.lists(st.integers(-2, 2), min_size=10, max_size=10),

@@ -51,6 +51,7 @@ def test_strengths_without_ties_equal_those_of_another_package() -> None:
     assert strengths(svc.ranking(pairs)) == pytest.approx(recorded, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(12)), st.lists(st.booleans(), min_size=12, max_size=12))
 def test_order_and_sides_do_not_matter(
@@ -69,6 +70,7 @@ def test_order_and_sides_do_not_matter(
     assert strengths(svc.ranking(other)) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.permutations(["x", "y", "z"]))
 def test_names_do_not_matter(names: list[str]) -> None:

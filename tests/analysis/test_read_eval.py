@@ -177,6 +177,7 @@ def test_what_is_no_log_is_refused(
         svc.read_eval(path)
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_is_refused_in_words(tmp_path: Path) -> None:
     """An archive that was cut anywhere ends in our own error."""
     path, whole = tmp_path / "cut.eval", OLD.read_bytes()

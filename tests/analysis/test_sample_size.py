@@ -338,6 +338,7 @@ def test_labels_of_repeats_are_planned_as_in_the_pilot() -> None:
     assert n_labels == pytest.approx(6 * n_labelled, rel=0.1)
 
 
+@pytest.mark.slow
 @given(
     difference=st.floats(0.03, 0.5),
     power=st.floats(0.3, 0.95),

@@ -32,6 +32,7 @@ def capital(units: list[float], null: float) -> float:
     return float(sum(totals) / len(totals))
 
 
+@pytest.mark.slow
 @given(units_between, st.sampled_from([-0.5, -0.03, 0.0, 0.03, 0.4]))
 def test_capital_is_what_bets_in_turn_make_of_it(
     units: list[float], null: float
@@ -44,6 +45,7 @@ def test_capital_is_what_bets_in_turn_make_of_it(
     assert below == pytest.approx(1 / max(capital(mirrored, -null), 1.0), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_fair_bets_keep_their_mean() -> None:
     """Over all outcomes of fair coins, capital is 1 on average: nothing is won."""
     outcomes = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
@@ -68,6 +70,7 @@ def test_the_asymptotic_width_is_the_published_one() -> None:
     )
 
 
+@pytest.mark.slow
 @given(units_between, tails)
 def test_an_interval_ends_where_p_is_its_level(units: list[float], tail: float) -> None:
     """An end has the p of both tails, and the mean itself has 1."""
@@ -82,6 +85,7 @@ def test_an_interval_ends_where_p_is_its_level(units: list[float], tail: float) 
     assert sequence.p(sequence.value) == 1.0
 
 
+@pytest.mark.slow
 @given(units_between)
 def test_the_order_of_units_does_not_matter(units: list[float]) -> None:
     """The same units in another order have the same interval."""
@@ -93,6 +97,7 @@ def test_the_order_of_units_does_not_matter(units: list[float]) -> None:
     assert one == other
 
 
+@pytest.mark.slow
 @given(units_between)
 def test_both_sides_are_alike(units: list[float]) -> None:
     """Differences the other way round have the mirrored interval."""
@@ -148,6 +153,7 @@ def test_numbers_without_bounds_need_twenty_units() -> None:
     assert np.isnan(NormalSequence.of(np.full(30, 0.3)).ends(0.025)).all()
 
 
+@pytest.mark.slow
 def test_an_interval_holds_at_all_looks_at_once() -> None:
     """Of 400 studies with a look at each unit, few are ever wrong about the mean."""
     chance = np.random.default_rng(7)

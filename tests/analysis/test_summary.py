@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 import svc_notebook as svc
 from svc_notebook.analysis.summary import SUMMARY, intervals_df, summary_df
@@ -289,6 +288,7 @@ def test_documents_of_one_size_are_compared_by_students_t() -> None:
     """The interval of a mean is that of the documents' means, which have no skew."""
     frame = _of_documents(n_rows=4)
     by_document = frame.groupby("document")["score_depth"].mean()
+    stats = pytest.importorskip("scipy.stats")
     expected = stats.t.interval(0.95, 5, by_document.mean(), stats.sem(by_document))
 
     found = intervals_df(frame, "depth", by="model", unit="document").iloc[0]

@@ -66,6 +66,7 @@ def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[columns].sort_values("exchange_id", ignore_index=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_emulated", "by_hand")
 def test_a_run_comes_back_from_its_logs(tmp_path: Path) -> None:
     """Texts, factors, repeats, scores, usage and parameters are the same."""
@@ -176,6 +177,7 @@ def _frames(draw: st.DrawFn) -> pd.DataFrame:
     return svc.as_replies(pd.DataFrame(records))
 
 
+@pytest.mark.slow
 @settings(
     deadline=None,
     max_examples=40,

@@ -484,6 +484,7 @@ def test_the_total_bounds_the_wait_for_our_own_limit(
     assert (len(server.requests), virtual.slept_s) == (1, [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts sockets there")
 def test_cancelled_while_connecting() -> None:
     """Requests that are cancelled at any moment of connecting leave no socket open."""

@@ -203,6 +203,7 @@ Use = tuple[int, int, float | None, float, float, float]
 
 
 # a way of the whole margin, then one of no time as soon as it may be
+@pytest.mark.slow
 @example([(1, 6, None, 0.0, 0.0, MARGIN_S), (1, 6, None, 0.0, 0.0, 0.0)])
 @given(st.lists(USES, min_size=1, max_size=60))
 def test_no_window_overflows_at_the_server(uses: list[Use]) -> None:

@@ -234,6 +234,7 @@ def test_what_may_begin_a_key_is_shown_at_the_end(
     assert "".join(shown) == f"It is {rest}"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text("ab-sk", max_size=12), max_size=6),
     st.lists(st.text("ab-sk", min_size=8, max_size=10), min_size=1, max_size=3),

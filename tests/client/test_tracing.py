@@ -387,6 +387,7 @@ with svc.Emulator(tokens_per_s=None, first_token_s=0) as emulator:
 """
 
 
+@pytest.mark.slow
 def test_off_imports_nothing_and_on_without_a_provider_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

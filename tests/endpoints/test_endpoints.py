@@ -108,6 +108,7 @@ def test_a_list_of_models_is_offered_with_its_contexts(
     assert 32000 < completion.request.params["max_tokens"] < 32768
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_again_is_asked_for_its_models(
     start: Start, describe: Describe
 ) -> None:

@@ -97,6 +97,7 @@ def test_equal_refusals_stop_a_sweep(serve: Serve, describe: Describe) -> None:
     assert len(server.bodies) == 10
 
 
+@pytest.mark.slow
 def test_a_429_without_a_hint_waits_seconds(serve: Serve) -> None:
     """A gateway's limit may pass at once; a minute is the last guess."""
     refused = written({"error": {"message": "No deployments available"}}, 429)

@@ -59,6 +59,7 @@ KINDS = (
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     dataframes(
@@ -72,6 +73,7 @@ def test_what_polars_has_survives(frame: pl.DataFrame) -> None:
     assert_frame_equal(back, frame, categorical_as_str=True)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(dataframes(allowed_dtypes=KINDS, max_cols=6, max_size=0))
 def test_an_empty_frame_keeps_its_types(frame: pl.DataFrame) -> None:
@@ -86,6 +88,7 @@ def test_an_empty_frame_keeps_its_types(frame: pl.DataFrame) -> None:
     assert kinds(back.schema) == kinds(frame.schema)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(
@@ -255,6 +258,7 @@ def _replies() -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convert", [svc.to_polars, svc.to_arrow])
 def test_every_verb_takes_back_what_it_gave(convert: object, tmp_path: Path) -> None:
     """Replies that were in Polars or Arrow give the same as those of pandas."""

@@ -16,6 +16,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+@pytest.mark.slow
 def test_a_refusal_is_short_and_names_the_users_line(shell: Shell) -> None:
     """What happened, what is allowed, and where: six lines instead of sixty."""
     cell = shell.run(WRONG)
@@ -75,6 +76,7 @@ def test_a_cause_is_named_with_its_line(shell: Shell) -> None:
     assert "line 3: {}['city']" in shown
 
 
+@pytest.mark.slow
 def test_a_key_is_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one that is typed there nor one that is known, also in a cause."""
     monkeypatch.setenv("SVC_API_KEY", KEY)

@@ -286,6 +286,7 @@ def test_marks_in_the_code_are_sent_as_they_are(shell: Shell) -> None:
     assert "{{nope}}" in prompt(shell)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [

@@ -68,6 +68,7 @@ def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
     assert "reload" in page.view["notice"]
 
 
+@pytest.mark.slow
 def test_the_static_transcript_of_a_long_chat_costs_little() -> None:
     """Of each turn a few outputs are written; they stay in order, and below 50."""
     shown: dict[str, str] = {}

@@ -89,6 +89,7 @@ def test_a_rating_shows_the_next_card(open_rating: OpenRating) -> None:
     assert page.heard[-1] == {"t": "heard", "kind": "rate"}
 
 
+@pytest.mark.slow
 def test_a_late_key_rates_nothing(open_rating: OpenRating) -> None:
     """What names another card than the one that is next is not taken, and is said."""
     page = open_rating()
@@ -170,6 +171,7 @@ def test_who_is_not_blind_sees_the_model(open_rating: OpenRating) -> None:
     assert labels == set(MODELS)
 
 
+@pytest.mark.slow
 def test_the_end_has_a_summary(open_rating: OpenRating) -> None:
     """It counts the ratings and says what can be done next."""
     page = open_rating()
@@ -248,6 +250,7 @@ def test_what_an_action_needs_is_sent(kind: str) -> None:
     assert set(ACTIONS[kind].needs) <= fields
 
 
+@pytest.mark.slow
 def test_everything_that_is_said_has_a_type(open_rating: OpenRating) -> None:
     """The view with a card and at the end, and each message, have the fields."""
     page = open_rating()

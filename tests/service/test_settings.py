@@ -231,6 +231,7 @@ _HOSTS = st.sampled_from(["host", "a.b-c.example", "10.0.0.5", "[::1]", "[fd00::
 _PATHS = st.sampled_from(["", "/", "/v1", "/v1/", "/Api", "/v1/chat/completions"])
 
 
+@pytest.mark.slow
 @given(
     data=st.data(), host=_HOSTS, path=_PATHS, scheme=st.sampled_from(["https", "http"])
 )

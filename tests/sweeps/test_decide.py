@@ -28,6 +28,8 @@ from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 OpenSession = Callable[[Emulator], Session]
 TINY = "svc-v2.5-30b-a3b-instruct"
 RIGHT = svc.scores.exact("label")

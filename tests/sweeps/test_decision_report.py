@@ -39,6 +39,8 @@ from svc_notebook.sweeps.stored_runs import stored_run
 from tests.display.test_markdown_to_html import ATTACKS
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 MODELS = {"8b": SMALL, "70b": LARGE}
 ATTACK = "<img src=x onerror=alert(1)>\"'</td></style><script>x()</script> \u202e $x$"
 BLOCKS = frozenset({"p", "h1", "h2", "h3", "li", "tr", "td", "th", "pre", "div"})

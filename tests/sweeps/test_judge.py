@@ -19,6 +19,8 @@ from svc_notebook.sweeps.judge import mark_of
 from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 OpenSession = Callable[[Emulator], Session]
 PLAY = Callable[..., Session]
 JUDGE = "svc-v2.5-30b-a3b-instruct"

@@ -8,6 +8,8 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.conftest import LARGE, SMALL
 
+pytestmark = pytest.mark.slow
+
 ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(30)]})
 LOOKED_AT = "This run was looked at with 20 of its 60 replies"
 

@@ -13,6 +13,8 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 ROWS = pd.DataFrame({"mail": [f"mail {n}" for n in range(8)]})
 
 

@@ -20,6 +20,8 @@ from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 ROWS = pd.DataFrame({"mail": [f"win {n} ฟรี" if n % 2 else f"hi {n}" for n in range(8)]})
 
 

@@ -14,6 +14,8 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 ROWS = pd.DataFrame({"mail": [f"mail {n} ฟรี" for n in range(6)]})
 FORMULA = '=HYPERLINK("http://example.com";"ฟรี")'
 

@@ -20,6 +20,8 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.conftest import LARGE, SMALL
 
+pytestmark = pytest.mark.slow
+
 OpenSession = Callable[[Emulator], Session]
 RIGHT = svc.scores.exact("label")
 N_ROWS = 200

@@ -214,6 +214,7 @@ def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
     assert len(emulator.requests) == 100
 
 
+@pytest.mark.slow
 def test_a_start_resumes_a_paused_run(session: Session, emulator: Emulator) -> None:
     """`start` of a run that is paused sends the rest, as `run()` does."""
     prompts = [str(number) for number in range(100)]
@@ -225,6 +226,7 @@ def test_a_start_resumes_a_paused_run(session: Session, emulator: Emulator) -> N
     assert len(emulator.requests) == 100
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_paused_run_says_so(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:

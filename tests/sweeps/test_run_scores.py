@@ -74,6 +74,7 @@ def test_a_plan_has_scores(session: Session) -> None:
     assert len(read_scores(session.ledger)) == 12
 
 
+@pytest.mark.slow
 def test_the_progress_shows_the_rate_so_far(session: Session) -> None:
     """Each model has its own, a mean or a share, and how often a function raised."""
     rules = {"right": RIGHT, "n": lambda r: r.text.index("."), "field": is_field}
@@ -119,6 +120,7 @@ def test_a_score_may_be_given_before_the_replies(session: Session) -> None:
     assert list(run.plan.scores) == []
 
 
+@pytest.mark.slow
 def test_after_a_restart_a_ready_made_score_is_still_there(
     emulator: Emulator, open_session: OpenSession, restart: Callable[[], None]
 ) -> None:
@@ -139,6 +141,7 @@ def test_after_a_restart_a_ready_made_score_is_still_there(
     assert "is not kept" not in repr(run)
 
 
+@pytest.mark.slow
 def test_unscored_replies_are_said_after_a_restart(
     emulator: Emulator,
     open_session: OpenSession,
@@ -306,6 +309,7 @@ def test_scores_are_functions_by_name(session: Session, scores: object) -> None:
         _swept(session, scores=scores)
 
 
+@pytest.mark.slow
 def test_the_errors_of_a_score_are_no_score(session: Session) -> None:
     """Where a function raised, the one score is still the one that is compared."""
     fails = {"half": lambda row: 1 / row.row > 0}  # for the first row

@@ -17,6 +17,8 @@ from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
 
+pytestmark = pytest.mark.slow
+
 MODELS = {"8b": SMALL, "70b": LARGE}
 RIGHT = {"right": svc.scores.exact("label")}
 ROWS = pd.DataFrame(
