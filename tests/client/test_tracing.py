@@ -161,8 +161,9 @@ def test_with_content_the_messages_are_json_of_the_conventions() -> None:
     ]
 
 
-def test_the_users_own_span_is_the_parent() -> None:
+def test_the_users_own_span_is_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also though requests are sent on the package's own thread, and by sweeps."""
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     tracer = trace.get_tracer("test")
 
     async def ask() -> None:

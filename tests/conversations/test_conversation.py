@@ -293,7 +293,7 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, model="svc-instruct", max_tokens=5)
     match = r"plan: left out to fit the limit: the oldest .* tokens \(estimated\)"
 
     with pytest.warns(RuntimeWarning, match=match):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 from zlib import decompress
 
 import keyring
@@ -250,7 +251,11 @@ def test_a_new_address_in_the_environment_gets_the_environments_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are the environment's; a client that was made before sends nothing more."""
-    with Emulator(keys=[VALUE]) as first, Emulator(keys=["sk-new-one"]) as second:
+    at_once: dict[str, Any] = {"tokens_per_s": None, "first_token_s": 0}
+    with (
+        Emulator(keys=[VALUE], **at_once) as first,
+        Emulator(keys=["sk-new-one"], **at_once) as second,
+    ):
         monkeypatch.setenv("SVC_BASE_URL", first.base_url)
         monkeypatch.setenv("SVC_API_KEY", VALUE)
         session = Session()

@@ -207,9 +207,10 @@ def test_a_new_conversation_compares_nothing(open_page: OpenPage) -> None:
 
 
 def test_a_conversation_without_a_name_gets_one_from_its_first_message(
-    kept: OpenPage,
+    kept: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a request; the cell that opened it finds it, and a name stays."""
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     page = kept(None)
     assert page.view["label"] == "New conversation"
     long = (
@@ -337,6 +338,7 @@ def test_of_a_long_conversation_the_newest_turns_are_shown(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Older ones come in steps; new ones are added, and a clearing shows none."""
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     monkeypatch.setattr(panel_view, "MOST_SHOWN", 3)
     plan = svc.conversation("plan")
     for n in range(8):

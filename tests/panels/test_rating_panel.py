@@ -21,7 +21,7 @@ from tests.panels.protocol import Fields, of_kind, types_of
 
 KEY = "svc-key-of-this-test-77aa"
 TEXT = "An answer with **bold** words and <script>window.ran = 1</script>."
-MODELS = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+MODELS = ["svc-instruct", "svc-v2.1-12b-instruct"]  # no limit, so nothing waits
 VIEW = "application/vnd.jupyter.widget-view+json"
 WORDS = ["one", "two", "three"]
 KIND = re.compile(r'\b(?:send|sendOnCard)\(\{? ?(?:t: )?"(\w+)"')
@@ -39,7 +39,9 @@ def emulator() -> Iterator[Emulator]:
         {"when": {"model": model}, "text": f"{TEXT} Reply {n}.", "times": None}
         for n, model in enumerate(MODELS)
     ]
-    with Emulator(script=script, keys=[KEY], limits=False) as running:
+    with Emulator(
+        script=script, keys=[KEY], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
         yield running
 
 

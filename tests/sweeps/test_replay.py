@@ -12,8 +12,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import current, isolated
-
-LARGE, SMALL = "svc-v2-70b-instruct", "svc-v2-8b-instruct"
+from tests.sweeps.conftest import LARGE, SMALL
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +172,7 @@ def test_several_models_and_days(capsys: pytest.CaptureFixture[str]) -> None:
     with kernel():
         svc.complete("One", model=LARGE)
         svc.complete("Two", model=SMALL)
-        run = svc.replay(model=[SMALL, "svc-instruct"], since="1h").run()
+        run = svc.replay(model=[SMALL, "svc-v1.5-instruct"], since="1h").run()
         frame = run.replies_df()
         with pytest.raises(ParameterError, match="No question is left to ask again"):
             svc.replay(model=SMALL, since="2090-01-01")
@@ -183,9 +182,9 @@ def test_several_models_and_days(capsys: pytest.CaptureFixture[str]) -> None:
         [
             ("One", LARGE, True),
             ("One", SMALL, False),
-            ("One", "svc-instruct", False),
+            ("One", "svc-v1.5-instruct", False),
             ("Two", SMALL, True),
-            ("Two", "svc-instruct", False),
+            ("Two", "svc-v1.5-instruct", False),
         ]
     )
     assert "questions will be asked again" in capsys.readouterr().err

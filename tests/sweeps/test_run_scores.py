@@ -221,7 +221,7 @@ def test_a_function_may_ask_the_service(session: Session) -> None:
     """It is called on a thread of its own, while the run goes on."""
 
     def judged(row: Any) -> bool:  # noqa: ANN401 - a row
-        return session.client.complete(f"win? {row.text}").text != ""
+        return session.client.complete(f"win? {row.text}", model=SMALL).text != ""
 
     assert (
         _swept(session, scores={"judged": judged})

@@ -222,8 +222,9 @@ def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None
     assert len(broken.value.tool_runs) == len(second.tool_runs) == 1
 
 
-def test_clients_run_functions(serve: Serve) -> None:
+def test_clients_run_functions(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both clients run functions, unless run_tools=False; streams run none."""
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     emulator = serve()
     settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
     running: Any = {"run_tools": True}
