@@ -126,6 +126,7 @@ def test_a_users_test_fails_only_when_something_got_worse(
         rows = [{"text": f"message {n}", "label": "yes"} for n in range(80)]
         how: dict[str, Any] = {
             "name": "tea-shop",
+            "model": "svc-instruct",  # no limit is shown for it, so nothing waits
             "scores": {"right": svc.scores.exact("label")},
         }
         plan_run(session, "Is it? {{text}}", rows=rows, **how).run()
