@@ -38,3 +38,24 @@ def replies(rows: Iterable[dict[str, Any]], middle: Iterable[str] = ()) -> pd.Da
         str(name): given[name] for name in given if name not in columns
     }
     return pd.DataFrame({**columns, **rest})
+
+
+def right_replies(
+    rates: dict[str, int],
+    n_prompts: int = 100,
+    **more: Any,  # noqa: ANN401 - any column
+) -> pd.DataFrame:
+    """Return models that are right for the first so many of the prompts."""
+    cost = {SMALL: 0.01, LARGE: 0.07}
+    return replies(
+        {
+            "row": row,
+            "prompt": f"Say {row}",
+            "model": model,
+            "score_right": row < n_right,
+            "cost": cost.get(model, 0.02),
+            **more,
+        }
+        for model, n_right in rates.items()
+        for row in range(n_prompts)
+    )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.analysis.contrast import contrast, contrast_df
 from svc_notebook.errors import ParameterError
-from tests.analysis.make import LARGE, SMALL, replies
+from tests.analysis.make import LARGE, SMALL, replies, right_replies
 
 
 def _graded(
@@ -28,30 +28,9 @@ def _graded(
     )
 
 
-def _right(
-    rates: dict[str, int],
-    n_prompts: int = 100,
-    **more: Any,  # noqa: ANN401 - any column
-) -> pd.DataFrame:
-    """Return models that are right for the first so many of the prompts."""
-    cost = {SMALL: 0.01, LARGE: 0.07}
-    return replies(
-        {
-            "row": row,
-            "prompt": f"Say {row}",
-            "model": model,
-            "score_right": row < n_right,
-            "cost": cost.get(model, 0.02),
-            **more,
-        }
-        for model, n_right in rates.items()
-        for row in range(n_prompts)
-    )
-
-
 def test_a_few_prompts_do_not_claim_to_find_the_impossible() -> None:
     """Where even a difference of 100 points would be missed, the sentence says so."""
-    frame = _right({SMALL: 2, LARGE: 3}, n_prompts=4)
+    frame = right_replies({SMALL: 2, LARGE: 3}, n_prompts=4)
 
     [said] = contrast_df(frame, "model", "right")["says"]
 
@@ -62,14 +41,14 @@ def test_a_few_prompts_do_not_claim_to_find_the_impossible() -> None:
 def test_a_comparison_needs_a_factor() -> None:
     """An empty list of factors is refused."""
     with pytest.raises(ParameterError, match="factor must name a column"):
-        contrast_df(_right({SMALL: 2, LARGE: 3}), [], "right")
+        contrast_df(right_replies({SMALL: 2, LARGE: 3}), [], "right")
 
 
 def test_replies_that_stand_twice_in_a_frame_are_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A run that is concatenated with itself is counted, and a line says how often."""
-    frame = _right({SMALL: 2, LARGE: 3}, 3, repeat=0)
+    frame = right_replies({SMALL: 2, LARGE: 3}, 3, repeat=0)
     frame["exchange_id"] = [str(n) for n in range(6)]
 
     contrast_df(frame, "model", "right")
@@ -110,7 +89,7 @@ def test_pairs_are_compared_by_students_t() -> None:
 
 def test_a_clear_difference_is_a_plain_sentence() -> None:
     """It names the better model first, both rates, the interval and the price."""
-    found = contrast_df(_right({SMALL: 71, LARGE: 88}), "model", on="right")
+    found = contrast_df(right_replies({SMALL: 71, LARGE: 88}), "model", on="right")
 
     assert found["says"][0] == (
         "70b is right more often than 8b: 88 % against 71 %, difference 17 points "
@@ -120,7 +99,7 @@ def test_a_clear_difference_is_a_plain_sentence() -> None:
 
 def test_a_doubtful_difference_says_what_would_tell() -> None:
     """Without a clear answer the sentence has the prompts that would give one."""
-    found = contrast_df(_right({SMALL: 71, LARGE: 74}), "model")
+    found = contrast_df(right_replies({SMALL: 71, LARGE: 74}), "model")
 
     assert found["says"][0] == (
         "cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
@@ -131,7 +110,7 @@ def test_a_doubtful_difference_says_what_would_tell() -> None:
 
 def test_no_difference_says_how_large_it_may_be() -> None:
     """Equal rates are no proof; the sentence says what the interval leaves open."""
-    (says,) = contrast_df(_right({SMALL: 71, LARGE: 71}), "model")["says"]
+    (says,) = contrast_df(right_replies({SMALL: 71, LARGE: 71}), "model")["says"]
 
     assert says.startswith(
         "no difference in right is seen between 70b and 8b: 71 % against 71 %, "
@@ -141,7 +120,7 @@ def test_no_difference_says_how_large_it_may_be() -> None:
 
 def test_the_cheaper_one_may_be_better() -> None:
     """The price is said of the better one."""
-    (says,) = contrast_df(_right({SMALL: 88, LARGE: 71}), "model")["says"]
+    (says,) = contrast_df(right_replies({SMALL: 88, LARGE: 71}), "model")["says"]
 
     assert says.startswith("8b is right more often than 70b")
     assert says.endswith("8b costs 86 % less.")
@@ -362,7 +341,7 @@ def test_runs_with_templates_of_their_own_have_no_pairs() -> None:
 
 def test_a_contrast_is_read_as_its_sentences() -> None:
     """It shows what it says, and its frame is that of `contrast_df`."""
-    frame = _right({SMALL: 71, LARGE: 88})
+    frame = right_replies({SMALL: 71, LARGE: 88})
 
     compared = contrast(frame, "model", on="right")
 

@@ -195,6 +195,7 @@ def test_a_frame_of_usage_makes_a_bar_of_each_row() -> None:
     )
 
 
+@pytest.mark.slow
 def test_too_many_groups_are_refused() -> None:
     """More groups than a reader can tell apart are counted in the error."""
     frame = replies({"prompt": str(n), "score_right": n} for n in range(61))
@@ -228,11 +229,11 @@ def test_a_picture_needs_one_more_package(
 @pytest.mark.slow
 def test_a_setting_has_no_front() -> None:
     """Of less temperature nothing is better; of seconds less is."""
-    chart = plot(_frame(), "right", against="temperature")
+    of = {"seconds": "latency_s", "setting": "temperature"}
+    charts = {name: plot(_frame(), "right", against=of[name]) for name in of}
+    has_front = {name: "none is better" in str(_spec(charts[name])) for name in of}
 
-    marks = [layer["mark"] for layer in _spec(chart)["layer"]]
-    assert not any(mark["type"] == "line" for mark in marks)
-    assert "none is better" not in str(_spec(chart))
+    assert has_front == {"seconds": True, "setting": False}
 
 
 @pytest.mark.slow
@@ -242,11 +243,6 @@ def test_a_curve_has_a_band() -> None:
 
     spec = _spec(chart)
     values = spec["data"]["values"]
-    assert [layer["mark"]["type"] for layer in spec["layer"]] == [
-        "area",
-        "line",
-        "point",
-    ]
     assert [(value["at"], value["series"]) for value in values] == [
         (0.0, SMALL),
         (0.5, SMALL),

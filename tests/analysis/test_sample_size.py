@@ -15,28 +15,7 @@ import svc_notebook as svc
 from svc_notebook.analysis.rounding import round_up
 from svc_notebook.analysis.sample_size import Needed, how_many
 from svc_notebook.errors import ConfigError, ParameterError
-from tests.analysis.make import LARGE, SMALL, replies
-
-
-def _right(
-    rates: dict[str, int],
-    n_prompts: int = 100,
-    **more: Any,  # noqa: ANN401 - any column
-) -> pd.DataFrame:
-    """Return models that are right for the first so many of the prompts."""
-    cost = {SMALL: 0.01, LARGE: 0.07}
-    return replies(
-        {
-            "row": row,
-            "prompt": f"Say {row}",
-            "model": model,
-            "score_right": row < n_right,
-            "cost": cost.get(model, 0.02),
-            **more,
-        }
-        for model, n_right in rates.items()
-        for row in range(n_prompts)
-    )
+from tests.analysis.make import LARGE, SMALL, replies, right_replies
 
 
 def _graded(
@@ -130,7 +109,7 @@ def test_a_pilot_of_ten_rows_knows_it_roughly() -> None:
 
 def test_the_interval_of_rates_is_about_the_share_that_differs() -> None:
     """Three of ten prompts differ, which Wilson's interval says is 0.1 to 0.6."""
-    pilot = _right({SMALL: 5, LARGE: 8}, n_prompts=10)
+    pilot = right_replies({SMALL: 5, LARGE: 8}, n_prompts=10)
 
     needed = svc.how_many(0.1, pilot=pilot)
 
@@ -140,7 +119,9 @@ def test_the_interval_of_rates_is_about_the_share_that_differs() -> None:
 
 def test_no_difference_in_a_pilot_is_no_certainty() -> None:
     """Ten prompts that both got right may hide that a third would differ."""
-    needed = svc.how_many(0.1, pilot=_right({SMALL: 10, LARGE: 10}, n_prompts=10))
+    needed = svc.how_many(
+        0.1, pilot=right_replies({SMALL: 10, LARGE: 10}, n_prompts=10)
+    )
 
     assert needed.n_prompts_low == 3
     assert needed.n_prompts_high > 200
@@ -148,7 +129,7 @@ def test_no_difference_in_a_pilot_is_no_certainty() -> None:
 
 def test_fewer_comparisons_need_fewer_prompts() -> None:
     """Against one of four values there are three pairs to correct for, not six."""
-    pilot = _right({"a": 4, "b": 6, "c": 7, "d": 9}, n_prompts=20)
+    pilot = right_replies({"a": 4, "b": 6, "c": 7, "d": 9}, n_prompts=20)
 
     every = svc.how_many(0.1, pilot=pilot)
     one = svc.how_many(0.1, pilot=pilot, against="a")
@@ -208,7 +189,7 @@ def test_another_factor_is_no_repeat(n_repeats: int, unit: str | None) -> None:
 
 def test_a_pilot_says_how_many_prompts() -> None:
     """A smaller difference needs more prompts, four times as many for half of it."""
-    pilot = _right({SMALL: 14, LARGE: 16}, n_prompts=20)
+    pilot = right_replies({SMALL: 14, LARGE: 16}, n_prompts=20)
 
     large, small = (how_many(each, pilot, None, None) for each in (0.2, 0.1))
 
@@ -421,7 +402,7 @@ def test_repeats_save_prompts_where_replies_vary() -> None:
     rng = np.random.default_rng(1)
     pilot = pd.concat(
         [
-            _right({SMALL: 0, LARGE: 0}, 20, repeat=repeat).assign(
+            right_replies({SMALL: 0, LARGE: 0}, 20, repeat=repeat).assign(
                 score_right=rng.random(40) < 0.7
             )
             for repeat in range(3)
@@ -439,7 +420,7 @@ def test_planning_needs_scipy_and_a_sound_pilot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Differences must be possible; without SciPy the command is named."""
-    pilot = _right({SMALL: 1, LARGE: 2}, n_prompts=4)
+    pilot = right_replies({SMALL: 1, LARGE: 2}, n_prompts=4)
 
     with pytest.raises(ParameterError, match="difference must be a number > 0"):
         how_many(0, pilot, None, None)

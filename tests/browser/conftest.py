@@ -58,6 +58,13 @@ if _lab_version() < (4, 5):
     QUIET["notebook-extension/tracker"] = {"windowingMode": "defer"}
 
 
+@pytest.fixture(scope="module", params=["lab", "notebook"])
+def place(request: pytest.FixtureRequest) -> str:
+    """A front end."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where the browser is, or the reason why these tests are skipped."""

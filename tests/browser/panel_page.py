@@ -5,7 +5,8 @@ A test says what the kernel would say, which is quicker than a notebook.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,22 @@ def open_widget(
         html = PAGE.format(theme=colours, css=style(kind), is_light=is_light)
     page.set_content(html)
     page.evaluate(MODEL, [shown, script(kind), is_heard])
+
+
+@contextmanager
+def seen_as(page: Page, theme: str, width: int) -> Iterator[str]:
+    """Give a page a width and a browser's colours, and return the notebook's theme.
+
+    `forced` are colours that a reader forces on all pages; with `none-dark` a page
+    without a notebook's variables is in the dark.
+    """
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(
+        forced_colors="active" if theme == "forced" else "none",
+        color_scheme="dark" if theme == "none-dark" else "light",
+    )
+    yield {"forced": "light", "none-dark": "none"}.get(theme, theme)
+    page.emulate_media(forced_colors="none", color_scheme="light")
 
 
 class PanelPage:

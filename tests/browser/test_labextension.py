@@ -32,13 +32,6 @@ DISPATCH = """(element, source) => {
 MODEL = "window.jupyterapp.shell.currentWidget.content.model"
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
-def place(request: pytest.FixtureRequest) -> str:
-    """A front end."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture(scope="module")
 def notebook(place: str, browser: Browser, lab: Server) -> Iterator[Notebook]:
     """A notebook whose kernel runs; the extension of the kernel is not needed."""

@@ -40,13 +40,6 @@ CELLS = (
 SLOW, STUCK, VARIABLE, EMPTY, FIRST, LATER = range(1, 7)
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
-def place(request: pytest.FixtureRequest) -> str:
-    """A front end."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture(scope="module")
 def emulator(place: str) -> Iterator[Emulator]:
     """An emulator that answers word by word, gets stuck, or says one word."""

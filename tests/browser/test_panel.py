@@ -149,13 +149,6 @@ class Chat:
         expect(self.notebook.shown(BUSY)).to_contain_text("KeyboardInterrupt")
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
-def place(request: pytest.FixtureRequest) -> str:
-    """A front end."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture(scope="module")
 def emulator(place: str) -> Iterator[Emulator]:
     """An emulator that answers by what it is asked."""

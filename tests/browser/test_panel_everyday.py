@@ -3,8 +3,7 @@
 import os
 import re
 from importlib.resources import files
-from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -18,6 +17,7 @@ from tests.browser.panel_page import (
     axe_findings,
     field,
     live,
+    seen_as,
     turn,
     view,
 )
@@ -206,39 +206,35 @@ def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
 @pytest.mark.parametrize(
     ("theme", "width"),
     [
-        *product(["light", "dark"], [320, 700, 1400]),
+        ("light", 320),
+        ("light", 1400),
+        ("dark", 700),
         ("dark-high-contrast", 700),
         ("forced", 700),
         ("none", 700),
         ("none-dark", 700),
-        *product([*VSCODE, "Colab dark"], [700]),
+        *((theme, 700) for theme in (*VSCODE, "Colab dark")),
     ],
 )
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
     """Nothing overlaps, overflows or is cut off, and what has the focus shows it."""
-    page.set_viewport_size({"width": width, "height": 900})
-    colours: Literal["active", "none"] = "active" if theme == "forced" else "none"
-    scheme: Literal["dark", "light"] = "dark" if theme == "none-dark" else "light"
-    page.emulate_media(forced_colors=colours, color_scheme=scheme)
-    theme = theme.replace("forced", "light").removesuffix("-dark" * (scheme == "dark"))
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
-    panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED), theme=theme)
-    for name, changed in STATES.items():
-        panel.show(**changed)
-        _open(panel, name)
-        if folder := os.environ.get("LOOKS_FOLDER"):
-            page.screenshot(
-                path=f"{folder}/{name}-{theme}-{colours}-{width}.png", full_page=True
-            )
-        assert axe_findings(page, axe) == [], name
-        assert page.evaluate(UNTIDY) == [], name
-        widest = "() => document.documentElement.scrollWidth - innerWidth"
-        assert page.evaluate(widest) <= 0, name
-        if name in {"menu", "list"}:
-            assert _visible_focus(page), name
-        if name in {"menu", "attach"}:
-            page.keyboard.press("Escape")
-    page.emulate_media(forced_colors="none", color_scheme="light")
+    with seen_as(page, theme, width) as shown:
+        panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED), theme=shown)
+        for name, changed in STATES.items():
+            panel.show(**changed)
+            _open(panel, name)
+            if folder := os.environ.get("LOOKS_FOLDER"):
+                path = f"{folder}/{name}-{theme}-{width}.png"
+                page.screenshot(path=path, full_page=True)
+            assert axe_findings(page, axe) == [], name
+            assert page.evaluate(UNTIDY) == [], name
+            widest = "() => document.documentElement.scrollWidth - innerWidth"
+            assert page.evaluate(widest) <= 0, name
+            if name in {"menu", "list"}:
+                assert _visible_focus(page), name
+            if name in {"menu", "attach"}:
+                page.keyboard.press("Escape")
 
 
 def test_more_contrast_is_granted(page: Page) -> None:

@@ -62,13 +62,6 @@ class Rater:
         expect(self.stage).to_be_focused()
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
-def place(request: pytest.FixtureRequest) -> str:
-    """A front end."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture(scope="module")
 def bench(browser: Browser, lab: Server, place: str) -> Iterator[Bench]:
     """Opens notebooks that the emulator answers, one for each front end."""

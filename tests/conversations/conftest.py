@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.session import isolated
 
 
 @pytest.fixture
@@ -27,3 +29,15 @@ def emulator(
         monkeypatch.setenv("SVC_API_KEY", running.api_key)
         monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
         yield running
+
+
+@pytest.fixture
+def plan(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[svc.Conversation]:
+    """A conversation in a new session."""
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+    with isolated():
+        yield svc.conversation("plan")

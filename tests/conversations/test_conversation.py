@@ -40,18 +40,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-@pytest.fixture
-def plan(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[svc.Conversation]:
-    """A conversation in a new session."""
-    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
-    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
-    monkeypatch.setenv("SVC_LEDGER", ":memory:")
-    with isolated():
-        yield svc.conversation("plan")
-
-
 def weather(city: str) -> str:
     """Say the weather.
 

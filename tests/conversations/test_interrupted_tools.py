@@ -8,7 +8,6 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted
-from svc_notebook.session import isolated
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -31,18 +30,6 @@ def emulator() -> Iterator[Emulator]:
     ]
     with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
         yield running
-
-
-@pytest.fixture
-def plan(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[svc.Conversation]:
-    """A conversation in a new session."""
-    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
-    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
-    monkeypatch.setenv("SVC_LEDGER", ":memory:")
-    with isolated():
-        yield svc.conversation("plan")
 
 
 def first() -> str:

@@ -81,6 +81,7 @@ def _refused(
     return failed
 
 
+@pytest.mark.slow
 def test_an_entry_answers_a_share_of_the_requests_by_chance(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:

@@ -1,5 +1,6 @@
 """Exchanges and ledgers to test with."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,3 +57,16 @@ def ledger(path: Path) -> Iterator[Ledger]:
     """Return an empty ledger in a file."""
     with Ledger(path, session_id="here") as opened:
         yield opened
+
+
+class Stops(sqlite3.Connection):
+    """A connection that dies after so many statements."""
+
+    n_left = 0
+
+    def execute(self, *args: object) -> sqlite3.Cursor:
+        """Run a statement, or die as an interrupt in its place would have it."""
+        if self.n_left == 0:
+            raise KeyboardInterrupt
+        self.n_left -= 1
+        return super().execute(*args)  # type: ignore[arg-type]  # passed on

@@ -22,6 +22,7 @@ from svc_notebook.ledger.ledger_file import (
     migrate,
     open_file,
 )
+from tests.ledger.conftest import Stops
 
 MakeExchange = Callable[..., Exchange]
 
@@ -360,18 +361,6 @@ def test_a_full_disk_loses_nothing(path: Path, make: MakeExchange) -> None:
     assert kept == [*(f"x{number:04}" for number in range(int(n_kept))), "x99999"]
 
 
-class _Stops(sqlite3.Connection):
-    """A connection that dies after so many statements."""
-
-    n_left = 0
-
-    def execute(self, *args: object) -> sqlite3.Cursor:
-        if self.n_left == 0:
-            raise KeyboardInterrupt
-        self.n_left -= 1
-        return super().execute(*args)  # type: ignore[arg-type]  # passed on
-
-
 @pytest.mark.slow
 def test_a_full_disk_while_the_wal_is_emptied_loses_nothing(
     path: Path, make: MakeExchange
@@ -398,7 +387,7 @@ def test_a_stop_while_it_is_made_does_no_harm(
     n_stops = 0
     while True:
         path = tmp_path / f"{n_stops}.sqlite"
-        connection = sqlite3.connect(path, isolation_level=None, factory=_Stops)
+        connection = sqlite3.connect(path, isolation_level=None, factory=Stops)
         connection.n_left = n_stops
         try:
             migrate(connection)

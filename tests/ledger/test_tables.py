@@ -12,6 +12,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger import ledger_file
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ratings import read_ratings
+from tests.ledger.conftest import Stops
 
 MakeExchange = Callable[..., Exchange]
 _NEXT = (
@@ -51,18 +52,6 @@ def test_a_ledger_of_an_earlier_form_is_refused(tmp_path: Path, version: int) ->
     assert (tmp_path / "old.sqlite").read_bytes() == before
 
 
-class _Stops(sqlite3.Connection):
-    """A connection that dies after so many statements."""
-
-    n_left = 0
-
-    def execute(self, *args: object) -> sqlite3.Cursor:
-        if self.n_left == 0:
-            raise KeyboardInterrupt
-        self.n_left -= 1
-        return super().execute(*args)  # type: ignore[arg-type]  # passed on
-
-
 @pytest.mark.slow
 def test_a_stop_while_tables_change_loses_nothing(
     tmp_path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
@@ -79,7 +68,7 @@ def test_a_stop_while_tables_change_loses_nothing(
                 ledger.add(exchange)
         monkeypatch.setattr(ledger_file, "CHANGES", (*changes, _NEXT))
         with closing(
-            sqlite3.connect(path, isolation_level=None, factory=_Stops)
+            sqlite3.connect(path, isolation_level=None, factory=Stops)
         ) as connection:
             connection.n_left = n_stops
             try:

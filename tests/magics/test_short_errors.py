@@ -29,6 +29,7 @@ def test_a_refusal_is_short_and_names_the_users_line(shell: Shell) -> None:
     assert len(cell.shown) < 400
 
 
+@pytest.mark.slow
 def test_tb_shows_the_rest(shell: Shell) -> None:
     """The frames within the package are there on demand."""
     shell.run(WRONG)

@@ -7,6 +7,7 @@ from typing import Any
 import comm
 import pytest
 from comm.base_comm import BaseComm
+from IPython.core.interactiveshell import InteractiveShell
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
@@ -143,3 +144,17 @@ def open_page(
         yield open_one
         for page in opened:
             page.panel.close()
+
+
+@pytest.fixture
+def shell(
+    open_page: OpenPage, capsys: pytest.CaptureFixture[str]
+) -> Iterator[InteractiveShell]:
+    """A notebook's shell."""
+    del open_page  # its session comes first
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(colors="nocolor")
+    shell.reset(new_session=True)  # type: ignore[no-untyped-call]  # IPython's
+    yield shell
+    capsys.readouterr()
+    InteractiveShell.clear_instance()

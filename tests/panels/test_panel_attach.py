@@ -32,18 +32,10 @@ def emulator() -> Iterator[Emulator]:
 
 
 @pytest.fixture
-def shell(
-    open_page: OpenPage, capsys: pytest.CaptureFixture[str]
-) -> Iterator[InteractiveShell]:
+def shell(shell: InteractiveShell) -> InteractiveShell:
     """A notebook's shell in which a cell has made a table."""
-    del open_page  # its session comes first
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(colors="nocolor")
-    shell.reset(new_session=True)  # type: ignore[no-untyped-call]  # IPython's
     run(shell, FRAME)
-    yield shell
-    capsys.readouterr()
-    InteractiveShell.clear_instance()
+    return shell
 
 
 def run(shell: InteractiveShell, code: str) -> None:

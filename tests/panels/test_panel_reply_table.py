@@ -35,20 +35,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-@pytest.fixture
-def shell(
-    open_page: OpenPage, capsys: pytest.CaptureFixture[str]
-) -> Iterator[InteractiveShell]:
-    """A notebook's shell."""
-    del open_page  # its session comes first
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(colors="nocolor")
-    shell.reset(new_session=True)  # type: ignore[no-untyped-call]  # IPython's
-    yield shell
-    capsys.readouterr()
-    InteractiveShell.clear_instance()
-
-
 def make(page: Page, name: str, **more: object) -> dict[str, Any]:
     """Ask for a DataFrame of the first table; return the answer."""
     turn = page.view["turns"][-1]["id"]
