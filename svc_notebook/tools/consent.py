@@ -19,7 +19,7 @@ from .results import fit_text
 Verdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
-_EDIT = "The arguments as JSON: "
+_EDIT = "Type the arguments as JSON, or Enter to change nothing: "
 _MAX_TRIES = 5  # to answer the question
 MAX_EDITS = 3  # of one call's arguments; it is denied after them
 MAX_CHANGED_TOKENS = 200  # of the changed arguments that the model is shown
@@ -144,10 +144,13 @@ class AtPrompt:
         for _ in range(_MAX_TRIES):
             answer = _ANSWERS.get(self._ask(question).strip().lower())
             if answer == "edit":
-                edited = to_arguments(self._ask(_EDIT))
+                typed = self._ask(f"{_sent(proposal)}\n{_EDIT}")
+                edited = to_arguments(typed)
                 if edited is not None:
                     return ConsentDecision(verdict="approve", arguments=edited)
                 question = f"This is not a JSON object. {_QUESTION}"
+                if not typed.strip():
+                    question = _QUESTION
             elif answer is not None:
                 return ConsentDecision(verdict=answer)
             else:
@@ -175,6 +178,11 @@ def proposal_text(proposal: Proposal) -> str:
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
     about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
+
+
+def _sent(proposal: Proposal) -> str:
+    """Return the arguments as JSON to copy, safe to print."""
+    return to_terminal(json.dumps(proposal.arguments, ensure_ascii=False))
 
 
 def to_consent(

@@ -119,6 +119,23 @@ def test_answers_at_the_prompt(answers: list[str], decision: ConsentDecision) ->
     assert AtPrompt(answering(*answers))(PROPOSAL) == decision
 
 
+def test_edit_shows_the_arguments_to_copy() -> None:
+    """The JSON that the model sent is above the prompt; Enter alone changes nothing."""
+    answers, questions = iter(["e", "", "y"]), []
+
+    def read(question: str) -> str:
+        questions.append(question)
+        return next(answers)
+
+    proposal = Proposal(
+        call_id="c", name="send", arguments={"to": "สมชาย\x1b", "n": 1}, about=""
+    )
+
+    assert AtPrompt(read)(proposal) == ConsentDecision(verdict="approve")
+    assert '{"to": "สมชาย\\u001b", "n": 1}' in questions[1].splitlines()
+    assert "not a JSON object" not in questions[2]
+
+
 def test_a_proposal_is_written_out_whole_and_printable() -> None:
     """Every argument is on its own line, without control characters."""
     proposal = Proposal(
