@@ -4,7 +4,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from shutil import get_terminal_size
 from typing import Any, TypeAlias
+
+from .terminal_width import wrapped
 
 Bundle: TypeAlias = Mapping[str, str]
 
@@ -67,6 +70,13 @@ def is_terminal() -> bool:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def fitted_to_terminal(text: str) -> str:
+    """Break a line at blanks where a terminal ends; elsewhere it stays as it is."""
+    if not is_terminal():
+        return text
+    return wrapped(text, get_terminal_size().columns)
 
 
 def parent_message(shell: object) -> dict[str, Any]:

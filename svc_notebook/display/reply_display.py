@@ -17,7 +17,7 @@ from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 
 from .escape import to_terminal, to_text
-from .front_end import Bundle, Output
+from .front_end import Bundle, Output, fitted_to_terminal
 from .growing_markdown import Block, Blocks, block_html, tail_html
 from .html_styles import (
     BODY,
@@ -297,7 +297,7 @@ class _Plain(_Settled):
             self.flush(0.0)
         is_printed = bool(texts and self._text == texts[0])
         rest = [_plain_choice(texts, i) for i in range(is_printed, len(texts))]
-        closing = final.closing_line if final else ""
+        closing = fitted_to_terminal(final.closing_line) if final else ""
         gap = "\n" if len(texts) > 1 else ""  # a blank line between choices
         parts = [gap + part for part in rest if part] + [closing] * bool(closing)
         lines = self._line_break() + "".join(f"{part}\n" for part in parts)

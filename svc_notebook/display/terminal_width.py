@@ -1,6 +1,10 @@
 """How many columns of a terminal a text takes; Thai marks take none."""
 
+import re
 import unicodedata
+from collections.abc import Sequence
+
+_BEHIND_DOT = re.compile("(?<= ·) ")
 
 
 def width(text: str) -> int:
@@ -11,6 +15,29 @@ def width(text: str) -> int:
 def padded(text: str, n_columns: int) -> str:
     """Fill a text with blanks; a longer one stays as it is."""
     return text + " " * (n_columns - width(text))
+
+
+def wrapped(text: str, n_columns: int) -> str:
+    """Break a line behind a middle dot, or else at a blank.
+
+    A terminal breaks it anywhere, also within words.
+    """
+    parts = _filled(_BEHIND_DOT.split(text), n_columns)
+    return "\n".join(
+        line for part in parts for line in _filled(part.split(" "), n_columns)
+    )
+
+
+def _filled(words: Sequence[str], n_columns: int) -> list[str]:
+    """Join words into lines that fit; a longer word has its own line."""
+    lines = [words[0]]
+    for word in words[1:]:
+        longer = f"{lines[-1]} {word}"
+        if width(longer) > n_columns:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def fitted(text: str, n_columns: int) -> str:

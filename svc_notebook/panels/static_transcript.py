@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
-from svc_notebook.display.front_end import Output
+from svc_notebook.display.front_end import Output, fitted_to_terminal
 from svc_notebook.display.html_styles import quiet_html
 
 PART_TURNS = 5  # of one output
@@ -136,7 +136,7 @@ class StaticTranscript:
                 "(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
                 f"{history.name}` or svc.conversation({history.name!r}).ask(...))"
             )
-            transcript = {"text/plain": f"{text}\n\n{note}"}
+            transcript = {"text/plain": f"{text}\n\n{fitted_to_terminal(note)}"}
         self._output.publish(transcript, None)
 
     def fold(self, history: History, *, is_folded: bool) -> None:

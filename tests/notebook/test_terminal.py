@@ -165,7 +165,7 @@ def test_words_show_while_the_service_writes_and_ctrl_c_is_calm(
     assert emulator.requests[-1].is_cut_by_client
     assert "[interrupted]" in shown
     assert shown.count("interrupted") == 1
-    assert "svc.last() has what arrived" in shown
+    assert "s ·\n`%svc continue` asks for the rest · svc.last() has what" in shown
     assert "Traceback" not in shown
     kept = terminal.run("import svc_notebook; svc_notebook.last().text", prompt=3)
     assert "'Partial answer'" in kept
@@ -235,4 +235,4 @@ def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
 
     assert "(no turns yet)" in shown
     assert "`%%svc -c plan`" in shown
-    assert "svc.conversation('plan').ask(...)" in shown
+    assert "`%%svc -c plan` or\nsvc.conversation('plan').ask(...)" in shown
