@@ -30,6 +30,7 @@ _HEADLINES = {
     "DocumentError": "The answer cannot be used",
     "CutError": "The reply was cut",
     "ToolLoopError": "The tool calls did not come to an end",
+    "ToolSchemaError": "A type or a tool cannot be used",
     "ToolError": "A tool cannot be used",
     "LedgerError": "The ledger cannot be used",
     "SvcError": "This did not work",

@@ -49,8 +49,8 @@ def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
     if named is None or name not in names:
         hint = did_you_mean(name, dict(known_types(names)))
         raise ParameterError(
-            f"--as {text}: this notebook has no such type.{hint} Give the name of a "
-            "dataclass, a TypedDict or a pydantic model, or list[NAME].",
+            f"--as {text}: this notebook has no type of that name.{hint} Give the name "
+            "of a dataclass, a TypedDict or a pydantic model, or list[NAME].",
             param="as",
         )
     type_: Any = names[name]

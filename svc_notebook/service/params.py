@@ -343,6 +343,8 @@ _PROMPT_FIRST = (
     "messages."
 )
 _ELSEWHERE = {
+    "answer": "answer is for svc.sweep. One reply of your own type is "
+    "svc.extract(TYPE, prompt).",
     "stream": "To stream a reply, use stream(...) instead of complete(...).",
     "messages": _PROMPT_FIRST,
     "prompt": _PROMPT_FIRST,

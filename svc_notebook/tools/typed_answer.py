@@ -86,8 +86,9 @@ def to_form(type_: type[Value]) -> Form[Value]:
         schema = schema_of(sent_type)
     if schema.get("type") != "object" or "properties" not in schema:
         raise ToolSchemaError(
-            f"{getattr(type_, '__name__', type_)} has no named fields; extract takes a "
-            "dataclass, a TypedDict or a pydantic model, or a list of one."
+            f"{getattr(type_, '__name__', type_)} has no named fields. Give a "
+            "dataclass, a TypedDict or a pydantic model, or a list of one. One of a "
+            "few labels is a field of it, such as `label: Literal['good', 'bad']`."
         )
     about = about or f"Take down a {name}."
     function = {"name": name, "description": about, "parameters": schema}

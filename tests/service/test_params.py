@@ -76,6 +76,12 @@ def test_a_refusal_shows_numbers_and_short_words_only(
     assert str(caught.value).startswith(prefix + shown)
 
 
+def test_the_types_of_a_sweep_are_no_parameter() -> None:
+    """`answer=`, which sweeps have, is refused with the verb for one reply."""
+    with pytest.raises(ParameterError, match=r"svc\.extract\(TYPE, prompt\)"):
+        check_all({"answer": str})
+
+
 def test_none_is_not_sent() -> None:
     """A parameter that is None is left out; an unknown one is refused all the same."""
     got = check_all({"n": None, "tools": None, "temperature": 0, "user": "ก"})
