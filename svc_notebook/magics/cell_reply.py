@@ -383,8 +383,8 @@ def _hint_at_model(
 ) -> None:
     """Name the known model that a misspelt name may mean."""
     names = [known.id for known in models]
-    hint = did_you_mean(model.lower(), names, n=1)
-    if hint and model not in names:
+    if model not in names:
+        hint = did_you_mean(model.lower(), names, n=1)
         error.add_note(f"The model asked for is {model!r}.{hint}")
 
 

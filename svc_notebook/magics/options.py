@@ -114,7 +114,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _numbers(text: str) -> object:
     """Read a number, or several separated by commas; a wrong text is refused later."""
-    parts = [part.strip() for part in text.split(",")]
+    parts = _names(text) or (text,)  # a comma at the end adds no value
     read = [(part, to_number(part)) for part in parts]
     values = [part if number is None else number for part, number in read]
     return values if len(values) > 1 else values[0]
@@ -371,7 +371,7 @@ def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
     first = rest.split(maxsplit=1)[0] if rest else ""
     if not first or (_is_flag(first) and _flag_of(first) in BY_FLAG):
         raise ParameterError(
-            f"{flag} needs a value: {flag} {option.value} ({option.doc}).", param=flag
+            f"{flag} needs a value, {flag} {option.value}: {option.doc}.", param=flag
         )
     return _next_word(rest)
 

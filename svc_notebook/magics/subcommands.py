@@ -128,7 +128,7 @@ def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
     """Read what follows the options of a `%svc` line, or the line without options."""
     words = _words(text)
     if not words:
-        return CommandLine("help")
+        return _bare(has_options=has_options)
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
@@ -151,6 +151,17 @@ def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
             param="line",
         )
     raise _both_spellings(text, meant)
+
+
+def _bare(*, has_options: bool) -> CommandLine:
+    """Read a line without words: it asks for help, unless it has options."""
+    if has_options:
+        raise ParameterError(
+            "There is no prompt behind the options. For a prompt in the lines below, "
+            "begin with two percent signs: `%%svc`.",
+            param="line",
+        )
+    return CommandLine("help")
 
 
 def _words(text: str) -> list[str]:

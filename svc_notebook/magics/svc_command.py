@@ -23,6 +23,7 @@ from .options import (
     SvcOptions,
     check_record,
     parse_options,
+    to_number,
 )
 
 
@@ -80,12 +81,7 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
     options = parse_options(line)
     if cell is not None and options.text != HELP:
         if options.text:
-            raise ParameterError(
-                f"{options.text!r} is on the line of options and would not be sent. "
-                "Put the prompt below that line, ask in one line with %svc, or put "
-                "quotes around an option's value that has blanks.",
-                param="line",
-            )
+            raise _text_among_options(options.text)
         return _ask(context, options, cell, own_output=context.owns_output)
     from .subcommands import BY_NAME, parse_command  # noqa: PLC0415 - not for a plain cell
 
@@ -102,6 +98,19 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
         Output().write(answer + "\n")
         return None
     return answer
+
+
+def _text_among_options(text: str) -> ParameterError:
+    remedy = (
+        "Put the prompt below that line, ask in one line with %svc, or put quotes "
+        "around an option's value that has blanks."
+    )
+    if to_number(text.split(maxsplit=1)[0]) is not None:
+        remedy = "Several values have a comma and no blank between them: `-t 0,0.7`."
+    return ParameterError(
+        f"{text!r} is on the line of options and would not be sent. {remedy}",
+        param="line",
+    )
 
 
 def _ask(

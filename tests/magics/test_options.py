@@ -85,6 +85,7 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("-- hi", "-- is not an option. `%svc help`"),
         ("-t0.2 -t 1", "--temperature is given twice"),
         ("--model", "--model needs a value"),
+        ("-t", "-t needs a value, -t X: higher is more random"),
         ("--model -t 1", "--model needs a value"),
         ("--no-stream=1", "takes no value"),
         ("--system 'open", "close it"),

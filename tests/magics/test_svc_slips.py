@@ -75,7 +75,12 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
     ("line", "remedy"),
     [
         ("%svc use emulater", "Did you mean `emulator`"),
+        ("%svc -c plan\nสรุป", "begin with two percent signs: `%%svc`"),
+        ("%svc -t 0", "no prompt behind the options"),
         ("%svc use Emulator", "Did you mean `emulator`"),
+        ("%%svc -t 0.5 0.7\nHello", "no blank between them: `-t 0,0.7`"),
+        ("%%svc -t 0.5, 0.7\nHello", "no blank between them: `-t 0,0.7`"),
+        ("%%svc Explain it\nHello", "Put the prompt below that line"),
         ("%%svc -o class\nHello", "-o answer"),
         ("%%svc -o get_ipython\nHello", "-o answer"),
         ("%%svc -o json\nHello", "is a module"),
