@@ -26,9 +26,8 @@ NO_WIDGET = (
 # VS Code draws no widget that is out of sight when its cell runs. Where the panel is
 # drawn, this line is hidden with the transcript, or goes when the transcript is folded.
 NOT_DRAWN = quiet_html(
-    "No panel here? Scroll to this cell and run it again. Colab shows it only after "
-    "<code>from google.colab import output; output.enable_custom_widget_manager()"
-    "</code>."
+    "To chat here, run this cell while it is in sight. In Colab, run <code>from "
+    "google.colab import output; output.enable_custom_widget_manager()</code> first."
 )
 
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}

@@ -198,6 +198,6 @@ def test_a_panel_answers_the_page(kernel: Kernel) -> None:
 
     [widget, static] = [content["data"] for content in shown.all("display_data")]
     assert "application/vnd.jupyter.widget-view+json" in widget
-    assert "No panel here?" in static["text/html"]
+    assert "To chat here, run this cell" in static["text/html"]
     messages = [content["data"].get("content", {}) for content in heard.all("comm_msg")]
     assert [message["t"] for message in messages] == ["ack", "heard"]
