@@ -66,6 +66,7 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc\n" + "ก" * 20_000, "8192"),
         ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192 was"),
         ("%%svc -m svc-nope\nHello", "%svc models"),
+        ("%%svc -m small\nHello", "The model asked for is 'small'."),
         ("%%svc -c ' two words'\nHello", "without spaces"),
         ("%%svc -m svc-v2-8b\nHello", "Did you mean svc-v2-8b-instruct?"),
     ],
