@@ -7,7 +7,7 @@ from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import (
     PLAIN_CODE,
     QUIET_LINE,
-    WRAPPED,
+    TYPED,
     folded_html,
     quiet_html,
 )
@@ -18,7 +18,7 @@ from .history import History, Turn, Version
 from .picks import to_columns
 
 _ENTRY = "margin:.2em 0 .8em"
-_TYPED = f"{WRAPPED};border-left:3px solid #8886;padding-left:.7em"
+_TYPED = f"{TYPED};border-left:3px solid #8886;padding-left:.7em"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ _CARD = (
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
 PLAIN_CODE = "<code style=background:none>"  # VS Code marks code, also whole texts
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
-_VERBATIM = f"{WRAPPED};margin:0"
+# Slides have a margin around <pre>, and half the size of letters in it.
+TYPED = f"{WRAPPED};margin:0;font-size:inherit"
 
 
 def quiet_html(html: str, *, hint: str = "") -> str:
@@ -34,7 +35,7 @@ def quiet_html(html: str, *, hint: str = "") -> str:
 
 def verbatim_html(html: str) -> str:
     """Show escaped text as it is written, with its lines and blanks."""
-    return f'<pre style="{_VERBATIM}">{PLAIN_CODE}{html}</code></pre>'
+    return f'<pre style="{TYPED}">{PLAIN_CODE}{html}</code></pre>'
 
 
 def card_html(heading: str, body: str, closing: str = "") -> str:

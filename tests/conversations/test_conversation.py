@@ -278,6 +278,15 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
 
 
+def test_prompts_in_slides_are_as_large_as_replies(plan: svc.Conversation) -> None:
+    """Slides have a style for <pre> of half the size, which this one overrides."""
+    plan.ask("Count")
+
+    prompt = plan._repr_mimebundle_()["text/html"].partition("<pre ")[2]
+
+    assert "font-size:inherit" in prompt.partition(">")[0]
+
+
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
