@@ -116,7 +116,7 @@ class _Kernel:
             except (asyncio.CancelledError, RuntimeError, OSError) as error:
                 reason = "Stopped" if self._is_stopped else _why(error, noise)
             finally:
-                await self._end()
+                await self._end(is_hasty=bool(reason))
         return NotebookRun(notebook, reason, is_stopped=reason == "Stopped")
 
     def _take_signals(self) -> None:
@@ -143,11 +143,12 @@ class _Kernel:
         if self._is_stopped:
             raise asyncio.CancelledError
 
-    async def _end(self) -> None:
+    async def _end(self, *, is_hasty: bool) -> None:
+        """End the kernel; one that has run all has the time to close its ledger."""
         if "_client" in vars(self):
             self._client.stop_channels()
         if self._manager.has_kernel:
-            await self._manager.shutdown_kernel(now=True)
+            await self._manager.shutdown_kernel(now=is_hasty)
 
     async def _run_cell(self, cell: Cell) -> None:
         """Run one cell between two calls of the listener."""
