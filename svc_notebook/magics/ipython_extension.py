@@ -23,7 +23,7 @@ from IPython.core.magic import (
     no_var_expand,
 )
 
-from svc_notebook.errors import Interrupted, last_error
+from svc_notebook.errors import Interrupted, ParameterError, last_error
 
 from .config_traits import SvcTraits, remove_unusable
 
@@ -32,25 +32,42 @@ if TYPE_CHECKING:  # most of the package, which the first `%svc` loads
 
 MATCHER_ID = "svc_notebook"
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
+_LINE = re.compile(r"%svc(?:[ \t]+(?P<line>-.*?))?[ \t]*\r?\n\Z")
 _QUESTION = re.compile(
     r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
 )
 
 
 class CellTransform:
-    """A cleanup transform that keeps the body of a `%%svc` cell as typed."""
+    """A cleanup transform that keeps the body of a `%%svc` cell as typed.
+
+    Below a `%svc` without a prompt, which is refused, the lines are not read as Python.
+    """
 
     has_side_effects = True  # so that a terminal's check for a finished cell skips it
 
     def __call__(self, lines: list[str]) -> list[str]:
         """Return the cell's lines, those of a `%%svc` cell as one call."""
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
-        magic_line = None if first is None else _CELL.match(lines[first])
-        if first is None or magic_line is None:
+        if first is None:
             return lines
         body = "".join(lines[first + 1 :]).removesuffix("\n")
-        line = magic_line["line"] or ""
-        return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
+        if magic_line := _CELL.match(lines[first]):
+            line = magic_line["line"] or ""
+            return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
+        if body.strip() and (magic_line := _LINE.match(lines[first])):
+            line = (magic_line["line"] or "") + "\n"  # says that there are lines below
+            if _has_no_prompt(line):
+                return [f"get_ipython().run_line_magic('svc', {line!r})\n"]
+        return lines
+
+
+def _has_no_prompt(line: str) -> bool:
+    from .options import parse_options  # noqa: PLC0415 - rare
+
+    with suppress(ParameterError):  # the line is refused
+        return not parse_options(line).text
+    return True
 
 
 class QuestionTransform(TokenTransformBase):

@@ -124,11 +124,11 @@ _LEAST_ASKED = 3  # words between a command's name and "?" that make a question
 _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
-def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
+def parse_command(text: str, *, has_more: bool = False) -> CommandLine:
     """Read what follows the options of a `%svc` line, or the line without options."""
     words = _words(text)
     if not words:
-        return _bare(has_options=has_options)
+        return _bare(has_more=has_more)
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
@@ -140,7 +140,7 @@ def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help", (first,))
     meant = _usage(command) if command else _meant(first, rest)
-    is_bare = not (has_options or rest) and _BARE.fullmatch(first)
+    is_bare = not (has_more or rest) and _BARE.fullmatch(first)
     if meant is None and not is_bare:
         return _question(text)
     refuse_key_form(text, param="line")
@@ -153,12 +153,12 @@ def parse_command(text: str, *, has_options: bool = False) -> CommandLine:
     raise _both_spellings(text, meant)
 
 
-def _bare(*, has_options: bool) -> CommandLine:
-    """Read a line without words: it asks for help, unless it has options."""
-    if has_options:
+def _bare(*, has_more: bool) -> CommandLine:
+    """Read a line without words: it asks for help, if nothing is around it."""
+    if has_more:
         raise ParameterError(
-            "There is no prompt behind the options. For a prompt in the lines below, "
-            "begin with two percent signs: `%%svc`.",
+            "There is no prompt on this line. For a prompt in the lines below, begin "
+            "with two percent signs: `%%svc`.",
             param="line",
         )
     return CommandLine("help")

@@ -85,8 +85,9 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
         return _ask(context, options, cell, own_output=context.owns_output)
     from .subcommands import BY_NAME, parse_command  # noqa: PLC0415 - not for a plain cell
 
-    has_options = options.text != line.strip()
-    command_line = parse_command(options.text, has_options=has_options)
+    # the end of a line is there if others are below it
+    has_more = options.text != line.strip() or line.endswith("\n")
+    command_line = parse_command(options.text, has_more=has_more)
     if command_line.name == ASK:
         return _ask(context, options, command_line.text, own_output=False)
     command = BY_NAME[command_line.name]

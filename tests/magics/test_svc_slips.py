@@ -76,7 +76,10 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
     [
         ("%svc use emulater", "Did you mean `emulator`"),
         ("%svc -c plan\nสรุป", "begin with two percent signs: `%%svc`"),
-        ("%svc -t 0", "no prompt behind the options"),
+        ("%svc -t 0\nWhat is a monad?", "begin with two percent signs: `%%svc`"),
+        ("%svc\nWhat is a monad?", "begin with two percent signs: `%%svc`"),
+        ("%svc --temp 1\nWhat is a monad?", "Did you mean --temperature?"),
+        ("%svc -t 0", "no prompt on this line"),
         ("%svc use Emulator", "Did you mean `emulator`"),
         ("%%svc -t 0.5 0.7\nHello", "no blank between them: `-t 0,0.7`"),
         ("%%svc -t 0.5, 0.7\nHello", "no blank between them: `-t 0,0.7`"),
