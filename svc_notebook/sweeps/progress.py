@@ -23,6 +23,8 @@ GAP_S = 0.25  # shortest time between two drawings
 BACKGROUND_GAP_S = 0.5  # the same for a run in the background
 SHOWN_WAIT_S = 1.5  # shorter waits are not shown: they are usual between two requests
 _FORMAT = "{desc} |{bar}| {unit}"  # not tqdm's postfix, which begins with a comma
+_LEAST_BAR = "10em"  # least width of a bar in a notebook
+_MARGINS = "4px"  # left and right of a widget
 _LETTER = 0.9  # mean width of a letter, in widths of a digit (the CSS unit `ch`)
 
 
@@ -82,8 +84,10 @@ class Bars:
         bars, self._bars = self._bars, {}
         for bar in bars.values():
             with suppress(Exception):
-                bar.close()
-                if self._where is Screen.NOTEBOOK:  # a saved notebook keeps this text
+                if self._where is not Screen.NOTEBOOK:
+                    bar.close()
+                else:  # a saved notebook keeps this text
+                    _draw_wrapping(bar, bar.close)
                     bundle = bar.container._repr_mimebundle_()
                     Output().update(bundle, bar.container.model_id)
 
@@ -99,10 +103,12 @@ class Bars:
             for text, columns in zip(
                 bar.container.children[::2], self._columns, strict=True
             ):
-                text.layout.min_width = f"{_LETTER * columns:.0f}ch"
+                wide = f"{_LETTER * columns:.0f}ch"
+                text.layout.min_width = f"min({wide}, 100% - {_MARGINS})"
+            _draw_wrapping(bar, bar.refresh)
         else:
             bar.desc, bar.unit = map(padded, (bar.desc, bar.unit), self._columns)
-        bar.refresh()
+            bar.refresh()
 
     def _widest(self, models: Sequence[ModelProgress]) -> tuple[int, int]:
         """Return the width of the texts before and after the bars, in columns.
@@ -136,14 +142,25 @@ class Bars:
             leave=True,
         )
         if self._where is Screen.NOTEBOOK:
+            # where space is short, the words after a bar go below it
+            bar.container.layout.flex_flow = "row wrap"
+            bar.container.children[1].layout.flex = f"1 1 {_LEAST_BAR}"
             for text in bar.container.children[::2]:
-                # if space is short, the bar shrinks and not the texts
-                text.layout.flex = "0 0 auto"
+                text.layout.flex = "0 1 auto"
             # without a count, which a notebook saved during the run would keep
             plain = {"text/plain": f"Progress of {to_terminal(progress.name)}"}
             bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
         return bar
+
+
+def _draw_wrapping(bar: Any, draw: Callable[[], object]) -> None:  # noqa: ANN401 - tqdm's own
+    """Draw a bar of a notebook; its words may go on in the next line."""
+    texts = bar.container.children[::2]
+    with texts[0].hold_sync(), texts[1].hold_sync():
+        draw()
+        for text in texts:  # tqdm writes blanks at which no line ends
+            text.value = text.value.replace("\N{FIGURE SPACE}", " ")
 
 
 def progress_of(

@@ -4,6 +4,7 @@ from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Bench
 
+MIN_BAR = 80  # CSS pixels
 HOSTILE = "<img src=x onerror=alert(1)>"
 REPLIES = f"""
 import svc_notebook as svc
@@ -15,6 +16,14 @@ run = svc.sweep(
 df = run.replies_df()
 df["text"] = {HOSTILE!r} + " and a long reply goes on. " * 60
 df["score_right"] = [number % 3 for number in range(len(df))]
+"""
+LONG_WORDS = """
+_ = svc.sweep(
+    "d",
+    model={"a label of a model that is long": "svc-v2-8b-instruct"},
+    scores={"a_score_of_a_long_name": lambda row: len(row.text)},
+    repeats=3,
+).run()
 """
 
 
@@ -62,3 +71,22 @@ def test_a_narrow_comparison_scrolls_inside(bench: Bench) -> None:
     assert fold.evaluate("fold => fold.open")
     assert shown.evaluate("area => area.scrollWidth <= area.clientWidth + 1")
     assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_bar_is_seen_next_to_long_words(bench: Bench) -> None:
+    """Where the words of a bar are too long for its line, they go below it."""
+    page = bench.page()
+    page.set_viewport_size({"width": 700, "height": 900})
+    cells = (f"{REPLIES}\n{LONG_WORDS}",)
+    notebook = bench.open(bench.write("bars", *cells), page)
+    notebook.run_all()
+    bars = notebook.shown(1).locator(".widget-hbox:has(.widget-hprogress)")
+    expect(bars.last).to_contain_text("a_score_of_a_long_name")
+
+    for bar in bars.all():
+        widths = bar.evaluate(
+            "box => [box.scrollWidth - box.clientWidth,"
+            " box.querySelector('.widget-hprogress').clientWidth]"
+        )
+        assert widths[0] <= 0
+        assert widths[1] > MIN_BAR
