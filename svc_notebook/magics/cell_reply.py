@@ -42,6 +42,8 @@ UNASKED = (
     "denied: you could not be asked; allow it with --confirm-tools none, or with "
     "%config SvcMagics.confirm_tools"
 )
+_RUNNING = "running "
+_WAITING = "waiting for your answer: "
 _CALL_CHARS = 200  # of arguments that form; the status line shows less
 
 
@@ -168,11 +170,19 @@ class RoundsCell(CellView):
         self._newest = completion if isinstance(completion, Completion) else None
 
     def _flushed(self, consent: Consent) -> Consent:
-        """Show the text so far, then ask the user."""
+        """Show the text so far and what waits, then ask the user."""
 
         def ask(proposal: Proposal) -> ConsentDecision:
+            name, function = proposal.name, proposal.function
+            is_known = self._session.consent.allows(name, function)
+            if not (self._is_plain or is_known):
+                line = self._running.removeprefix(_RUNNING)
+                self._display.status(f"{_WAITING}{line}", is_now=True)
             self._display.flush()
-            return consent(proposal)
+            decision = consent(proposal)
+            if not (self._is_plain or is_known):
+                self._display.status(self._running, is_now=True)
+            return decision
 
         return ask
 
@@ -190,7 +200,7 @@ class RoundsCell(CellView):
             self._display.tool_run(what)
         elif not self._is_plain:
             line = call_line(what.function.name, what.function.arguments)
-            self._running = f"running {line} ..."
+            self._running = f"{_RUNNING}{line} ..."
             self._display.status(self._running, is_now=True)
 
     def _show_printed(self) -> None:

@@ -73,6 +73,8 @@ _EMPTY = (
 )
 
 _STOPPED = "Stopped before any text arrived; nothing was added to the conversation."
+_RUNNING = "running …"
+_WAITING = "waits for your answer"
 ANSWERED = "This question was answered already."
 _log = logging.getLogger(__name__)
 
@@ -91,13 +93,15 @@ class LiveReply:
     columns: tuple[Mapping[str, Any], ...] = ()  # of the choices, if it compares
 
 
-def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
-    """Return a tool call for the browser; its result is None while the tool runs."""
+def draw_call(
+    name: str, arguments: str, result: str | None, *, state: str = _RUNNING
+) -> dict[str, Any]:
+    """Return a tool call for the browser; without a result, with the state it is in."""
     shown = [("arguments", shortened_html(arguments))]
     shown += [] if result is None else [("result", shortened_html(result))]
-    html = _parts(shown) + ("<p>running …</p>" if result is None else "")
+    html = _parts(shown) + (f"<p>{state}</p>" if result is None else "")
     is_error = bool(result and result.startswith("Error:"))
-    end = "running …" if result is None else shorten(result, CALL_CHARS)
+    end = state if result is None else shorten(result, CALL_CHARS)
     line = f"{_call_line(name, arguments)} → {end}"
     return {"name": name, "line": line, "html": html, "is_error": is_error}
 
@@ -303,6 +307,7 @@ class ReplyWorker:
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
             "about": proposal.about,
         }
+        self._show_state(proposal, _WAITING)
         self.view.show_question(self._question)
         try:
             while True:
@@ -313,6 +318,7 @@ class ReplyWorker:
                     continue
         finally:
             self._question = None
+            self._show_state(proposal, _RUNNING)
             self.view.show_question(None)
 
     def _reply_or_less(self) -> Completion:
@@ -413,9 +419,18 @@ class ReplyWorker:
     def _show_call(self, call: ToolCall | Step) -> None:
         if isinstance(call, ToolCall):
             name, arguments = call.function.name, call.function.arguments
-            self._calls[call.id] = draw_call(name, arguments, None)
+            self._draw_call(call.id, draw_call(name, arguments, None))
         else:
-            self._calls[call.call_id] = draw_run(call)
+            self._draw_call(call.call_id, draw_run(call))
+
+    def _show_state(self, proposal: Proposal, state: str) -> None:
+        """Show what a call does that has no result yet."""
+        arguments = json.dumps(proposal.arguments, ensure_ascii=False)
+        call = draw_call(proposal.name, arguments, None, state=state)
+        self._draw_call(proposal.call_id, call)
+
+    def _draw_call(self, call_id: str, call: dict[str, Any]) -> None:
+        self._calls[call_id] = call
         self.live = replace(self.live, tool_runs=tuple(self._calls.values()))
         self._show_live()
 

@@ -1,6 +1,7 @@
 """`%%svc --tools` in a real kernel: live, asked for consent, interrupted, settled."""
 
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import pytest
@@ -127,6 +128,8 @@ def test_consent_is_asked_for_in_the_cell(tools: Kernel) -> None:
 
     assert 'The model calls send\n  to = "Bob"\n  (Send a letter.)' in asked[0]
     assert ran.status == last.status == "ok"
+    assert 'waiting for your answer: send({"to": "Bob"})' in unescape(str(ran.messages))
+    assert "waiting for your answer" not in str(last.messages)
     assert "sent to Al" in tools.value("answer.tool_runs[0].result")
     assert tools.value("later.tool_runs[0].result") == "sent to Cy"
     assert tools.value("last.tool_runs[0].result") == "sent to Di"

@@ -78,11 +78,13 @@ def test_nothing_runs_before_the_user_approves(open_page: OpenPage) -> None:
 
     question = asked(page)
     state, can = page.view["state"], page.view["can"]
+    waiting = page.all("live")[-1]["live"]["tool_runs"]
     got = decided(page, "approve")
 
     assert (question["name"], question["about"]) == ("pay", "Pay a person.")
     assert '"amount"' in question["arguments"]
     assert (state, "decide" in can) == ("asking", True)
+    assert waiting[0]["line"] == "pay(amount=5) → waits for your answer"
     assert "paid" in got["turns"][0]["tool_runs"][0]["html"]
     assert "approved" in got["turns"][0]["tool_runs"][0]["html"]
 
