@@ -65,6 +65,12 @@ class Version:
         return last.content or "" if last.role == "assistant" else ""
 
     @property
+    def all_text(self) -> str:
+        """The texts of all rounds, those before tool calls too, as paragraphs."""
+        replies = (reply for reply in self.replies if reply.role == "assistant")
+        return "\n\n".join(reply.content for reply in replies if reply.content)
+
+    @property
     def model(self) -> str:
         """The model that was asked, as the footer says."""
         return self.footer.partition(" · ")[0]

@@ -116,14 +116,13 @@ def _answer(turn: Turn) -> MessageEntry:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
-    texts = [m.content for m in version.replies if m.role == "assistant" and m.content]
     calls = [
         f"{call.function.name}({call.function.arguments}) → {result}"
         for call, result in version.calls
     ]
     return MessageEntry(
         heading=" · ".join([*heads, *turn.marks]),
-        text="\n\n".join(texts),
+        text=version.all_text,
         is_markdown=True,
         footer=footer,
         notes=tuple(calls),

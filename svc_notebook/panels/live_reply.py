@@ -354,15 +354,27 @@ class ReplyWorker:
 
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1
-        if self._n_rounds > 1:  # below the calls of the rounds before
-            self.live = replace(self.live, choices=(), status="")
-            self._show_live()
-        return self._send(request, origin)
+        if self._n_rounds == 1:
+            return self._send(request, origin)
+        rounds = request.messages[len(self.step.request.messages) :]
+        texts = (m.content for m in rounds if m.role == "assistant" and m.content)
+        above = "".join(f"{text}\n\n" for text in texts)
+        renderer = ReplyRenderer(above)
+        renderer.take(0.0, is_last=True)
+        choices = renderer.drawn if above else ()
+        self.live = replace(self.live, choices=choices, status="")
+        self._show_live()
+        return self._send(request, origin, renderer)
 
-    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+    def _send(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        renderer: ReplyRenderer | None = None,
+    ) -> Completion:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
-        self._renderer = ReplyRenderer(self.so_far)
+        self._renderer = renderer or ReplyRenderer(self.so_far)
         self._overlap = OverlapRemover(self.so_far) if self.so_far else None
         stream = self.session.client.stream(request, origin=origin, watch=None)
         return follow(stream, self)

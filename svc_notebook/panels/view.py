@@ -170,7 +170,7 @@ def reply_texts(turn: Turn) -> list[str]:
     version = turn.version
     if turn.comparison:
         return draw_compared(turn)[1]
-    return [choice.content or "" for choice in version.choices] or [version.text]
+    return [choice.content or "" for choice in version.choices] or [version.all_text]
 
 
 def draw_item(item: Item) -> dict[str, Any]:

@@ -14,8 +14,19 @@ from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator that calls a tool that the prompt names."""
-    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+    """An emulator that calls a tool that the prompt names, once with words before."""
+    call = {"name": "weather", "arguments": {"city": "Oslo"}}
+    script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": "How is", "role": "user"},
+            "text": "Let me **look**.",
+            "tool_calls": [call],
+        },
+        {"when": {"contains": "How is", "role": "tool"}, "text": "It is sunny."},
+    ]
+    with Emulator(
+        script=script, tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
         yield running
 
 
@@ -241,3 +252,14 @@ def test_several_choices_and_tools_are_refused_when_they_are_set(
         svc.errors.ParameterError, match="n must be 1 in a panel with tools"
     ):
         open_page(tools=[weather], n=3)
+
+
+def test_what_is_said_before_a_call_stays(open_page: OpenPage) -> None:
+    """While the next round is written, and when it has ended."""
+    page = open_page(tools=[weather])
+
+    turn = page.ask("How is Oslo?")
+
+    [choice] = page.all("live")[-1]["live"]["choices"]
+    assert "Let me <strong>look</strong>." in choice["html"]
+    assert turn["choices"][0]["text"] == "Let me **look**.\n\nIt is sunny."
