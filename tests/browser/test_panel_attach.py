@@ -89,6 +89,22 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("typed", "text"), [("in", "df in"), (", in", "df, in"), (" in", "df in")]
+)
+def test_a_word_behind_a_chosen_name_is_kept_apart(
+    page: Page, typed: str, text: str
+) -> None:
+    """A comma follows the name at once, and one typed blank stays one."""
+    panel = PanelPage(page, view())
+    panel.composer.press_sequentially("@d")
+    names(panel)
+    page.keyboard.press("Enter")
+    page.keyboard.type(typed)
+
+    expect(panel.composer).to_have_value(text)
+
+
 def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
     """Refused or failed, the chips come back; an edit keeps what it is not told."""
     panel = PanelPage(page, view([turn(1, attached=[TABLE, NOTE])]))

@@ -31,6 +31,19 @@ def test_settings_are_sent_and_a_refused_one_is_taken_back(page: Page) -> None:
     ]
 
 
+def test_enter_takes_a_setting(page: Page) -> None:
+    """The field keeps the focus, for another value; leaving it sends nothing more."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.press_sequentially("0.5")
+    temperature.press("Enter")
+    expect(temperature).to_be_focused()
+    temperature.blur()
+
+    assert panel.sent == [{"t": "set", "name": "temperature", "value": 0.5}]
+
+
 def refused(page: Page) -> tuple[PanelPage, Locator]:
     """Open a panel that has refused a temperature; return it and the field."""
     panel = PanelPage(page, view())

@@ -3,6 +3,7 @@
  */
 
 const MENTION = /(?<![\w.%+-])@([\p{L}\p{M}\p{N}_[\]-]*)$/u; // not in an address
+const WORD = /^[\p{L}\p{N}]/u;
 const ASK_AFTER_MS = 150;
 const LIST_PX = 420;
 
@@ -18,6 +19,7 @@ class AttachMenu {
     area.setAttribute("aria-autocomplete", "list");
     area.setAttribute("aria-controls", this.id);
     for (const name of ["input", "click"]) area.addEventListener(name, () => this.look());
+    area.addEventListener("beforeinput", (event) => this.keepApart(event));
     area.addEventListener("blur", () => this.close());
     panel.root.append(this.list);
     panel.attaches.add(this);
@@ -155,9 +157,20 @@ class AttachMenu {
     this.close();
     this.area.setSelectionRange(start, end);
     insertText(this.area, name);
+    this.chosenAt = this.area.selectionEnd;
     this.set([...this.holder.chips.filter((chip) => chip.name !== name), { name, kind }]);
     this.panel.connection.send({ t: "size", name });
     this.panel.say(`${name} is attached`);
+  }
+
+  /** Put a blank between a name that was just chosen and a word that is typed. */
+  keepApart(event) {
+    const { chosenAt, area } = this;
+    this.chosenAt = null;
+    const isBehind = area.selectionStart === chosenAt && area.selectionEnd === chosenAt;
+    if (!isBehind || event.inputType !== "insertText" || !WORD.test(event.data ?? "")) return;
+    event.preventDefault();
+    insertText(area, ` ${event.data}`);
   }
 
   /* -- the chips -- */

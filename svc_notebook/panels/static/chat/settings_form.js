@@ -118,6 +118,7 @@ class SettingsForm {
       const control = controlOf(field);
       control.id = `${this.panel.id}-${field.name}`;
       control.addEventListener("change", () => this.change(field, control));
+      if (control.localName === "input") control.addEventListener("keydown", takeAtEnter);
       this.controls[field.name] = control;
       delete this.seen[field.name];
       const label = make("label", { for: control.id }, field.label ?? field.name);
@@ -190,6 +191,15 @@ class SettingsForm {
 
 const COMMON = ["model", "system", "temperature", "max_tokens", "n"];
 const OTHER = "\u0000other";
+
+/** Outside of a form, Enter takes no value: leaving the field does. */
+function takeAtEnter(event) {
+  if (isInput(event) || event.key !== "Enter") return;
+  event.preventDefault();
+  event.stopPropagation();
+  event.target.blur();
+  event.target.focus({ preventScroll: true });
+}
 
 function controlOf(field) {
   const { kind, options, minimum, maximum, step, default: usual } = field;
