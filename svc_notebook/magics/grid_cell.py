@@ -19,12 +19,14 @@ def ask_several(context: CellContext, options: SvcOptions, text: str) -> object:
     from svc_notebook.sweeps.side_by_side import run_side_by_side  # noqa: PLC0415 - at first use
 
     _check_options(options)
-    run = _to_run(context.session, options, to_prompt(context, options, text))
+    prompt = to_prompt(context, options, text)
+    run = _to_run(context.session, options, prompt)
     if options.is_dry:
         return context.show(run, options.output)
     context.put(options.output, run)
     context.is_sending = True
-    run_side_by_side(run, mode=context.mode, is_streamed=options.is_streamed)
+    note = " · ".join(prompt.notes)
+    run_side_by_side(run, mode=context.mode, is_streamed=options.is_streamed, note=note)
     if options.is_strict:
         _check_whole(run)
     return None

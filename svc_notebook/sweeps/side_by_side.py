@@ -47,15 +47,17 @@ def run_side_by_side(
     *,
     mode: Mode,
     is_streamed: bool = True,
+    note: str = "",
     output: Output | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Run:
     """Send what is missing of a run, and show its replies side by side as they stream.
 
     With `is_streamed=False` replies are not streamed, and the service reports their
-    usage.
+    usage. `note` is shown below all of them.
     """
-    cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
+    output = output or Output()
+    cards = _Cards(run, mode=mode, note=note, output=output, clock=clock)
     try:
         follow(_RunStream(run, is_streamed=is_streamed), cards)
     except Interrupted:
@@ -165,10 +167,17 @@ class _Cards:
     """Draws the cards of a run from its stream."""
 
     def __init__(
-        self, run: Run, *, mode: Mode, output: Output, clock: Callable[[], float]
+        self,
+        run: Run,
+        *,
+        mode: Mode,
+        note: str,
+        output: Output,
+        clock: Callable[[], float],
     ) -> None:
         self._run = run
         self._mode = mode
+        self._note = note
         self._output = output
         self._clock = clock
         self._display_id = f"svc-{uuid4().hex[:12]}"
@@ -206,7 +215,8 @@ class _Cards:
         rows = list(islice(self._run.replies(), MAX_CARDS))
         ended = [_final_card(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
-        note = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
+        more = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
+        note = " · ".join(filter(None, (self._note, more)))
         if self._mode is Mode.PLAIN:
             self._output.write(_cards_as_text(ended, note=note) + "\n")
         else:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -120,6 +121,16 @@ def test_variables_are_put_in_and_listed(shell: Shell, emulator: Emulator) -> No
         }
     ]
     assert "inserted: dish (text, about" in cell.shown
+
+
+def test_replies_side_by_side_list_variables_too(shell: Shell) -> None:
+    """What was put into all prompts, and what was cut of it, is said once, below."""
+    shell.names["table"] = pd.DataFrame({"text": ["a long text of a row"] * 400})
+
+    cell = shell.run("%%svc -t 0,1\nAbout {{table}}")
+
+    assert cell.shown.count("inserted: table (DataFrame 400 rows") == 1
+    assert "cut to the first" in cell.shown
 
 
 @pytest.mark.slow
