@@ -23,7 +23,7 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Attached
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
-from svc_notebook.tools.results import cut_table, is_table
+from svc_notebook.tools.results import HEAD_TOKENS, cut_table, is_table
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
 MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
@@ -84,7 +84,9 @@ def _source(value: object) -> str:
 
 
 def _table(name: str, value: object) -> Item:
-    table = cut_table(value, CAP_TOKENS)
+    # the cap is a rule of thumb, so rows have their likely size, not their largest
+    most = CAP_TOKENS - HEAD_TOKENS
+    table = cut_table(value, most, size=lambda row: estimate_tokens(row).mean)
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind} {name}, {table.shape}{cut}:"
     return Item(

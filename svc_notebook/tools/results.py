@@ -8,7 +8,7 @@ import csv
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -179,7 +179,7 @@ def _refusal(value: object, reason: str) -> ToolCallError:
 
 MAX_COLUMNS = 40
 MAX_LINE_CHARS = 1000
-_HEAD_TOKENS = 60  # the line above the table
+HEAD_TOKENS = 60  # the line above the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,21 +208,29 @@ def is_table(value: object) -> bool:
 
 def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
     """Write a frame or a column as text; also return the tokens left out."""
-    table = cut_table(value, max(cap_tokens - _HEAD_TOKENS, 1))
+    table = cut_table(value, max(cap_tokens - HEAD_TOKENS, 1))
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind}, {table.shape}{cut}:"
     return "\n".join([head, *table.lines]), table.n_cut_tokens
 
 
-def cut_table(value: Any, cap_tokens: int) -> CutTable:  # noqa: ANN401 - a frame
-    """Write a frame or a column as rows, up to a number of estimated tokens."""
+def cut_table(
+    value: Any,  # noqa: ANN401 - a frame
+    cap_tokens: int,
+    *,
+    size: Callable[[str], float] = most_tokens,
+) -> CutTable:
+    """Write a frame or a column as rows, up to a number of tokens.
+
+    `size` returns the tokens of a row: if left out, the most that it can have.
+    """
     value = to_pandas(value)
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
     shape = f"{n_rows} row{'s'[: n_rows != 1]}"
     shape += f" x {n_columns} columns" if n_columns > 1 else ""
     shown = frame.iloc[: max(cap_tokens // 2, 1), :MAX_COLUMNS]
-    lines = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
+    lines = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens, size)
     n_shown = max(len(lines) - 1, 0)
     cuts = [
         f"the first {n_shown} row{'s'[: n_shown != 1]}" if n_shown < n_rows else "",
@@ -255,11 +263,13 @@ def _short(line: str) -> str:
     return f"{line[:MAX_LINE_CHARS]}[... of {len(line)} characters]"
 
 
-def _within(lines: Iterable[str], cap_tokens: int) -> list[str]:
+def _within(
+    lines: Iterable[str], cap_tokens: int, size: Callable[[str], float]
+) -> list[str]:
     fitting: list[str] = []
-    room = cap_tokens
+    room: float = cap_tokens
     for line in lines:
-        room -= most_tokens(line) + 1
+        room -= size(line) + 1
         if room < 0 and fitting:
             break
         fitting.append(line)

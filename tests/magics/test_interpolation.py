@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svc_notebook.conversations.attachments import CAP_TOKENS
 from svc_notebook.errors import ParameterError
 from svc_notebook.magics.interpolation import Filled, interpolate
 
@@ -163,3 +164,16 @@ def test_any_prompt_is_filled_or_refused(text: str) -> None:
     """No prompt ends in anything but a text or our error."""
     with suppress(ParameterError):
         assert isinstance(interpolate(text, {"n": 1, "d": {"n": 0}}).text, str)
+
+
+def test_a_table_is_cut_by_its_likely_size() -> None:
+    """What is likely below the cap goes whole; a cut table nearly fills it."""
+    rows = ["The app crashed twice while I was paying"] * 200
+    whole, cut = (
+        interpolate("{{table}}", {"table": pd.DataFrame({"text": rows[:n]})}).items[0]
+        for n in (100, 200)
+    )
+
+    assert whole.kind == "DataFrame 100 rows"
+    assert "cut to the first" in cut.kind
+    assert CAP_TOKENS * 0.9 < cut.n_tokens <= CAP_TOKENS
