@@ -168,12 +168,14 @@ def summed_up(  # noqa: PLR0913 - those of `summary_df`
     wanted = rates if on is None else [column_of(df, name) for name in as_names(on)]
     sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
     estimates = {name: estimated(df, name, groups, sample) for name in wanted}
-    columns = {"n_cells": None} | _n_scored(df, groups, sample, estimates)
-    columns |= _counts(df, groups)
     names = _names(wanted, df)
-    for name, estimate in estimates.items():
-        for ending, values in zip(_ENDINGS, estimate[:3], strict=True):
-            columns[names[name] + ending] = values
+    columns = {  # pandas shows the first ones of many
+        names[name] + ending: values
+        for name, estimate in estimates.items()
+        for ending, values in zip(_ENDINGS, estimate[:3], strict=True)
+    }
+    columns |= {"n_cells": None} | _n_scored(df, groups, sample, estimates)
+    columns |= _counts(df, groups)
     columns |= _sums(df, groups) | _costs(df, groups, names)
     columns |= _agreement(df, groups, sample)
     refuse_clash(groups.keys, columns)

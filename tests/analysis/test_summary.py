@@ -52,6 +52,14 @@ def test_groups_are_what_varies() -> None:
     assert found["latency_p50_s"].tolist() == [3.5, 3.5]
 
 
+def test_scores_are_next_to_their_groups() -> None:
+    """A frame that is shown leaves out columns in the middle, never the scores."""
+    summary = summary_df(_studied(), ["lang", "model"])
+
+    groups, score = ["lang", "model"], ["right", "right_low", "right_high"]
+    assert list(summary.columns[:6]) == [*groups, *score, "n_cells"]
+
+
 def test_scores_are_rates_with_intervals() -> None:
     """A score has its name, its interval, and what one that is right costs."""
     frame = _studied()
