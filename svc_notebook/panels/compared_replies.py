@@ -104,7 +104,9 @@ class Comparing:
         """Return the settings that each reply is asked with."""
         return tuple(settings.setting(self.by, value) for value in self.values)
 
-    def view(self, *, model: str, models: Iterable[str]) -> dict[str, Any]:
+    def view(
+        self, *, model: str, models: Iterable[str], has_tools: bool
+    ) -> dict[str, Any]:
         """Return it for the browser, with the models that can be compared."""
         n = len(self.values)
         options = dict.fromkeys((*models, model, *self.models))
@@ -115,6 +117,7 @@ class Comparing:
             "options": [*options],
             "max_values": MAX_COMPARED,
             "cost": f"Each message asks {n} times.",
+            "refusal": NO_TOOLS if has_tools else "",
         }
 
 

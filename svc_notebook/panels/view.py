@@ -212,13 +212,14 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
     meter: Mapping[str, Any],
     model: str,
     models: tuple[str, ...] = DOCUMENTED_IDS,
+    tools: Sequence[str] = (),
     n_older: int = 0,
     label: str = "",
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
     `can` are the actions on the whole panel that are allowed now; `turns` are drawn,
-    without the `n_older` ones before them.
+    without the `n_older` ones before them; `tools` are the names of those offered.
     """
     return {
         "name": history.name,
@@ -239,8 +240,11 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
             model=model, models=models, most_tokens=meter["budget_tokens"]
         ),
         "compare": state.comparing.view(
-            model=state.settings.model or model, models=models
+            model=state.settings.model or model,
+            models=models,
+            has_tools=bool(tools),
         ),
+        "tools": [*tools],
         "send_on_enter": state.send_on_enter,
         "ask": dict(state.question) if state.question else None,
     }
@@ -334,6 +338,7 @@ class PanelView:
             meter=self._meter(),
             model=context.session.settings.model,
             models=context.models(),
+            tools=[tool["function"]["name"] for tool in context.tool_definitions],
         ) | {
             "panel_id": context.static_transcript.name,
             "sidecar_id": context.side_area.sidecar_id,

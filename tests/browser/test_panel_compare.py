@@ -245,3 +245,16 @@ def test_models_are_compared_blind_in_a_notebook(bench: Bench, place: str) -> No
 
     expect(notebook.shown(2)).to_contain_text(f"winner: {name}")
     assert name in {A, B}
+
+
+def test_a_panel_with_tools_says_which_and_does_not_compare(page: Page) -> None:
+    """An empty panel names them, and its Compare button says why it is off."""
+    why = "A panel with tools cannot compare."
+    panel = PanelPage(page, view(tools=["weather", "pay"], compare={"refusal": why}))
+    switch = panel.button("Compare replies side by side")
+
+    expect(panel.root.locator(".svc-empty")).to_contain_text("Toolsweather, pay")
+    expect(switch).to_have_attribute("title", why)
+    expect(switch).to_have_attribute("aria-disabled", "true")
+    switch.press("Enter")
+    assert panel.sent == []

@@ -284,6 +284,8 @@ def weather(city: str) -> str:
 def test_tools_and_several_choices_are_refused_in_words(open_page: OpenPage) -> None:
     """Before anything is sent."""
     page = open_page("tools", tools=[weather])
+    assert page.view["tools"] == ["weather"]
+    assert "A panel with tools cannot compare" in page.view["compare"]["refusal"]
     page.say("compare", name="model", value=None, on=False)
     assert "A panel with tools cannot compare" in page.view["notice"]
     assert page.view["compare"]["by"] == ""

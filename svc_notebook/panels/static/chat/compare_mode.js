@@ -70,8 +70,10 @@ class CompareRow {
 
   draw({ compare = {} }, isAlive) {
     const { by = "", values = [], is_blind: isBlind = false, options = [], cost = "" } = compare;
+    const { refusal = "" } = compare;
     this.button.setAttribute("aria-pressed", String(Boolean(by)));
-    allow(this.button, isAlive);
+    this.button.title = refusal || BUTTONS.compare.label;
+    allow(this.button, isAlive && !refusal);
     this.element.hidden = !by;
     this.panel.root.classList.toggle("svc-models", by === "model");
     if (!by) return;

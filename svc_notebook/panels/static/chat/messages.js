@@ -73,7 +73,7 @@
  * @typedef {{panel_id: string, sidecar_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, settings: object, fields: Field[],
- *   send_on_enter: boolean, compare: Compare, ask: ?Question, is_whole: boolean, nth: number,
+ *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
  *   choices: Choice[],
@@ -90,7 +90,7 @@
  *   is_picked: boolean, is_used: boolean, status: string, until_ms: ?number}} Column of a
  *   choice, where replies are compared
  * @typedef {{by: string, values: string[], is_blind: boolean, options: string[],
- *   max_values: number, cost: string}} Compare
+ *   max_values: number, cost: string, refusal: string}} Compare
  * @typedef {{html: string, tail: string}} LiveChoice
  * @typedef {{used_tokens: number, budget_tokens: ?number, text: string}} Meter
  * @typedef {{name: string, kind: string, default: string, label: string, help: string,

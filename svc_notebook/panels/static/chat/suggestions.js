@@ -37,12 +37,13 @@ class Suggestions {
   }
 
   draw(view) {
-    const { name, settings = {}, send_on_enter: isOn } = view;
+    const { name, settings = {}, tools = [], send_on_enter: isOn } = view;
     const { model, system } = settings;
-    if (!isNew(this.seen, "empty", [name, model, system, isOn])) return;
+    if (!isNew(this.seen, "empty", [name, model, system, tools, isOn])) return;
     const rows = {
       Model: model ?? "",
       "System prompt": system || "none so far",
+      ...(tools.length && { Tools: tools.join(", ") }),
       Keys: keyWords(view),
       "In a cell": make("span", {}, make("code", {}, `%%svc -c ${inALine(name)}`), " shares this conversation"),
     };
