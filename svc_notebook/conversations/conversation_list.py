@@ -17,6 +17,8 @@ from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_text, must_be, shorten
 
+from .attachments import take_apart
+
 _LISTED_PROMPT_CHARS = 120  # of the newest prompt
 
 _TURNS = (  # of a conversation: those with a reply
@@ -71,7 +73,7 @@ class Listed(NamedTuple):
     n_turns: int
     models: tuple[str, ...]  # the newest last
     asked_at: datetime
-    prompt: str  # the beginning of the newest
+    prompt: str  # the beginning of the newest, without what is attached
 
 
 def read_list(
@@ -129,10 +131,13 @@ def _listed(
 
 
 def _prompt(newest: Exchange) -> str:
-    """Return the newest prompt of a user; that of a continuation is our own."""
+    """Return what a user typed last; the prompt of a continuation is our own."""
     texts = [m.content or "" for m in newest.request.messages if m.role == "user"]
+    attached = newest.origin.attached
     if newest.origin.continues:
         texts.pop()
+    elif texts and attached:
+        return take_apart(texts[-1], attached)[0]
     return texts[-1] if texts else ""
 
 
@@ -146,6 +151,8 @@ CONVERSATIONS = (
         "those that answered",
     ),
     Column("asked_at", "datetime64[us, UTC]", "asked_at", "when it was last asked"),
-    Column("prompt", "string", "prompt", "the beginning of the newest prompt"),
+    Column(
+        "prompt", "string", "prompt", "the beginning of the newest prompt, as typed"
+    ),
 )
 """Every column of `conversations_df`, in order."""

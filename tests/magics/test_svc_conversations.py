@@ -309,3 +309,11 @@ def test_a_name_with_spaces_is_in_quotes(shell: Shell) -> None:
     shell.run("%%svc -c 'queueing theory'\nHello")
 
     assert "Turn 1 is pinned" in shell.run("%svc pin 'queueing theory' 1").shown
+
+
+def test_the_list_has_what_was_typed(shell: Shell) -> None:
+    """What `--with` adds to the newest prompt is not in the list."""
+    shell.names["note"] = "a note"
+    shell.run("%%svc -c plan --with note\nExplain")
+
+    assert svc.conversations_df()["prompt"].tolist() == ["Explain"]

@@ -187,7 +187,7 @@ class ConversationsDialog {
       "button",
       { type: "button", class: "svc-row", click },
       make("strong", { dir: "auto", title: name }, name),
-      make("span", { dir: "auto", title: prompt }, prompt),
+      prompt === name ? null : make("span", { dir: "auto", title: prompt }, prompt),
       make("small", {}, about),
     );
   }
