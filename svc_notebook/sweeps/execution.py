@@ -85,7 +85,8 @@ DRAIN_S = 2.5  # wait for replies in flight after the first interrupt
 TICK_S = 0.1  # an interrupt is noticed within this time
 ANNOUNCED_S = 60.0  # a wait of this length or more is printed
 
-INTERRUPTED = "(interrupted - what arrived is kept)"
+KEPT = "what arrived is kept"
+INTERRUPTED = f"(interrupted - {KEPT}; call this again on the same run for the rest)"
 NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
 
 # after many of these errors in a row, a model is given up

@@ -31,7 +31,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest
 
-from .execution import INTERRUPTED
+from .execution import KEPT
 from .grid import Trial, value_of
 from .plan_description import in_a_line
 from .run import Run
@@ -61,7 +61,7 @@ def run_side_by_side(
     try:
         follow(_RunStream(run, is_streamed=is_streamed), cards)
     except Interrupted:
-        raise Interrupted(message=INTERRUPTED) from None
+        raise Interrupted(message=f"(interrupted - {KEPT})") from None
     if run.n_failed == len(run) > 0:
         raise SvcError(
             f"None of the {len(run)} requests was answered; the reasons are above."

@@ -99,7 +99,7 @@ def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
     first.read(cell, ran)
     assert (ran.status, first.reply(following)) == ("error", "aborted")
     [error] = ran.all("error")
-    assert error["traceback"] == ["(interrupted - what arrived is kept)"]
+    assert "call this again on the same run" in error["traceback"][0]
     kept = int(first.value("(run.replies_df()['status'] == 'ok').sum()"))
     assert 0 < kept < 60
 
@@ -215,7 +215,7 @@ def test_an_interrupted_await_is_one_line(
     kernel.read(cell, ran)
 
     [error] = ran.all("error")
-    assert error["traceback"] == ["(interrupted - what arrived is kept)"]
+    assert "call this again on the same run" in error["traceback"][0]
     assert kernel.run("await run", is_watched=False).status == "ok"
     assert _counts(kernel) == "[('ok', 60)]"
 
