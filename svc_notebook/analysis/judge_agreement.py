@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.ledger.scores import PREFIX
@@ -85,6 +86,10 @@ class JudgeAgreement:
 
     def __repr__(self) -> str:
         return to_terminal("\n".join([*self.says, *self.notes]))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        html = sentences_html(self.says, self.notes)
+        return {"text/html": html, "text/plain": repr(self)}
 
 
 class _Names(NamedTuple):

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
@@ -79,7 +81,10 @@ class Needed(NamedTuple):
     n_labelled: int = 0
 
     def __repr__(self) -> str:
-        return self.says
+        return to_terminal(self.says)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return {"text/html": sentences_html([self.says]), "text/plain": repr(self)}
 
     @property
     def df(self) -> pd.DataFrame:

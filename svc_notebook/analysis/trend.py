@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
@@ -78,6 +79,9 @@ class Trend:
 
     def __repr__(self) -> str:
         return to_terminal(self.says)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return {"text/html": sentences_html([self.says]), "text/plain": repr(self)}
 
 
 class _Slopes(NamedTuple):

@@ -33,6 +33,13 @@ def quiet_html(html: str, *, hint: str = "") -> str:
     return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
 
 
+def sentences_html(lines: Iterable[str], notes: Iterable[str] = ()) -> str:
+    """Draw sentences above quiet notes; a cell breaks plain text within words."""
+    says = "".join(f"<div>{to_text(line)}</div>" for line in lines)
+    quiet = "".join(quiet_html(to_text(note)) for note in notes)
+    return f"{BODY}{says}{quiet}</div>"
+
+
 def verbatim_html(html: str) -> str:
     """Show escaped text as it is written, with its lines and blanks."""
     return f'<pre style="{TYPED}">{PLAIN_CODE}{html}</code></pre>'

@@ -97,6 +97,18 @@ def test_rows_that_are_always_right_have_an_interval() -> None:
     assert found.p == 1
 
 
+def test_a_cell_does_not_break_its_words() -> None:
+    """The sentence is HTML, escaped; plain text would be broken at the cell's edge."""
+    frame = _asked(lambda row, heat, _: row + heat).rename(
+        columns={"score_right": "score_<b>"}
+    )
+
+    bundle = svc.trend(frame, "temperature")._repr_mimebundle_()
+
+    assert "whether &lt;b&gt; rises with temperature" in bundle["text/html"]
+    assert "whether <b> rises with temperature" in bundle["text/plain"]
+
+
 def test_rows_of_one_document_belong_together() -> None:
     """With `unit` the slope stays, and its interval is over documents."""
     frame = _asked(lambda row, heat, _: 5.0 - (row // 3) * heat - heat * row / 100)
