@@ -68,6 +68,17 @@ def test_nothing_scrolls_but_for_who_is_at_the_end(page: Page) -> None:
     expect(panel.button("Jump to the latest")).to_be_hidden()
 
 
+def test_the_end_is_left_by_the_focus_too(page: Page) -> None:
+    """A screen reader moves it without a key; what opens there stays in sight."""
+    panel = PanelPage(page, view([turn(n) for n in range(1, 30)]))
+    first = panel.turns.first.get_by_role("button", name="Copy the reply")
+    first.focus()
+    expect(panel.button("Jump to the latest")).to_be_visible()
+    panel.show(turns=[turn(1), *(turn(n) for n in range(2, 31))])
+
+    expect(first).to_be_in_viewport()
+
+
 def test_the_end_is_followed_whatever_grows(page: Page) -> None:
     """A scroll without wheel, key, touch or drag, as typeset math causes, is ours."""
     panel = PanelPage(page, view())

@@ -40,6 +40,17 @@ def test_other_code_is_only_copied(page: Page, language: str) -> None:
     expect(panel.button("Insert as cell below")).to_have_count(0)
 
 
+def test_a_long_line_ends_at_the_buttons(page: Page) -> None:
+    """Nothing of the code shows above them, or between them and the edge."""
+    text = f"```python\nx = {list(range(200))}\n```\n"
+    panel = PanelPage(page, view([turn(1, text)]))
+    edges = "(at) => { const { top, right } = at.getBoundingClientRect(); "
+    edges += "return [top, right] }"
+    row = panel.root.locator(".svc-code-row").evaluate(edges)
+
+    assert row == panel.root.locator(".svc-code pre").evaluate(edges)
+
+
 def test_without_an_extension_code_is_copied(page: Page) -> None:
     """It is said next to the code, and aloud."""
     panel = PanelPage(page, view([turn(1, CODE.format("python"))]))

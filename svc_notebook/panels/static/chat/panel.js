@@ -130,7 +130,8 @@ class Panel {
   /** Note what lets the user scroll; what only grows, such as math, sends scroll events, too. */
   heedUser() {
     const note = () => (this.movedAt_ms = performance.now());
-    for (const type of ["wheel", "touchmove", "keydown"]) {
+    // a screen reader moves the focus without a key
+    for (const type of ["wheel", "touchmove", "keydown", "focusin"]) {
       this.log.addEventListener(type, note, { passive: true });
     }
     this.root.addEventListener("keydown", ({ key }) => key === "Tab" && note());
