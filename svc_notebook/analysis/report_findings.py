@@ -1,7 +1,7 @@
-"""What the replies of a run say, as sections of its report: answer, figures, replies.
+"""The findings of a run as sections of its report: answer, figures and replies.
 
-Pure functions of a frame of replies and of what was concluded from it. Sizes do not
-grow with the run: replies are counted, and a few of them shown.
+Pure functions of a frame of replies and the conclusions from it. The report does not
+grow with the run: replies are counted, and only a few are shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ from svc_notebook.display.interval_chart import IntervalChart
 from svc_notebook.display.report_page import (
     Drawings,
     ReportPart,
+    ReportReplies,
     ReportSection,
     ReportTable,
     Sentences,
-    Texts,
 )
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
@@ -52,14 +52,14 @@ from .summary import summed_up
 
 JUDGE, RATED = f"{PREFIX}judge_", f"{PREFIX}rated_"
 _REPLIES = 10  # at random, and as many of the worst
-_FLIPS = 3  # rows each way
+_FLIPS = 3  # rows in each direction
 _DISAGREEMENTS = 5
 _SENTENCES = 12
 _CONDITIONS = 40  # rows of the table
-_OWN = 4  # columns of a row that are shown with a reply
+_N_ATTRIBUTES = 4  # columns of a row that are shown with a reply
 _HEAD_CHARS = 40
 _VALUE_CHARS = 80
-_LINE = 40  # characters; longer values have a line of their own
+_LINE_CHARS = 40  # longer values get a separate line
 _FIGURES = (
     "n_prompts",
     "n_units",
@@ -75,13 +75,13 @@ _SHARES = ("repeats_equal",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFacts:
-    """What is known of a judge of the run.
+    """A judge of the run, as the report describes it.
 
     Attributes:
-        name: Of its verdicts.
-        question: What it was asked.
-        models: That were asked.
-        faults: What it gets wrong, in sentences.
+        name: The name of its verdicts.
+        question: The question that it answered.
+        models: The models that answered it.
+        faults: The results of its probes, in sentences.
     """
 
     name: str
@@ -92,16 +92,16 @@ class JudgeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What is known of a run.
+    """The findings of a run.
 
     Attributes:
         df: Its replies, as `check_replies` returns them.
         on: The scores that the report is about.
-        scored: What they say; None if there are none.
-        decision: What `decide` concluded; None if it was not asked.
-        seed: Draws the replies that are shown.
+        scored: The summary of these scores; None if there are none.
+        decision: The result of `decide`; None if it was not called.
+        seed: The seed that draws the replies that are shown.
         unit: The columns that say which rows belong together.
-        judges: The models that judged the replies.
+        judges: The judges of the replies.
     """
 
     df: pd.DataFrame
@@ -114,24 +114,24 @@ class Findings:
 
     @property
     def contrast(self) -> Contrast | None:
-        """What differs; None where nothing can be compared."""
+        """The comparison of conditions; None if there is nothing to compare."""
         return None if self.scored is None else self.scored.contrast
 
 
 def against_best(
     df: pd.DataFrame, factor: str | Sequence[str] | None, on: str
 ) -> dict[str, Any]:
-    """Return the one factor that a margin is about, and its value with the best mean.
+    """Return the factor that a margin applies to, and its value with the best mean.
 
-    To be at most so much worse than the best of all is the hardest to show, so that
-    choosing it by the replies makes no value look better than it is.
+    Against the best value, "at most so much worse" is the hardest to show. So choosing
+    that value from the same replies does not make any value look better than it is.
     """
     names = factors(df) if factor is None else named(df, factor, param="factor")
     if len(names) != 1:
-        known = f"what varies is {', '.join(names)}" if names else "nothing varies"
+        known = f"several vary: {', '.join(names)}" if names else "none varies"
         raise ParameterError(
-            f"margin is about the values of one factor, and {known}. Name one with "
-            "factor=.",
+            f"margin needs one factor whose values are compared, but {known}. Name "
+            "one with factor=.",
             param="margin",
         )
     codes, values = coded(df[names[0]])
@@ -140,21 +140,20 @@ def against_best(
 
 
 def answer_lines(findings: Findings) -> list[str]:
-    """Return the answer, and what it needs to be read with."""
+    """Return the answer, then the sentences that explain it."""
     if findings.decision is not None:
         answer, mark, rest = findings.decision.says.partition(
             ". " if findings.decision.value else ": "
         )
         return [f"{answer}{mark.strip()}", rest] if rest else [answer]
     if findings.contrast is not None:
-        return _compared(findings.contrast)
+        return _clearest_sentences(findings.contrast)
     if findings.scored is not None:
         rows = [
             (chart, row) for chart in findings.scored.charts for row in chart.intervals
         ]
-        said = [f"{row.title}: {row.numbers} for {row.name}." for _, row in rows[:3]]
         return [
-            *said,
+            *(f"{row.title}: {row.numbers} for {row.name}." for _, row in rows[:3]),
             "There is one condition, so there is nothing to compare it with.",
         ]
     if not has(findings.df, "status", "ok").any():
@@ -164,8 +163,8 @@ def answer_lines(findings: Findings) -> list[str]:
     ]
 
 
-def _compared(contrast: Contrast) -> list[str]:
-    """Return the clearest comparison, and of how many it is that."""
+def _clearest_sentences(contrast: Contrast) -> list[str]:
+    """Return the clearest comparison, and the number of all comparisons."""
     sentence, n = clearest(contrast), len(contrast.df)
     if n > 1 and not any(is_clear(contrast)):
         return [f"None of {n:,} comparisons found a difference.", sentence]
@@ -173,7 +172,7 @@ def _compared(contrast: Contrast) -> list[str]:
 
 
 def difference_section(findings: Findings) -> ReportSection | None:
-    """Draw the differences, and say each with its caveats."""
+    """Return the differences as charts and as sentences with their caveats."""
     decision, contrast = findings.decision, findings.contrast
     parts: list[ReportPart] = []
     if decision is not None:
@@ -181,7 +180,7 @@ def difference_section(findings: Findings) -> ReportSection | None:
     if contrast is not None:
         order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
         shown = np.sort(order[:_SENTENCES]).tolist()
-        says = [contrast.says[at] for at in shown]
+        says = [contrast.says[position] for position in shown]
         if n_more := len(contrast.says) - len(says):
             says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
         parts += [
@@ -198,7 +197,7 @@ _FILLED = "A filled point is a clear difference, a hollow one is not."
 
 
 def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
-    """Draw each score by condition, above the table of all figures."""
+    """Return charts of each score by condition, above the table of all figures."""
     charts: Sequence[IntervalChart] = ()
     if findings.scored is not None:
         charts = findings.scored.charts
@@ -215,7 +214,7 @@ def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
     columns += [
         (_HEADS.get(name, name), _figures(table[name], name))
         for name in _FIGURES
-        if name in names and _is_said(table, name)
+        if name in names and _is_worth_showing(table, name)
     ]
     n_more = len(table) - _CONDITIONS
     rows = list(zip(*(texts[:_CONDITIONS] for _, texts in columns), strict=True))
@@ -238,8 +237,8 @@ _HEADS = {
 }
 
 
-def _is_said(table: pd.DataFrame, name: str) -> bool:
-    """Say whether a figure is known, and not 0 everywhere if it counts faults."""
+def _is_worth_showing(table: pd.DataFrame, name: str) -> bool:
+    """Say whether a figure is known, and if it counts faults, not 0 everywhere."""
     values = table[name].dropna()
     if name in {"n_failed", "n_cut"}:
         return bool((values > 0).any())
@@ -271,21 +270,21 @@ def _figures(values: pd.Series, name: str) -> list[str]:
 
 
 def table_of(findings: Findings) -> tuple[pd.DataFrame, list[str]]:
-    """Return the summary by condition, and what is missing in it."""
+    """Return the summary by condition, and notes on missing replies."""
     return summed_up(
         findings.df, on=list(findings.on) or None, unit=findings.unit or None
     )
 
 
 def limit_lines(findings: Findings) -> Iterator[str]:
-    """Say what the data cannot tell: small differences, one look, other rows."""
+    """Say what the replies cannot show: small differences, other rows, and so on."""
     contrast = findings.contrast
     if contrast is not None:
         yield from _too_small(contrast, counted(findings.df, findings.unit or None))
         if contrast.looks == "one":
             yield (
-                "The intervals are for one look, at the end. To look again and again, "
-                "and to stop when it is clear, is wrong more often than they say."
+                "The intervals are for one look, at the end. Looking repeatedly and "
+                "stopping when a difference is clear is wrong more often than they say."
             )
     if findings.scored is not None:
         yield (
@@ -301,7 +300,7 @@ def limit_lines(findings: Findings) -> Iterator[str]:
     if len(findings.df) and _n_returned(findings.df) > len(
         findings.df["model"].unique()
     ):
-        yield ("Replies to one model came from several versions; the figures mix them.")
+        yield "A model answered in several versions; the figures mix them."
 
 
 def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
@@ -309,10 +308,10 @@ def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
     least = contrast.df["smallest_difference"].to_numpy(dtype=float, na_value=np.nan)
     if np.isnan(least).all():
         return
-    at = int(np.nanargmin(least))
-    row = contrast.df.iloc[at]
+    position = int(np.nanargmin(least))
+    row = contrast.df.iloc[position]
     size = rounding.difference(
-        float(least[at]), is_rate=is_rate(contrast.replies, str(row["on"]))
+        float(least[position]), is_rate=is_rate(contrast.replies, str(row["on"]))
     )
     over = in_number(int(row["n_units"]), units)
     yield f"A difference in {row['on']} below {size} would often be missed in {over}."
@@ -323,35 +322,35 @@ def _n_returned(df: pd.DataFrame) -> int:
 
 
 def flip_section(findings: Findings) -> ReportSection | None:
-    """Show the rows that only one of the two clearest values gets right."""
+    """Return the rows that only one value of the clearest comparison gets right."""
     if findings.contrast is None:
         return None
     flipped = most_different(findings.contrast, _FLIPS)
     if flipped is None:
         return None
     parts: list[ReportPart] = [Sentences([flipped.says])]
-    parts += [Texts(head, table) for head, table in flipped.tables]
+    parts += [ReportReplies(head, table) for head, table in flipped.tables]
     return ReportSection("Rows that flip", parts)
 
 
 def random_section(findings: Findings) -> ReportSection | None:
-    """Show some replies that the run's seed draws."""
+    """Return some replies, drawn at random by the run's seed."""
     (places,) = np.nonzero(has(findings.df, "status", "ok"))
     if not len(places):
         return None
     chosen = sorted(_draw(places.tolist(), findings.seed, "random"))
-    said = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn by the seed "
-    said += f"{findings.seed}."
+    lead = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn by the seed "
+    lead += f"{findings.seed}."
     if len(chosen) == len(places):
-        said = f"All replies: {len(places):,}."
+        lead = f"All replies: {len(places):,}."
     return ReportSection(
         "Replies at random",
-        [Sentences([said]), Texts("", _table(findings, chosen))],
+        [Sentences([lead]), ReportReplies("", _table(findings, chosen))],
     )
 
 
 def worst_section(findings: Findings) -> ReportSection | None:
-    """Show the replies with the lowest score; equal ones are drawn by the seed."""
+    """Return the replies with the lowest score; equal ones are drawn by the seed."""
     if not findings.on:
         return None
     on = findings.on[0]
@@ -359,36 +358,37 @@ def worst_section(findings: Findings) -> ReportSection | None:
     (places,) = np.nonzero(~np.isnan(values) & has(findings.df, "status", "ok"))
     if not len(places):
         return None
-    if is_rate(findings.df, on):  # those that are right are not the worst
+    if is_rate(findings.df, on):  # of a rate, only wrong replies are the worst
         places = places[values[places] == 0]
     if not len(places):
-        said = f"Every reply has the highest {_short(on)}, so there is no worst one."
-        return ReportSection("The worst replies", [Sentences([said])])
+        lead = f"Every reply has the highest {_short(on)}, so there is no worst one."
+        return ReportSection("The worst replies", [Sentences([lead])])
     drawn = _draw(places.tolist(), findings.seed, "worst", n=len(places))
     chosen = sorted(drawn, key=lambda place: float(values[place]))[:_REPLIES]
-    said = f"{len(chosen)} replies with the lowest {_short(on)}"
+    lead = f"{len(chosen)} replies with the lowest {_short(on)}"
     if is_rate(findings.df, on):
-        said = f"{len(chosen)} of {in_number(len(places), 'replies')} "
-        said += f"for which {_short(on)} is False, drawn by the seed"
-    parts: list[ReportPart] = [Sentences([f"{said}."])]
+        lead = f"{len(chosen)} of {in_number(len(places), 'replies')} "
+        lead += f"for which {_short(on)} is False, drawn by the seed"
+    parts: list[ReportPart] = [Sentences([f"{lead}."])]
     return ReportSection(
-        "The worst replies", [*parts, Texts("", _table(findings, chosen))]
+        "The worst replies", [*parts, ReportReplies("", _table(findings, chosen))]
     )
 
 
 def judge_section(
     findings: Findings, note_on: Callable[[str], str]
 ) -> ReportSection | None:
-    """Say how far judges agree with people, and what else they get wrong.
+    """Return how far judges agree with people, and the results of their probes.
 
     Args:
-        findings: What is known of the run.
-        note_on: Returns what has to be said of labels; "" if there is nothing.
+        findings: The findings of the run.
+        note_on: Returns a remark on a column of labels; "" if there is none.
     """
     parts: list[ReportPart] = []
-    for known in findings.judges:
-        asked = f"{known.name} was asked of {', '.join(known.models)}: {known.question}"
-        parts.append(Sentences([asked, *known.faults]))
+    for facts in findings.judges:
+        models = ", ".join(facts.models)
+        head = f"{facts.name} was asked of {models}: {facts.question}"
+        parts.append(Sentences([head, *facts.faults]))
     for judge in _judges(findings.df):
         labels = judge.replace(JUDGE, RATED)
         if labels not in findings.df.columns:
@@ -397,7 +397,7 @@ def judge_section(
             agreed = judge_agreement(
                 findings.df, judge, labels, unit=findings.unit or None
             )
-        except ParameterError as problem:  # such as scores that are no yes and no
+        except ParameterError as problem:  # such as scores that are not yes and no
             parts.append(Sentences([str(problem)]))
             continue
         parts.append(Sentences(agreed.says))
@@ -411,7 +411,7 @@ def judge_section(
             chosen = sorted(_draw(differing, findings.seed, judge, n=_DISAGREEMENTS))
             head = f"{len(chosen)} of {in_number(len(differing), 'replies')} on which "
             head += "they differ"
-            parts.append(Texts(head, _table(findings, chosen)))
+            parts.append(ReportReplies(head, _table(findings, chosen)))
     return ReportSection("The judges", parts) if parts else None
 
 
@@ -427,22 +427,24 @@ def _draw(
 
 
 def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
-    """Return replies one below the other, each below what tells it apart."""
+    """Return replies one below another, each below the values that identify it."""
     df = findings.df.iloc[list(places)]
-    own = attributes(findings.df)[:_OWN] or ["prompt"]
-    names = [*prompt_columns(df), *factors(findings.df), *own]
+    more = attributes(findings.df)[:_N_ATTRIBUTES] or ["prompt"]
+    names = [*prompt_columns(df), *factors(findings.df), *more]
     names += ["repeat"] if (findings.df["repeat"] > 0).any() else []
     names = list(dict.fromkeys(names))
     texts = {
         name: [in_words(name, value) for value in plain(df[name])] for name in names
     }
-    # what is long has a line, and the rest share one
-    long = [name for name in names if max(map(len, texts[name]), default=0) > _LINE]
+    # long values get a line each, and the others share one
+    longest = {name: max(map(len, texts[name]), default=0) for name in names}
+    long = [name for name in names if longest[name] > _LINE_CHARS]
     brief = [name for name in names if name not in long]
-    heads = [_facts(texts, brief, at) for at in range(len(df))]
-    said = [name for name in (*scores(df)[:_OWN], "answer") if name in df.columns]
+    heads = [_value_line(texts, brief, row) for row in range(len(df))]
+    results = [*scores(df)[:_N_ATTRIBUTES], "answer"]
+    results = [name for name in results if name in df.columns]
     values = {
-        name: [in_words(name, value) for value in plain(df[name])] for name in said
+        name: [in_words(name, value) for value in plain(df[name])] for name in results
     }
     return ComparisonTable(
         title="",
@@ -454,38 +456,42 @@ def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
         heads=((),),
         rows=tuple(
             (
-                (*([head] if brief else []), *(texts[name][at] for name in long)),
+                (*([head] if brief else []), *(texts[name][row] for name in long)),
                 (
                     (
                         replace(
                             as_markdown(entry),
-                            label=_facts(values, _known(values, said, at), at),
+                            label=_value_line(
+                                values, _known_names(values, results, row), row
+                            ),
                         ),
                     ),
                 ),
             )
-            for at, (head, entry) in enumerate(zip(heads, compared(df), strict=True))
+            for row, (head, entry) in enumerate(zip(heads, compared(df), strict=True))
         ),
     )
 
 
-def _known(
-    texts: Mapping[str, Sequence[str]], names: Sequence[str], at: int
+def _known_names(
+    texts: Mapping[str, Sequence[str]], names: Sequence[str], row: int
 ) -> list[str]:
-    """Return the names that have a value."""
-    return [name for name in names if texts[name][at] != "missing"]
+    """Return the columns that have a value in a row."""
+    return [name for name in names if texts[name][row] != "missing"]
 
 
-def _facts(texts: Mapping[str, Sequence[str]], names: Sequence[str], at: int) -> str:
-    """Write some values in a line, each but that of a row after its name."""
-    said = []
-    for place, name in enumerate(names):
-        value = shorten(texts[name][at], _VALUE_CHARS)
-        # the first one's name is before the line, and a model is known by its own
-        is_plain = name == "model" or (place == 0 and name == "row")
+def _value_line(
+    texts: Mapping[str, Sequence[str]], names: Sequence[str], row: int
+) -> str:
+    """Write the values of a row in a line, such as "3 · temperature 0.5"."""
+    parts = []
+    for position, name in enumerate(names):
+        value = shorten(texts[name][row], _VALUE_CHARS)
+        # the table names a row's number, and models need no name before them
+        is_plain = name == "model" or (position == 0 and name == "row")
         head = "" if is_plain else f"{shorten(_short(name), _HEAD_CHARS)} "
-        said.append(head + value)
-    return " · ".join(said)
+        parts.append(head + value)
+    return " · ".join(parts)
 
 
 def _short(name: str) -> str:

@@ -1,1 +1,1 @@
-"""How replies and progress are shown: as safe HTML, or as text for a terminal."""
+"""Display of replies and progress, as safe HTML or as text for a terminal."""

@@ -1,4 +1,4 @@
-"""Colours in code blocks, by Pygments: for which languages, and up to which length."""
+"""Syntax colours in code blocks, by Pygments, for some languages and lengths."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,13 +12,13 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 from pygments.token import Token as Kind
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships no types
 
-# Some lexers take long over hostile text; in longer code, colours help no reader.
+# Longer code is not coloured: some lexers take very long for hostile text.
 MAX_CODE_CHARS = 10_000
 # In all code of one reply.
 MAX_COLOURED_CHARS = 30_000
-# Measured with some hundred hostile texts of `MAX_CODE_CHARS` and ordinary shape:
-# at most 0.3 s each. Perl, reStructuredText and Markdown failed; what can hold any
-# language within it, such as HTTP, IPython and PostgreSQL, is as slow.
+# These take at most 0.3 s each, measured with some hundred hostile texts of
+# `MAX_CODE_CHARS` and ordinary shape. Perl, reStructuredText and Markdown are slower,
+# and so are languages that can contain any other, such as HTTP, IPython and PostgreSQL.
 LANGUAGES = frozenset(
     (
         *("python", "pycon", "json", "yaml", "toml", "ini", "bash"),
@@ -31,12 +31,13 @@ LANGUAGES = frozenset(
         *("objective-c", "nginx", "protobuf", "properties"),
     )
 )
-# No line this long, and no gap of so many blank lines, is written by people.
+# People do not write lines this long, nor so many blank lines in a row.
 _ODD_SHAPE = re.compile(r"[^\n]{401}|\n(?:[ \t\r\f\v]*\n){6}")
-# Patterns for declarations try every way to part such a run of words or signs.
+# The patterns for declarations in `_DECLARING` languages try every way to split such a
+# run of words or signs, which takes very long.
 _WORDS_ONLY = re.compile(r"(?:[\w.,<>?@\[\]]+\s+){60}|[\w.,<>?@\[\]]{80}")
 _DECLARING = frozenset(("java", "csharp"))
-# Notebook hosts give these no colour of their own, and they are most of code.
+# Notebook hosts do not colour these kinds, which are most of the code.
 _UNCOLOURED = (Kind.Text, Kind.Name, Kind.Punctuation, Kind.Generic, Kind.Other)
 
 
@@ -57,7 +58,7 @@ def _is_quick(code: str, lexer: Lexer) -> bool:
 
 
 def _css_class(token_type: _TokenType) -> str:
-    """Name the class of the colour: the family's, since hosts colour families."""
+    """Return the CSS class of a token's family, since hosts colour whole families."""
     if any(token_type in family for family in _UNCOLOURED):
         return _COLOURED_NAMES.get(token_type, "")
     for family in (Kind.Comment, Kind.Keyword, Kind.Operator.Word, Kind.Operator):
@@ -88,7 +89,7 @@ def _spans(tokens: Iterable[tuple[_TokenType, str]]) -> Iterator[str]:
 
 
 def to_spans(code: str, language: str) -> str:
-    """Colour code of one of `LANGUAGES` by `span` elements; always escaped."""
+    """Return code as escaped HTML, with coloured spans if it is in `LANGUAGES`."""
     lexer = _lexer(language.lower()) if language else None
     if lexer and _is_quick(code, lexer):
         tokens = list(lexer.get_tokens(code))

@@ -1,6 +1,6 @@
-"""Texts side by side in a table: HTML and plain text.
+"""A table of texts side by side, as HTML and as plain text.
 
-Its size is limited, so that a notebook can hold it; it counts what it leaves out.
+Its size is limited, so that a notebook can hold it; it says how much is left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from .markdown import reply_html, to_html, with_line_feeds
 from .reply_footer import marks_html, marks_text
 
 SHOWN_CHARS = 600  # of each text; the rest is folded
-KEY_CHARS = 200  # of what names a row or a column
+KEY_CHARS = 200  # of each value in the key of a row or a column
 MAX_BYTES = 1_200_000  # of the HTML
 MAX_PLAIN_BYTES = 300_000  # of the plain text
 MAX_FOLDED_CHARS = 8_000  # of one text
@@ -44,7 +44,7 @@ TableKey = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class DiffPart:
-    """A part of a text that is compared with another one."""
+    """A part of a text that was compared with another text."""
 
     kind: Literal["same", "added", "gone"]
     text: str
@@ -55,15 +55,15 @@ class ComparedText:
     """One text in a field of the table."""
 
     text: str
-    marks: tuple[str, ...] = ()  # a warning, such as "cut"
-    label: str = ""  # how it differs from others of its field, such as "3 times"
-    parts: tuple[DiffPart, ...] = ()  # the text in parts, if it is compared
+    marks: tuple[str, ...] = ()  # warnings, such as "cut"
+    label: str = ""  # tells it apart from others in its field, such as "3 times"
+    parts: tuple[DiffPart, ...] = ()  # the text in parts, if it was compared
     is_markdown: bool = False  # else it is shown as written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonTable:
-    """A table of texts, which a cell draws."""
+    """A table of texts that displays itself in a cell."""
 
     title: str  # the line below it in HTML, above it in plain text
     row_names: TableKey  # the names of the parts of a row's key
@@ -82,20 +82,20 @@ class ComparisonTable:
         return {"text/html": self.html(), "text/plain": self._plain()}
 
     def html(self) -> str:
-        """Draw the table, and below it what is left out."""
+        """Return the table as HTML, with a line below that says what is left out."""
         n_texts = sum(len(entries) for _, fields in self.rows for entries in fields)
         n_folded = min(MAX_FOLDED_CHARS, _ALL_FOLDED_CHARS // max(n_texts, 1))
         heads = "".join(
-            f'<th scope=col style="{_CELL}">{_key(self.column_names, head)}</th>'
+            f'<th scope=col style="{_CELL}">{_key_html(self.column_names, head)}</th>'
             for head in self.heads
         )
-        rows = _fitting(
+        rows = _rows_that_fit(
             (self._row(key, fields, n_folded) for key, fields in self.rows), MAX_BYTES
         )
         lines = (self.title, *self._left_out(len(rows)))
         below = "".join(quiet_html(to_text(line)) for line in lines if line)
         n_columns = max(len(self.heads), 1)
-        # of equal columns that shrink so far and then scroll, whatever is in them
+        # equal columns that shrink to a least width, whatever is in them, then scroll
         style = (
             f"table-layout:fixed;width:100%;min-width:{n_columns * _COLUMN_EM}em;"
             f"max-width:{n_columns * _WIDE_EM}em;margin:0;font-size:inherit;"
@@ -112,10 +112,10 @@ class ComparisonTable:
     ) -> str:
         head = (
             f"<tr style=background:none><th scope=rowgroup colspan={len(fields)} "
-            f'style="{_ROW}">{_key(self.row_names, key)}</th></tr>'
+            f'style="{_ROW}">{_key_html(self.row_names, key)}</th></tr>'
         )
         drawn = "".join(
-            f'<td style="{_CELL}">{_field(entries, n_folded)}</td>'
+            f'<td style="{_CELL}">{_field_html(entries, n_folded)}</td>'
             for entries in fields
         )
         row = f"<tr style=background:none>{drawn}</tr>"
@@ -123,15 +123,15 @@ class ComparisonTable:
 
     def _plain(self) -> str:
         blocks = (self._block(key, fields) for key, fields in self.rows)
-        rows = _fitting(blocks, MAX_PLAIN_BYTES)
+        rows = _rows_that_fit(blocks, MAX_PLAIN_BYTES)
         lines = (self.title, *rows, *self._left_out(len(rows)))
         return to_terminal("\n".join(lines).strip("\n"))
 
     def _block(self, key: TableKey, fields: Sequence[Sequence[ComparedText]]) -> str:
-        lines = ["", _in_words(self.row_names, key)]
+        lines = ["", _key_text(self.row_names, key)]
         for head, entries in zip(self.heads, fields, strict=True):
-            words = f"  {_in_words(self.column_names, head)}".rstrip()
-            lines += [words] if entries else []
+            head_line = f"  {_key_text(self.column_names, head)}".rstrip()
+            lines += [head_line] if entries else []
             for entry in entries:
                 label = marks_text(entry.marks, entry.label)
                 lines += [f"    {label}:"] if label else []
@@ -145,8 +145,8 @@ class ComparisonTable:
         return [f"{n} more {kind} are not shown" for kind, n in counts.items() if n]
 
 
-def _fitting(rows: Iterable[str], max_bytes: int) -> list[str]:
-    """Return the first rows, as many as fit."""
+def _rows_that_fit(rows: Iterable[str], max_bytes: int) -> list[str]:
+    """Return the first rows, as many as fit into this number of bytes."""
     fitting: list[str] = []
     n_bytes = 0
     for row in rows:
@@ -157,12 +157,12 @@ def _fitting(rows: Iterable[str], max_bytes: int) -> list[str]:
     return fitting
 
 
-def _field(entries: Sequence[ComparedText], n_folded: int) -> str:
-    drawn = "".join(_entry(entry, n_folded) for entry in entries)
+def _field_html(entries: Sequence[ComparedText], n_folded: int) -> str:
+    drawn = "".join(_entry_html(entry, n_folded) for entry in entries)
     return drawn or quiet_html("not asked")
 
 
-def _entry(entry: ComparedText, n_folded: int) -> str:
+def _entry_html(entry: ComparedText, n_folded: int) -> str:
     head = marks_html(entry.marks, entry.label)
     if entry.is_markdown:
         body = _markdown_html(entry.text, n_folded)
@@ -174,7 +174,7 @@ def _entry(entry: ComparedText, n_folded: int) -> str:
 
 
 def _written_html(parts: Sequence[DiffPart], n_folded: int) -> str:
-    """Draw a text as written, the end of a long one folded."""
+    """Return a text as written; the end of a long one is folded."""
     shown, rest = _split(parts, SHOWN_CHARS)
     folded, beyond = _split(rest, n_folded)
     more = _details(_raw_html(folded), _n_chars(folded), _n_chars(beyond))
@@ -182,10 +182,10 @@ def _written_html(parts: Sequence[DiffPart], n_folded: int) -> str:
 
 
 def _markdown_html(text: str, n_folded: int) -> str:
-    """Draw Markdown, the end of a long one folded."""
+    """Return rendered Markdown; the end of a long text is folded."""
     if len(text) <= SHOWN_CHARS:
         return reply_html(text)
-    # so that a list or a block of code goes on in the folded part
+    # `Blocks` reopens a list or a block of code that continues in the folded part
     blocks = Blocks(max_tail_bytes=SHOWN_CHARS // 2)
     blocks.feed(text[:SHOWN_CHARS])
     shown = "".join(to_html(block.markdown) for block in blocks.take())
@@ -198,7 +198,7 @@ def _markdown_html(text: str, n_folded: int) -> str:
 def _split(
     parts: Sequence[DiffPart], n_chars: int
 ) -> tuple[list[DiffPart], list[DiffPart]]:
-    """Return the first characters, and the rest."""
+    """Return the parts of the first `n_chars` characters, and the parts of the rest."""
     first, rest = [], []
     for part in parts:
         first.append(replace(part, text=part.text[:n_chars]))
@@ -218,7 +218,7 @@ def _raw_html(parts: Sequence[DiffPart]) -> str:
 
 
 def _details(html: str, n_folded: int, n_beyond: int) -> str:
-    """Fold the rest of a text, and count the characters that are left out of it."""
+    """Fold the rest of a text, and say how many characters are not in the output."""
     if not n_folded + n_beyond:
         return ""
     if n_beyond:
@@ -226,14 +226,14 @@ def _details(html: str, n_folded: int, n_beyond: int) -> str:
     return details_html(f"{n_folded + n_beyond:,} more characters", html)
 
 
-def _key(names: TableKey, key: TableKey) -> str:
+def _key_html(names: TableKey, key: TableKey) -> str:
     return "".join(
         quiet_html(f"{to_text(name)}: {to_text(_shortened(value, KEY_CHARS))}")
         for name, value in zip(names, key, strict=True)
     )
 
 
-def _in_words(names: TableKey, key: TableKey) -> str:
+def _key_text(names: TableKey, key: TableKey) -> str:
     return ", ".join(
         f"{name}: {' '.join(_shortened(value, KEY_CHARS).split())}"
         for name, value in zip(names, key, strict=True)

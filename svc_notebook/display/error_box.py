@@ -1,4 +1,4 @@
-"""The box of an error in a cell: what happened, in bold, and the message."""
+"""The box that shows an error in a cell: a bold headline and the message."""
 
 import os
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from svc_notebook.errors import ServiceError, SvcError
 from .escape import to_terminal
 
 LINE_CHARS = 70  # fits a notebook with an open side bar
-_MIN_CHARS = 20  # even if a terminal reports fewer
-_REFUSED_STATUS = 400  # below it, the error came within a stream
+_MIN_CHARS = 20  # even if a terminal reports fewer columns
+_REFUSED_STATUS = 400  # with a lower status, the error came within a stream
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _HEADLINES = {
     "AuthError": "The key was refused",
@@ -40,9 +40,12 @@ _HEADLINES = {
 def error_box(
     error: SvcError, *, is_terminal: bool = False, more: Sequence[str] = ()
 ) -> str:
-    """Draw one of our own errors, with its notes, as a box of the screen's width.
+    """Return one of our errors, with its notes, as a box of the screen's width.
 
-    `more` are lines below them.
+    Args:
+        error: The error.
+        is_terminal: Whether it is shown in a terminal instead of a notebook.
+        more: Further lines below the notes.
     """
     n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
     n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
@@ -50,20 +53,20 @@ def error_box(
 
 
 def headline(error: SvcError) -> str:
-    """Say in words what kind of error it is, with the status of a refusal."""
+    """Return the headline for this kind of error, with the status of a refusal."""
     names = (class_.__name__ for class_ in type(error).__mro__)
-    words = next(_HEADLINES[name] for name in names if name in _HEADLINES)
+    text = next(_HEADLINES[name] for name in names if name in _HEADLINES)
     status = error.status if isinstance(error, ServiceError) else 0
-    return f"{words} ({status})" if status >= _REFUSED_STATUS else words
+    return f"{text} ({status})" if status >= _REFUSED_STATUS else text
 
 
 def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
-    """Draw an expected failure as lines; the title is bold where that can be shown."""
+    """Return an expected failure as lines; the title is bold if colours are allowed."""
     plain = [
         part
         for line in lines
         for paragraph in line.split("\n")
-        # hosts break a long line anywhere, in the middle of a word
+        # hosts would break a long line anywhere, even within a word
         for part in wrap(to_terminal(paragraph), n_chars) or [""]
     ]
     head = to_terminal(title.replace("\n", " "))

@@ -1,6 +1,6 @@
-"""Text made safe: for HTML, and for a terminal.
+"""Make text safe for HTML and for a terminal.
 
-Control characters, and marks that reorder text, become visible instead of acting.
+Control characters, and marks that reorder text, become visible and have no effect.
 """
 
 import re
@@ -14,7 +14,7 @@ _C1 = tuple(range(0x80, 0xA0))
 # direction marks (U+200E, U+200F, U+061C) belong to ordinary Hebrew and Arabic.
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES = tuple(range(0xD800, 0xE000))
-# New lines and tabs stay.
+# New lines and tabs are kept.
 _TERMINAL = {
     **{c: f"\\x{c:02x}" for c in (*_C0, _DEL, *_C1)},
     **{c: f"\\u{c:04x}" for c in (*_BIDI, *_SURROGATES)},
@@ -40,22 +40,22 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
-# Hosts typeset a string between delimiters unless a tag comes between: so a dollar or
-# a backslash that is not math gets an element.
+# Hosts typeset text between math delimiters, unless a tag interrupts it. So each dollar
+# or backslash that is not math gets an element around it.
 _NOT_MATH = str.maketrans({"$": "<span>$</span>", "\\": "<span>\\</span>"})
 
 
-# A blank line would end the HTML where a notebook becomes a Markdown page.
+# When a notebook is converted to a Markdown page, a blank line would end the HTML.
 _BLANK_LINE = re.compile(r"\n(?=[ \t]*\n)")
 
 
 def without_blank_lines(html: str) -> str:
-    """Write the ends of lines before blank ones as `&#10;`, which looks the same."""
+    """Write a line end before a blank line as `&#10;`, which looks the same."""
     return _BLANK_LINE.sub("&#10;", html) if "\n" in html else html
 
 
 def to_text(text: str) -> str:
-    """Escape text for HTML so that no character acts and no math is typeset."""
+    """Escape text for HTML, so that it contains no markup and no math."""
     plain = escape(visible(text), quote=False).translate(_NOT_MATH)
     return without_blank_lines(plain)
 
@@ -64,5 +64,5 @@ _NEEDS_QUOTES = re.compile(r"[\s'\"\\]")
 
 
 def in_a_line(name: str) -> str:
-    """Write a name as a line of `%svc` takes it: in quotes if it needs them."""
+    """Write a name for a line of `%svc`: in quotes if it needs them."""
     return shlex.quote(name) if _NEEDS_QUOTES.search(name) else name

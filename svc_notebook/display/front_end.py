@@ -31,7 +31,7 @@ def _clear(*, wait: bool) -> None:
 
 
 def _write(text: str) -> None:
-    # A terminal that cannot show a letter shows its number instead of failing.
+    # A letter that the terminal cannot encode is written as an escape.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
@@ -42,11 +42,11 @@ class Output:
     """The output of a cell, or of a terminal.
 
     Attributes:
-        publish: Add an output to the cell; a display id makes it updatable.
-        update: Replace the output of that display id, wherever it is.
-        clear: Empty the cell when its next output comes.
-        erase: Empty the cell now.
-        write: Print text that is safe for a terminal.
+        publish: Adds an output to the cell; with a display id it can be updated.
+        update: Replaces the output that has this display id, wherever it is.
+        clear: Empties the cell when its next output comes.
+        erase: Empties the cell now.
+        write: Prints text that is already safe for a terminal.
     """
 
     publish: Callable[[Bundle, str | None], None] = _publish
@@ -65,7 +65,7 @@ class Screen(StrEnum):
 
 
 def is_terminal() -> bool:
-    """Whether the standard error is a terminal; there may be none, or a closed one."""
+    """Whether standard error is a terminal; False if it is missing or closed."""
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
@@ -80,27 +80,28 @@ def fitted_to_terminal(text: str) -> str:
 
 
 def parent_message(shell: object) -> dict[str, Any]:
-    """Return the message that a shell or kernel works on; empty outside a kernel."""
+    """Return the message that a kernel is processing; empty outside of a kernel."""
     return getattr(shell, "get_parent", dict)() or {}
 
 
 def cell_ids(shell: object) -> tuple[str, str]:
-    """Return the ids of the cell that runs and of this execution, "" where unknown."""
+    """Return the ids of the running cell and of this execution; "" if unknown."""
     parent = parent_message(shell)
     cell_id = parent.get("metadata", {}).get("cellId") or ""
     return cell_id, parent.get("header", {}).get("msg_id", "")
 
 
 def can_answer(shell: object) -> bool:
-    """Whether somebody sees this cell run and could answer a question."""
+    """Whether a user sees this cell run and could answer a question."""
     content = parent_message(shell).get("content", {})
     return bool(content.get("allow_stdin", True))
 
 
 def find_screen(display: str = "auto") -> Screen:
-    """Return where this cell or program can show more than text.
+    """Return where this cell or program can show widgets and progress bars.
 
-    `display` is the setting of that name.
+    Args:
+        display: The setting `display`: "auto", "live", "settled" or "plain".
     """
     if display == "settled":
         return Screen.NONE
@@ -115,10 +116,10 @@ def find_screen(display: str = "auto") -> Screen:
 
 
 def after_cell(action: Callable[[], object]) -> bool:
-    """Do something when the cell that runs has ended, and has shown its result.
+    """Call a function when the running cell has ended and has shown its result.
 
     Returns:
-        Whether there is a cell; outside of IPython nothing is done.
+        Whether there is a cell; outside of IPython the function is never called.
     """
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None

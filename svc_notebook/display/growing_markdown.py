@@ -1,6 +1,7 @@
-"""The Markdown of a reply while it grows: its finished blocks, and the open tail.
+"""Split the Markdown of a growing reply into finished blocks and an open tail.
 
-A tail that grows too long is cut where what follows is still drawn alike.
+A tail that grows too long is cut, at a place where the rest can still be drawn in the
+same way.
 """
 
 import re
@@ -22,19 +23,19 @@ from .markdown import (
 
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
 _MARKER = r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)"
-_MAX_FENCE_INDENT = 3  # blanks; with more it is code of another kind
+_MAX_FENCE_INDENT = 3  # spaces; with more it is an indented code block, not a fence
 _SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
 _WORD_END = re.compile(r"\s+(?=\w)")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a reply that is drawn by itself."""
+    """A part of a reply that is drawn separately."""
 
     source: str  # the reply's text, unchanged
-    markdown: str  # what to draw: the source, after what it continues
-    is_cut: bool = False  # whether what follows continues the same block
-    n_opener_lines: int = 0  # of the Markdown, which open what the block continues
+    markdown: str  # the Markdown to draw: lines that reopen lists and so on, the source
+    is_cut: bool = False  # whether the next block continues this one
+    n_opener_lines: int = 0  # how many lines of the Markdown only reopen something
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +43,29 @@ class Tail:
     """The part of a reply that more text may still change."""
 
     source: str = ""  # the reply's text, unchanged
-    opener: str = ""  # put before it: what it continues, as Markdown
+    opener: str = ""  # Markdown before it, which reopens the list or block it continues
 
     @property
     def markdown(self) -> str:
-        """What to draw."""
+        """The Markdown to draw."""
         return self.opener + self.source
 
     @property
     def n_opener_lines(self) -> int:
-        """Whole lines of `markdown` before the reply's text."""
+        """The number of whole lines of `markdown` before the reply's text."""
         return self.opener.count("\n")
 
     def char_at_line(self, line: int) -> int:
-        """Find where a line of `markdown` begins in `source`."""
-        at = 0
+        """Return the position in `source` where a line of `markdown` begins."""
+        position = 0
         for _ in range(line - self.n_opener_lines):
-            at = self.source.find("\n", at) + 1
-            if at == 0:
+            position = self.source.find("\n", position) + 1
+            if position == 0:
                 return len(self.source)
-        return at
+        return position
 
     def after(self, at_char: int, opener: str = "") -> "Tail":
-        """Leave out what was cut off."""
+        """Return the tail from a position on, with another opener."""
         return Tail(self.source[at_char:], opener)
 
 
@@ -73,7 +74,7 @@ def _top(tokens: Sequence[Token]) -> list[Token]:
 
 
 def finished_lines(markdown: str) -> int:
-    """Count the lines from the start that no later line can change."""
+    """Return how many lines from the start cannot be changed by later lines."""
     tops = _top(block_tokens(markdown))
     if not tops:
         return 0
@@ -88,20 +89,20 @@ def finished_lines(markdown: str) -> int:
     return n_lines if is_finished else first
 
 
-# What joins the character before it, though Unicode does not call it a mark: vowels of
-# Thai and Lao, signs of kana, Korean jamo, skin tones, flag tags, joiners.
+# Characters that join the one before them, though Unicode does not call them marks:
+# vowels of Thai and Lao, signs of kana, Korean jamo, skin tones, flag tags, joiners.
 _JOINS = re.compile(
     "[\u0e33\u0eb3\uff9e\uff9f\u1160-\u11ff\ud7b0-\ud7fb"
     "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u200c\u200d]"
 )
 _FLAG_LETTERS = ("\U0001f1e6", "\U0001f1ff")  # first and last; two of them are a flag
-_ZWJ, _VIRAMA = "\u200d", 9  # both join what follows to what is before
+_ZWJ, _VIRAMA = "\u200d", 9  # both join the next character to the previous one
 # Unicode's limit for marks in a row (UAX 15, stream-safe text), and two more.
 MAX_JOINED_CHARS = 32
 
 
 def is_joined(text: str, at_char: int) -> bool:
-    """Whether a cut here would part a letter from its marks, an emoji or a flag."""
+    """Whether a cut here would split a letter from its marks, an emoji or a flag."""
     before, after = text[at_char - 1 : at_char], text[at_char : at_char + 1]
     if before in ("", "\n") or not after:
         return False
@@ -118,16 +119,17 @@ def _is_flag_letter(char: str) -> bool:
 
 
 def _n_flag_letters(text: str, at_char: int) -> int:
-    """Count those just before a place."""
-    before = takewhile(_is_flag_letter, (text[at] for at in range(at_char - 1, -1, -1)))
+    """Return how many flag letters come directly before a position."""
+    backwards = (text[position] for position in range(at_char - 1, -1, -1))
+    before = takewhile(_is_flag_letter, backwards)
     return sum(1 for _ in before)
 
 
 def _end_cut(text: str) -> int:
-    """Find the last place where text may be cut, whatever character comes next.
+    """Return the last position where text may be cut, whatever character comes next.
 
-    That is before the last character with its marks, since more marks may come; 0 if
-    there is nothing before it.
+    That is before the last character and its marks, since more marks may follow; 0 if
+    there is no other character.
     """
     if text.endswith("\n"):
         return len(text)
@@ -139,7 +141,7 @@ def _end_cut(text: str) -> int:
 
 
 def _text_cut(tail: Tail, opener: str = "") -> Tail:
-    """Cut running text at the last good place in its latter half, if any."""
+    """Cut running text after a sentence or a word in its second half, if any."""
     text = tail.source
     for pattern in (_SENTENCE_END, _WORD_END):
         places = [m.end() for m in pattern.finditer(text, len(text) // 2)]
@@ -149,7 +151,7 @@ def _text_cut(tail: Tail, opener: str = "") -> Tail:
 
 
 def _line_cut(tail: Tail, first: int, opener: str, indent: str = "") -> Tail:
-    """Cut before the unfinished line, or within it if it is line `first`."""
+    """Cut before the unfinished line, or within it if it is the first line."""
     at_char = tail.source.rfind("\n") + 1
     if at_char > tail.char_at_line(first):
         return tail.after(at_char, opener)
@@ -159,9 +161,9 @@ def _line_cut(tail: Tail, first: int, opener: str, indent: str = "") -> Tail:
 
 
 def _places(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Find the first line of each block, and of the list items that it is in.
+    """Return the first line of each block, and those of the list items around it.
 
-    Blocks within anything but lists are left out.
+    Blocks within anything other than lists are left out.
     """
     items: list[int] = []
     n_others = 0
@@ -183,8 +185,8 @@ def _places(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[int, ...]]]:
 def _reopened(markdown: str, items: Sequence[int]) -> tuple[str, str]:
     """Return lines that open the same list items, and the indent of text in them.
 
-    A rule is all that is in these items, so that any text can follow; neither the rule
-    nor the items' own markers are drawn.
+    The items contain only a rule (`___`), so that any text can follow. Neither the rule
+    nor the markers of these items are drawn.
     """
     lines = markdown.split("\n")
     opener = indent = ""
@@ -200,7 +202,7 @@ def _reopened(markdown: str, items: Sequence[int]) -> tuple[str, str]:
 
 
 def _fence_cut(tail: Tail, fence: Token, items: Sequence[int]) -> Tail:
-    """Cut a fence between lines; the rest becomes another fence."""
+    """Cut a fenced code block between lines; the rest becomes another fenced block."""
     first, _ = token_lines(fence)
     line = tail.markdown.split("\n", first + 1)[first]
     opener, indent = _reopened(tail.markdown, items)
@@ -233,7 +235,7 @@ def _table_cut(tail: Tail, table: Token) -> Tail:
 
 
 def shortened(tail: Tail) -> Tail:
-    """Cut a tail that is too long; the rest keeps what it needs to be drawn alike."""
+    """Cut a tail that is too long; the rest reopens the block that was cut."""
     tokens = block_tokens(tail.markdown)
     tops = _top(tokens)
     places = tuple(_places(tokens))
@@ -251,10 +253,10 @@ def shortened(tail: Tail) -> Tail:
 
 
 class Blocks:
-    """Takes text and returns finished blocks; the rest is the tail.
+    """Takes text in pieces and returns finished blocks; the rest is the tail.
 
-    A tail of more bytes than `max_tail_bytes` is cut anyway, but never between a letter
-    and its marks. In verbatim text, each line is a block.
+    A tail longer than `max_tail_bytes` is cut even within a block, but never between a
+    letter and its marks. In verbatim text, each line is a block.
     """
 
     def __init__(
@@ -268,7 +270,7 @@ class Blocks:
 
     @property
     def tail(self) -> Tail:
-        """What `take` left over."""
+        """The text after the blocks that `take` returned."""
         return self._tail
 
     def feed(self, text: str) -> None:
@@ -291,7 +293,7 @@ class Blocks:
         while limit is not None and len(self._tail.source.encode()) > limit:
             rest = shortened(self._tail)
             if rest.source == self._tail.source:
-                break  # one character, with its marks
+                break  # one character with its marks cannot be cut
             taken.append(self._cut_off(rest, is_cut=True))
         return tuple(block for block in taken if block.source)
 
@@ -312,8 +314,8 @@ class Blocks:
 
 
 def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
-    """Draw a finished block; `links` are addresses that other blocks have."""
-    # Colours need the whole code: a part of it would be read as something else.
+    """Return a finished block as HTML; `links` are addresses from other blocks."""
+    # Code is coloured only as a whole: a lexer would misread a part of it.
     is_whole = not block.is_cut and block.markdown == block.source
     html = to_html(
         block.markdown,
@@ -326,7 +328,7 @@ def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> st
 
 
 def tail_html(tail: Tail) -> str:
-    """Draw the unfinished text; without colours, which would change at each piece."""
+    """Return the unfinished text as HTML, without colours that would keep changing."""
     if not tail.source.strip():
         return ""
     return to_html(tail.markdown, highlight=False, n_opener_lines=tail.n_opener_lines)

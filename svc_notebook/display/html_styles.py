@@ -1,7 +1,7 @@
-"""Pieces of HTML that all outputs share: quiet lines, cards, grids, folds.
+"""Pieces of HTML that all outputs share: quiet lines, cards, grids and folds.
 
-Styles are inline, and use no variables: VS Code and Colab set JupyterLab's to those of
-a light theme as soon as a widget is shown, whatever their own theme is.
+Styles are inline and use no variables: as soon as a widget is shown, VS Code and Colab
+set JupyterLab's variables to those of a light theme, whatever their own theme is.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from .escape import to_text
 # Paler than the host's text, but legible in every theme that is legible itself.
 _QUIET = "color-mix(in srgb,currentcolor 75%,transparent)"
 _BORDER = "rgba(127,127,127,.4)"
-# A host that does not trust a notebook drops the mix; the plain value stays then.
+# In an untrusted notebook a host drops the mix; then the plain value before it counts.
 QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
 _GRID = "display:grid;gap:.75em;margin-bottom:.5em;grid-template-columns:"
 _GAP_EM, _COLUMN_EM = 0.75, 14
@@ -21,7 +21,7 @@ _CARD = (
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
-PLAIN_CODE = "<code style=background:none>"  # VS Code marks code, also whole texts
+PLAIN_CODE = "<code style=background:none>"  # VS Code colours the background of code, even of whole texts
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 # Slides have a margin around <pre>, and half the size of letters in it.
 TYPED = f"{WRAPPED};margin:0;font-size:inherit"
@@ -41,7 +41,7 @@ def sentences_html(lines: Iterable[str], notes: Iterable[str] = ()) -> str:
 
 
 def verbatim_html(html: str) -> str:
-    """Show escaped text as it is written, with its lines and blanks."""
+    """Show escaped text as written, with its lines and spaces."""
     return f'<pre style="{TYPED}">{PLAIN_CODE}{html}</code></pre>'
 
 
@@ -52,20 +52,21 @@ def card_html(heading: str, body: str, closing: str = "") -> str:
 
 
 def grid_html(cards: Iterable[str]) -> str:
-    """Put cards side by side, as many in a row as fit; or in two rows of one length."""
+    """Put cards side by side in one row if they fit, else in two equal rows."""
     drawn = tuple(cards)
     return f'<div style="{_GRID}{_columns(len(drawn))}">{"".join(drawn)}</div>'
 
 
 def _columns(n_cards: int) -> str:
-    """Return the columns of a grid.
+    """Return the value of `grid-template-columns`.
 
-    Where all cards fit into a row, each may be narrow. Else each takes so much that
-    half of them fill it, unless that is too narrow.
+    If all cards fit into a row, each has at least `_COLUMN_EM`. Otherwise each is so
+    wide that half of the cards fill a row, unless that is too narrow.
     """
     all_em = n_cards * (_COLUMN_EM + _GAP_EM)
     n_half = -(-n_cards // 2)
-    most = f"{100 // (n_half + 1) + 1}%"  # so one more than half does not fit
+    most = f"{100 // (n_half + 1) + 1}%"  # so wide that one more than half does not fit
+    # times 999: the middle value is very large as soon as the cards do not fit
     least = f"clamp({_COLUMN_EM}em,({all_em:g}em - 100%)*999,{most})"
     return f"repeat(auto-fit,minmax(min(100%,{least}),1fr))"
 
@@ -75,7 +76,7 @@ _SUMMARY = "cursor:pointer;overflow-wrap:anywhere"
 
 
 def details_html(title: str, body: str) -> str:
-    """Fold HTML behind a line."""
+    """Fold HTML below a line that opens it."""
     return (
         f'<details><summary style="{_SUMMARY}">{to_text(title)}</summary>'
         f"{body}</details>"
@@ -83,7 +84,7 @@ def details_html(title: str, body: str) -> str:
 
 
 def folded_html(titled: tuple[str, str]) -> str:
-    """Fold a text behind its title."""
+    """Fold a text below its title."""
     title, text = titled
     return details_html(
         title, f'<pre style="{FOLDED_TEXT}">{PLAIN_CODE}{to_text(text)}</code></pre>'

@@ -1,7 +1,7 @@
-"""Values with their intervals on one axis: small drawings in HTML, or characters.
+"""Charts of values with their intervals on one axis, in HTML or in characters.
 
-The names and the numbers are text in both, so that they stay readable where a host
-drops drawings, as notebooks do that are not trusted.
+Names and numbers are text in both, so that they remain readable where a host drops
+drawings, as it does in untrusted notebooks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,16 +16,16 @@ from .terminal_width import fitted, padded, width
 _LINE_COLUMNS = 79  # of a terminal
 _CHART_COLUMNS = 29
 _GAPS = 6  # columns between name, chart and numbers
-_PAD = 0.06  # of the axis, on both sides
+_PAD = 0.06  # the margin at both ends of the axis, as a share of its length
 _MOST_TICKS = 4
 _CELL = "border:0;padding:.15em 0;text-align:left;vertical-align:middle"
 _NAME = f"{_CELL};padding-right:1em;overflow-wrap:anywhere;min-width:7em;max-width:22em"
 _CHART = f"{_CELL};padding:0;width:22em;min-width:10em;position:relative"
 _NUMBERS = f"{_CELL};padding-left:1.2em;white-space:nowrap"
-# as high as its row, so that the lines of all rows meet
+# as high as its row, so that the lines of all rows join
 _SVG = "position:absolute;inset:0;width:100%;height:100%;overflow:visible"
 _TABLE = "border-collapse:collapse;margin:.2em 0 .5em;font-size:inherit"
-# of enough contrast on white and on black
+# these have enough contrast on white and on black
 _COLOUR = "#3b82c4"
 _BAND = "#d96c23"
 
@@ -38,9 +38,9 @@ class Interval:
     value: float
     low: float = nan
     high: float = nan
-    numbers: str = ""  # in words, next to the drawing
-    is_clear: bool = True  # a filled point, else a hollow one
-    title: str = ""  # what it belongs to; written once above those of the same title
+    numbers: str = ""  # the numbers as text, shown next to the drawing
+    is_clear: bool = True  # drawn as a filled point, else as a hollow one
+    title: str = ""  # written once, above all intervals with the same title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,10 @@ class IntervalChart:
     """Values on one axis.
 
     Attributes:
-        origin: Where a line is drawn, such as at no difference; None for no line.
+        intervals: The values with their intervals, from top to bottom.
+        origin: Where a line is drawn, such as 0 for no difference; None for no line.
         band: The ends of a coloured band, such as those of a margin.
-        limits: The ends of the axis; None fits it to what is drawn.
+        limits: The ends of the axis; None fits the axis to the values.
         scale: The factor from values to the numbers of the axis: 100 for percent.
         unit: The unit of the numbers of the axis.
     """
@@ -63,7 +64,7 @@ class IntervalChart:
     unit: str = ""
 
     def html(self) -> str:
-        """Draw it as a table, with a drawing in each row."""
+        """Return the chart as an HTML table, with a drawing in each row."""
         axis = self.axis()
         rows: list[str] = []
         title = ""
@@ -80,17 +81,17 @@ class IntervalChart:
         )
 
     def text(self) -> str:
-        """Draw it with characters, in lines of at most 80 columns."""
+        """Return the chart in characters, in lines of at most 80 columns."""
         axis = self.axis()
         names = [to_terminal(_in_a_line(row.name)) for row in self.intervals]
         numbers = [to_terminal(_in_a_line(row.numbers)) for row in self.intervals]
         n_columns = max(map(width, names), default=0)
         widest = n_columns + _CHART_COLUMNS + max(map(width, numbers), default=0)
-        is_narrow = widest + _GAPS <= _LINE_COLUMNS  # else names have their own line
+        is_narrow = widest + _GAPS <= _LINE_COLUMNS  # else names get separate lines
         n_columns = n_columns if is_narrow else 2
         lines = []
         title = ""
-        for interval, name, words in zip(self.intervals, names, numbers, strict=True):
+        for interval, name, text in zip(self.intervals, names, numbers, strict=True):
             if interval.title != title:
                 title = interval.title
                 lines.append(fitted(to_terminal(_in_a_line(title)), _LINE_COLUMNS))
@@ -98,7 +99,7 @@ class IntervalChart:
                 lines.append(f"  {fitted(name, _LINE_COLUMNS - 2)}")
             drawn = self._characters(interval, axis)
             first = padded(name, n_columns) if is_narrow else " " * n_columns
-            lines.append(f"  {first}  {drawn}  {words}".rstrip())
+            lines.append(f"  {first}  {drawn}  {text}".rstrip())
         if axis is not None:
             lines.append(f"  {' ' * n_columns}  {self._tick_line(axis)}".rstrip())
         return "\n".join(lines)
@@ -162,8 +163,8 @@ class IntervalChart:
     def _tick_row(self, axis: tuple[float, float]) -> str:
         ticks = " ".join(
             f'<span style="position:absolute;left:{100 * _share(number, axis):.4g}%;'
-            f'transform:translateX(-50%);white-space:nowrap">{to_text(words)}</span>'
-            for number, words in self._ticks(axis)
+            f'transform:translateX(-50%);white-space:nowrap">{to_text(text)}</span>'
+            for number, text in self._ticks(axis)
         )
         return (
             f'<tr style=background:none aria-hidden=true><td style="{_CELL}"></td>'
@@ -203,11 +204,11 @@ class IntervalChart:
 
     def _tick_line(self, axis: tuple[float, float]) -> str:
         line = ""
-        for number, words in self._ticks(axis):
+        for number, text in self._ticks(axis):
             middle = round(_share(number, axis) * (_CHART_COLUMNS - 1))
-            start = max(middle - width(words) // 2, 0)
+            start = max(middle - width(text) // 2, 0)
             if not line or start > width(line):
-                line = padded(line, start) + words
+                line = padded(line, start) + text
         return f"{padded(line, _CHART_COLUMNS)}  {self.unit}".rstrip()
 
 
@@ -224,13 +225,13 @@ def _title_row(title: str) -> str:
 
 
 def _share(number: float, axis: tuple[float, float]) -> float:
-    """Return where a number is on the axis: 0 is its low end or below, 1 its high."""
+    """Return the position of a number on the axis: 0 at its low end, 1 at its high."""
     low, high = axis
     return min(max((number - low) / (high - low), 0.0), 1.0)
 
 
 def _round_numbers(low: float, high: float) -> Iterable[float]:
-    """Return a few round numbers between two; 0 is one of them if it lies between."""
+    """Return a few round numbers from `low` to `high`, with 0 if it lies between."""
     rough = (high - low) / _MOST_TICKS
     power = 10.0 ** floor(log10(rough))
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)

@@ -1,8 +1,8 @@
-"""The Markdown of replies: its blocks, and the only way to HTML.
+"""Parse the Markdown of replies, and turn it into HTML; there is no other way to HTML.
 
-A block rule never looks ahead, so that closed blocks stay as they are when more text
+A block rule never looks ahead, so that closed blocks do not change when more text
 comes. Math between dollars, or between backslashes with brackets, reaches the host
-unchanged. Text that a model wrote reaches HTML through `to_text` or `to_spans` only.
+unchanged. Text that a model wrote reaches HTML only through `to_text` or `to_spans`.
 """
 
 import re
@@ -27,16 +27,16 @@ from .html_styles import PLAIN_CODE
 
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
-# Macros that make links, classes or ids, or that define others: hosts are
-# meant to filter them, and a reply gains nothing by them.
+# Macros that make links, classes or ids, or that define other macros. Hosts should
+# filter them, but replies do not need them, so they are not rendered at all.
 _REFUSED = re.compile(
     r"\\(?:href|url|class|cssId|style|data|html\w*|mmlToken|require|unicode"
     r"|includegraphics|def|gdef|edef|let|newcommand|renewcommand|newenvironment"
     r"|csname|catcode|bbox|texttip|toggle|mathtip)(?![a-zA-Z])"
 )
-# Far above what people write. The parser leaves out what is nested deeper.
+# Much more than people write. The parser leaves out anything that is nested deeper.
 MAX_NESTING = 100
-# An opener whose end is further away is text.
+# A math delimiter whose closing one is further away is text.
 MAX_MATH_CHARS = 2000
 
 
@@ -57,7 +57,7 @@ def is_math(content: str, opener: str, following: str) -> bool:
 
 
 def _opener_at(text: str, position: int) -> str | None:
-    """Name the math delimiter that begins here."""
+    """Return the math delimiter that begins at this position; None if there is none."""
     two = text[position : position + 2]
     if two in _CLOSERS:
         return two
@@ -116,9 +116,9 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
 
 
 _LINK = re.compile(r"(?:https?://[^/\\]|mailto:|#)", re.IGNORECASE)
-# The parser reads to the end of a paragraph after each bracket that nothing closes, so
-# that many such brackets would take minutes. Beyond this many characters, and as many
-# again for each character of the text, they are text.
+# For each bracket that is not closed, the parser reads to the end of the paragraph, so
+# many such brackets would take minutes. Once it has read LABEL_CHARS, plus
+# LABEL_CHARS_PER_CHAR for each character of the text, further brackets are text.
 LABEL_CHARS = 100_000
 LABEL_CHARS_PER_CHAR = 8
 _LABEL_CHARS_LEFT = "label_chars_left"
@@ -130,16 +130,16 @@ def _is_allowed_link(url: str) -> bool:
 
 
 def _reading_bounds(text: str) -> MutableMapping[str, Any]:
-    """Return the environment for one parse: it bounds the search for link ends."""
+    """Return the environment for one parse, which limits the search for link ends."""
     return {_LABEL_CHARS_LEFT: LABEL_CHARS + LABEL_CHARS_PER_CHAR * len(text)}
 
 
 def _label_end(state: StateInline, start: int, disableNested: bool = False) -> int:  # noqa: FBT001, FBT002, N803 - the parser's signature
-    """Find the end of a link's text, or give up: then the bracket is text."""
+    """Return the end of a link's text; -1 if there is none: the bracket is text."""
     left = state.env.get(_LABEL_CHARS_LEFT, LABEL_CHARS)
     if left <= 0:
         return -1
-    # Taken before the search, which comes back here for brackets within.
+    # Subtracted before the search, which calls this function for inner brackets.
     state.env[_LABEL_CHARS_LEFT] = left - (state.posMax - start)
     end = helpers.parseLinkLabel(state, start, disableNested)
     if end >= 0:
@@ -147,19 +147,19 @@ def _label_end(state: StateInline, start: int, disableNested: bool = False) -> i
     return end
 
 
-_AWAY = ' rel="noopener noreferrer" target=_blank'
+_NEW_TAB = ' rel="noopener noreferrer" target=_blank'
 
 
 def _link_tag(url: str) -> str:
-    """Write the tag that opens a link; another page opens in another tab."""
-    away = "" if url.startswith("#") else _AWAY
-    return f'<a href="{escape(visible(url))}"{away}>'
+    """Return the opening tag of a link; a link to another page opens in a new tab."""
+    new_tab = "" if url.startswith("#") else _NEW_TAB
+    return f'<a href="{escape(visible(url))}"{new_tab}>'
 
 
 def _image_link(url: str, label: str, *, is_in_link: bool) -> str:
-    """Write a link to a picture, with its text as an escaped label.
+    """Return a link to a picture; its label is already escaped.
 
-    The picture itself is not shown, since fetching it reveals the reader's address.
+    The picture itself is not shown, since loading it would reveal the reader's address.
     """
     if is_in_link or not _is_allowed_link(url):
         return label
@@ -195,7 +195,7 @@ def with_line_feeds(text: str) -> str:
 
 
 def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> Sequence[Token]:
-    """Parse the blocks of a text but not their inline content, which is cheap."""
+    """Parse the blocks of a text without their inline content, which is fast."""
     tokens: list[Token] = []
     whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
     env = {} if env is None else env
@@ -204,7 +204,7 @@ def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> Sequence[T
 
 
 def link_addresses(markdown: str) -> dict[str, object]:
-    """Find the addresses of links that are defined on separate lines, by name."""
+    """Return the link addresses that are defined on separate lines, by name."""
     env: dict[str, Any] = {}
     block_tokens(with_line_feeds(markdown), env)
     return dict(env.get("references", {}))
@@ -214,13 +214,13 @@ def link_addresses(markdown: str) -> dict[str, object]:
 class Fence:
     """A fenced block of code."""
 
-    language: str  # the first word after the opening fence, in small letters, or ""
+    language: str  # the first word after the opening fence, in lower case, or ""
     code: str  # ends in a line feed unless it is empty
     is_closed: bool  # whether the closing fence was found
 
 
 def fences(markdown: str) -> tuple[Fence, ...]:
-    """Find the fenced blocks of a text, in order."""
+    """Return the fenced blocks of a text, in order."""
     return tuple(
         Fence(
             language=(token.info.split() or [""])[0].lower(),
@@ -233,46 +233,46 @@ def fences(markdown: str) -> tuple[Fence, ...]:
 
 
 def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Find the tables of a reply, in order: rows of cells, the headings first.
+    """Return the tables of a reply, in order, each as rows of cells, the heads first.
 
-    A cell is its text without marks, such as those of bold text; a link is its label.
+    Cells are plain text without Markdown's marks; a link is replaced by its label.
     """
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return ()
-    found: list[list[list[str]]] = []
+    parsed_tables: list[list[list[str]]] = []
     before = ""
     for token in PARSER.parse(visible(source), _reading_bounds(source)):
         if token.type == "table_open":
-            found.append([])
+            parsed_tables.append([])
         elif token.type == "tr_open":
-            found[-1].append([])
+            parsed_tables[-1].append([])
         elif token.type == "inline" and before in ("th_open", "td_open"):
-            found[-1][-1].append(_plain(token.children or ()))
+            parsed_tables[-1][-1].append(_plain_inline(token.children or ()))
         before = token.type
-    return tuple(tuple(map(tuple, rows)) for rows in found)
+    return tuple(tuple(map(tuple, rows)) for rows in parsed_tables)
 
 
 def plain_text(markdown: str) -> str:
-    """Return what a text says, without Markdown's marks; blocks are lines."""
+    """Return the text without Markdown's marks; each block becomes a line."""
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return source
     lines = (
-        _plain(token.children or ()) if token.type == "inline" else token.content
+        _plain_inline(token.children or ()) if token.type == "inline" else token.content
         for token in PARSER.parse(source, _reading_bounds(source))
     )
     return "\n".join(line.rstrip("\n") for line in lines if line.strip())
 
 
-def _plain(tokens: Sequence[Token]) -> str:
+def _plain_inline(tokens: Sequence[Token]) -> str:
     breaks = {"softbreak": " ", "hardbreak": " "}
-    words = (breaks.get(token.type, token.content) for token in tokens)
-    return "".join(words).strip()
+    texts = (breaks.get(token.type, token.content) for token in tokens)
+    return "".join(texts).strip()
 
 
 def is_closed_fence(token: Token) -> bool:
-    """Whether a fence has its closing line, from its number of lines."""
+    """Whether a fence has its closing line: it has two lines more than its content."""
     first, last = token_lines(token)
     return last - first == token.content.count("\n") + 2
 
@@ -283,19 +283,19 @@ def token_lines(token: Token) -> tuple[int, int]:
     return first, last
 
 
-# Short, since the open end of a long code block repeats it 20 times a second.
+# Short, since it is sent up to 20 times a second while a code block streams.
 _PRE = (
     "<div class=highlight{mark} style=margin-bottom:1em>"
     "<pre style=padding:.6em;overflow:auto;background:#8881>"
     "<code style=background:none;white-space:pre>"
 )
 _PRE_END = "</code></pre></div>\n"
-# Two and more times what a reply can be; what is longer is shown as written.
+# More than twice the longest possible reply; longer texts are shown as written.
 MAX_MARKDOWN_CHARS = 150_000
 _N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 
 
-# Code of another language is marked: it makes no sense as a cell of the notebook.
+# Code in other languages is marked, since it cannot become a cell of the notebook.
 _CELL_LANGUAGES = frozenset({"", "python", "python3", "py", "py3", "ipython"})
 _NO_CELL = ' data-no-cell=""'
 
@@ -332,9 +332,9 @@ class _SafeRenderer(RendererHTML):
     ) -> str:
         del options
         code = tokens[idx].content
-        words = unescapeAll(tokens[idx].info).split(maxsplit=1)
+        info = unescapeAll(tokens[idx].info).split(maxsplit=1)
         n_chars_left = env[_N_CHARS_TO_COLOUR] - len(code)
-        language = words[0] if words else ""
+        language = info[0] if info else ""
         if not language or n_chars_left < 0:
             return _code(code, language, is_coloured=False)
         env[_N_CHARS_TO_COLOUR] = n_chars_left
@@ -377,7 +377,7 @@ class _SafeRenderer(RendererHTML):
     th_open = td_open
 
     def td_close(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        # Without a line break, which costs two bytes: a long table has many cells.
+        # Without a line break, which would cost two bytes for each cell.
         return f"</{tokens[idx].tag}>"
 
     th_close = tr_close = td_close
@@ -397,9 +397,9 @@ LISTS = ("bullet_list", "ordered_list")
 
 
 def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
-    """Draw what opens lists in the first lines only where something more is in them.
+    """Hide the lists that the first `n_lines` reopen, unless further text is in them.
 
-    Their items have no marker: it was drawn above, where they began.
+    Their items have no marker, since it was drawn above, where they began.
     """
     around: list[Token] = []
     for token in tokens:
@@ -428,7 +428,10 @@ def _show(tokens: Sequence[Token]) -> None:
 
 
 def _close(token: Token, around: list[Token]) -> None:
-    """Hide the end of a list or an item like its beginning, and go on counting."""
+    """Hide the end of a list or an item if its beginning is hidden.
+
+    If a numbered item is hidden, the next one has the number after it.
+    """
     token.hidden = around.pop().hidden
     if token.hidden and around and around[-1].type == "ordered_list_open":
         attributes = around[-1].attrs
@@ -444,11 +447,16 @@ def to_html(
 ) -> str:
     """Turn Markdown of unknown origin into HTML that is safe to show.
 
-    Raw HTML is text, links lead only to http, https, mailto or within the page,
-    pictures are links, and math between dollars is left to the host. What is nested
-    deeper than the parser goes, or far longer than a reply, is shown as written.
-    `links` are addresses that are written elsewhere (`markdown.link_addresses`). The
-    first `n_opener_lines` only open lists and other blocks that the rest continues.
+    Raw HTML is shown as text, links lead only to http, https, mailto or within the
+    page, pictures are links, and math between dollars is left to the host. A text that
+    is nested too deeply, or far longer than a reply, is shown as written.
+
+    Args:
+        markdown: The text.
+        highlight: Whether code is coloured.
+        links: Addresses that are defined elsewhere, as `link_addresses` returns them.
+        n_opener_lines: How many of the first lines only reopen lists and other blocks
+            that the rest continues.
     """
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
@@ -466,5 +474,5 @@ def to_html(
 
 @lru_cache(maxsize=1024)
 def reply_html(text: str) -> str:
-    """Render a reply; a growing transcript renders each reply only once."""
+    """Render a reply, with a cache, so that a transcript renders each reply once."""
     return to_html(text)

@@ -1,7 +1,7 @@
-"""One reply in a cell: while it streams, and in its final form.
+"""Show one reply in a cell, while it streams and in its final form.
 
-It is followed to its end, or until it is interrupted; and shown live in a notebook,
-settled, or printed.
+A reply is followed until it ends or is interrupted. It is shown live in a notebook,
+settled (once, at its end), or printed in a terminal.
 """
 
 import re
@@ -37,12 +37,12 @@ from .tool_runs import (
     tool_runs_text,
 )
 
-POLL_S = 0.05  # the longest wait for news: an interrupt is noticed within it
+POLL_S = 0.05  # the longest wait for new text, so that interrupts are noticed soon
 Whole_co = TypeVar("Whole_co", covariant=True)
 
 
 class Wait(Protocol):
-    """How long a request waits, as far as is known, and why."""
+    """How long a request is expected to wait, and why."""
 
     @property
     def wait_s(self) -> float: ...  # noqa: D102 - as the class says
@@ -55,36 +55,36 @@ class Stream(Protocol[Whole_co]):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was returned by `poll`."""
+        """Whether `poll` has returned everything."""
 
     @property
     def completion(self) -> Whole_co:
-        """The whole reply; raises the error that ended it."""
+        """The whole reply; raises the error if the stream ended by one."""
 
     def poll(self, timeout_s: float) -> Sequence[Delta | Wait]:
-        """Return what arrived since the last call; if nothing did, wait for it."""
+        """Return the items since the last call; if there are none, wait for some."""
 
     def cancel(self) -> Whole_co | None:
-        """Stop the request and return what arrived."""
+        """Stop the request and return the part of the reply that arrived."""
 
 
 class View(Protocol):
     """Shows a stream; raising KeyboardInterrupt in it stops the stream."""
 
     def show(self, delta: Delta) -> None:
-        """Take new content."""
+        """Accept new content."""
 
     def wait(self, wait: Wait) -> None:
-        """Take a wait; the next content ends it."""
+        """Accept a wait; the next content ends it."""
 
     def flush(self) -> float | None:
-        """Show what is new, if it is time; else return the seconds until then.
+        """Show new content if it is time; otherwise return the seconds until then.
 
-        It is called then, and at least every 50 ms.
+        It is called again then, and at least every 50 ms.
         """
 
     def end(self, completion: object | None) -> None:
-        """Take the reply: whole, what arrived before it failed, or None."""
+        """Accept the reply: the whole, the part that arrived, or None."""
 
 
 def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
@@ -93,9 +93,9 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
     The view's `end` is called once, however the stream ends.
 
     Raises:
-        Interrupted: The user stopped it; `partial` is what arrived, or the whole
-            reply if it had ended.
-        SvcError: It failed; `partial` is what arrived.
+        Interrupted: The user stopped it; `partial` is the part that arrived, or the
+            whole reply if it had ended.
+        SvcError: The request failed; `partial` is the part that arrived.
     """
     wait_s = POLL_S
     try:
@@ -116,7 +116,7 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
         raise
     try:
         view.end(completion)
-    except KeyboardInterrupt:  # the view has ended all the same
+    except KeyboardInterrupt:  # the view has shown the end nevertheless
         raise Interrupted(completion) from None
     return completion
 
@@ -135,19 +135,19 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """What stays in the cell after a reply has ended, even by an error."""
+    """The final form of a reply in the cell, even if it ended by an error."""
 
     texts: tuple[str, ...]  # the Markdown of each choice; empty if nothing arrived
-    reasonings: tuple[str, ...] = ()  # next to each text; shown folded below them
+    reasonings: tuple[str, ...] = ()  # one for each text; shown folded below them
     footer: str = ""  # one quiet line: model, tokens, seconds
     hint: str = ""  # shown when the mouse rests on the footer
     marks: tuple[str, ...] = ()  # warnings, such as "cut"
     is_verbatim: bool = False  # the texts are shown as they are, not as Markdown
-    is_page: bool = False  # they are HTML, to be shown in sandboxed frames
+    is_page: bool = False  # the texts are HTML, to be shown in sandboxed frames
     tool_runs: tuple[Step, ...] = ()  # shown folded above the texts
 
     def with_notes(self, *notes: str) -> "Final":
-        """Return the same with notes at the end of its footer, without empty ones."""
+        """Return a copy with notes at the end of its footer, without empty ones."""
         return replace(self, footer=" · ".join(filter(None, (self.footer, *notes))))
 
     @property
@@ -166,7 +166,7 @@ class Final:
         return above + (quiet_html(line, hint=self.hint) if line else "")
 
     def bundle(self) -> dict[str, str]:
-        """Draw it: `text/html`, and `text/plain` with the Markdown source."""
+        """Return it as `text/html`, and as `text/plain` with the Markdown source."""
         return {"text/html": self._html(), "text/plain": self._plain()}
 
     def _html(self) -> str:
@@ -205,11 +205,11 @@ def _choice_head(index: int, n_texts: int) -> str:
     return f"[{index + 1} of {n_texts}]\n" if n_texts > 1 else ""
 
 
-class _Shown:
-    """What each mode of display can do; this class shows nothing.
+class _ModeDisplay:
+    """The interface of each mode of display; this class itself shows nothing.
 
-    `is_torn` says that an interrupt or an error came in the middle of a call, so that
-    only what the service sent is certain.
+    `is_torn` says that an interrupt or an error came in the middle of a call. Then it
+    is not known what was shown, only what the service sent.
     """
 
     is_torn = False
@@ -221,26 +221,26 @@ class _Shown:
         """Set the status line."""
 
     def hurry(self) -> None:
-        """Let the next flush show what is new, even if it is not time yet."""
+        """Make the next flush show new content, even if it is not time yet."""
 
     def tool_run(self, step: Step) -> None:
-        """Show an answered call below the text so far; text goes on below it."""
+        """Show an answered call below the text so far; further text follows below."""
 
     def flush(self, now_s: float) -> float | None:
-        """Show what is new, if it is time; else return the seconds until then."""
+        """Show new content if it is time; otherwise return the seconds until then."""
 
     def finish(self, final: Final | None) -> None:
-        """Replace what was shown by the final form; None removes it."""
+        """Replace everything shown by the final form; None removes it."""
 
-    def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this one shows nothing
-        """Go on after the end of a reply, if what it showed can be updated."""
+    def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this class shows nothing
+        """Continue after the end of a reply, if its outputs can be updated."""
         return False
 
 
-_FIGURES = re.compile(r"[\d.,:]+")
+_NUMBERS = re.compile(r"[\d.,:]+")
 
 
-class _Settled(_Shown):
+class _Settled(_ModeDisplay):
     """Shows one output at the end."""
 
     def __init__(self, output: Output) -> None:
@@ -252,7 +252,7 @@ class _Settled(_Shown):
 
 
 class _Plain(_Settled):
-    """Printed text; what was printed is not printed again."""
+    """Prints text; text that was printed is not printed again."""
 
     def __init__(self, output: Output, n_texts: int, *, is_late: bool) -> None:
         super().__init__(output)
@@ -269,8 +269,8 @@ class _Plain(_Settled):
             self._status = ""
 
     def status(self, text: str) -> None:
-        # A countdown is one status: printed lines cannot be taken back.
-        kind = _FIGURES.sub("", text)
+        # A countdown is printed only once, since printed lines cannot be replaced.
+        kind = _NUMBERS.sub("", text)
         if text and kind != self._status:
             self.flush(0.0)
             self._print(f"{self._line_break()}{text}\n")
@@ -293,7 +293,8 @@ class _Plain(_Settled):
         self.flush(0.0)
         texts = final.texts if final else ()
         if texts and self._text and texts[0].startswith(self._text):
-            self._pending = texts[0].removeprefix(self._text)  # an interrupt kept it
+            # an interrupt may have kept the rest from being printed
+            self._pending = texts[0].removeprefix(self._text)
             self.flush(0.0)
         is_printed = bool(texts and self._text == texts[0])
         rest = [_plain_choice(texts, i) for i in range(is_printed, len(texts))]
@@ -305,7 +306,7 @@ class _Plain(_Settled):
             self._print(lines)
 
     def reopen(self, so_far: str) -> bool:
-        self._text = so_far  # is printed, in another cell
+        self._text = so_far  # it was printed in another cell
         return True
 
     def _line_break(self) -> str:
@@ -317,23 +318,24 @@ class _Plain(_Settled):
 
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average
-MAX_GAP_S = 4.0  # also for a long text, so that a reader sees it go on
-ENVELOPE_BYTES = 700  # of each message, besides its content
-# The pace falls for long texts, so that a slow connection to the notebook keeps up.
+MAX_GAP_S = 4.0  # even for a long text, so that a reader sees that it continues
+ENVELOPE_BYTES = 700  # the size of a message without its content
+# Long texts are updated less often, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
-_SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and then move smoothly
-# A reply that comes slowly is shown in larger steps: an update waits until so much text
-# is new for each byte that the last one had, at most so long. What the final form adds,
-# up to 12 bytes a byte for a table, comes on top.
+_SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and may update faster
+# A reply that comes slowly is shown in larger steps: an update waits, at most
+# SLOW_GAP_S or SLOW_GAPS gaps, until there is one byte of new text for each
+# BYTES_PER_TEXT_BYTE bytes of the last update. The final form comes on top of that,
+# with up to 12 bytes for each byte of a table.
 BYTES_PER_TEXT_BYTE, SLOW_GAP_S, SLOW_GAPS = 28, 0.25, 2
-MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
-# So many characters are in an output; each next one may have more, without end.
+MAX_OUTPUTS = 10  # of one reply, since JupyterLab draws only 50 outputs of a cell
+# The characters in the first output; each further output may have more by this factor.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
-_OPEN_CHARS = 400  # finished text in the open output; more moves up
+_OPEN_CHARS = 400  # more finished text than this moves out of the open output
 
 
 class _OutputPart:
-    """What one output of the cell shows of a reply: blocks and answered tool calls."""
+    """The part of a reply in one output of the cell: blocks and answered tool calls."""
 
     def __init__(self, *, is_verbatim: bool) -> None:
         self._is_verbatim = is_verbatim
@@ -350,18 +352,18 @@ class _OutputPart:
         )
 
     def join(self, other: "_OutputPart") -> None:
-        """Add what another part has."""
+        """Add the content of another part."""
         self.items += other.items
         self.text_html += other.text_html
         self.plain += other.plain
 
     @property
     def source(self) -> str:
-        """The text of its blocks, as the reply has it."""
+        """The text of its blocks, as it is in the reply."""
         return "".join(item.source for item in self.items if isinstance(item, Block))
 
     def draw_again(self, links: Mapping[str, object]) -> None:
-        """Draw it with the addresses of links that were written further down."""
+        """Draw it again, with link addresses that are defined further down."""
         self.text_html = "".join(self._drawn(item, links) for item in self.items)
 
     def html(self, tail: str = "") -> str:
@@ -369,9 +371,10 @@ class _OutputPart:
         return self._framed(self.text_html + tail)
 
     def live_html(self, tail: str, line: str, name: str) -> str:
-        """Return its HTML, what is unfinished, and a line, so that each can be hidden.
+        """Return its HTML, then the unfinished text and a line.
 
-        `name` is the class of the finished part; with "t", of the rest.
+        The finished part has the class `name`, the rest has `name` with "t", so that
+        another output can hide either.
         """
         tag = "span" if self._is_verbatim else "div"
         text = f"<{tag} class={name}>{self.text_html}</{tag}>" * bool(self.text_html)
@@ -391,7 +394,7 @@ class _OutputPart:
         return block_html(item, links=links)
 
 
-class _LiveOutputs(_Shown):
+class _LiveOutputs(_ModeDisplay):
     """Updates outputs at a limited pace, by the display id and their number."""
 
     def __init__(
@@ -410,22 +413,24 @@ class _LiveOutputs(_Shown):
         self._is_verbatim = is_verbatim
         self._bytes_per_s = MAX_TEXT_BYTES_PER_S if is_verbatim else MAX_BYTES_PER_S
         self._n_outputs = 0
-        self._is_publishing = False  # and nobody knows whether it was published
-        self._bundles: dict[int, Bundle] = {}  # of each output, as it was sent
+        # True after an interrupt: then it is not known whether an output was published
+        self._is_publishing = False
+        self._bundles: dict[int, Bundle] = {}  # the last content of each output
         self._n_messages = self._n_bytes = 0
         self._status = WAITING
         self._is_waiting = self._is_stale = True
         self._due_at, self._slow_gap_s = 0.0, SLOW_GAP_S
-        self._n_new_bytes = self._n_due_bytes = 0.0  # of text, since the last update
+        # bytes of text since the last update, and how many a slow reply waits for
+        self._n_new_bytes = self._n_due_bytes = 0.0
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of a choice."""
-        if choice < len(self._pieces):  # else it shows at the end
+        if choice < len(self._pieces):  # further choices are shown only at the end
             self._pieces[choice].append(text)
             self._n_new_bytes += len(text.encode(errors="replace"))
-            self._news(is_waiting=False)
+            self._mark_stale(is_waiting=False)
 
     def status(self, text: str) -> None:
         """Set the line below the text."""
@@ -434,11 +439,11 @@ class _LiveOutputs(_Shown):
         self._is_waiting |= bool(text)
 
     def hurry(self) -> None:
-        """Let the next flush show what is new, even if it is not time yet."""
+        """Make the next flush show new content, even if it is not time yet."""
         self._due_at = self._n_due_bytes = 0.0
 
     def flush(self, now_s: float) -> float | None:
-        """Show what is new, if it is time; else return the seconds until then."""
+        """Show new content if it is time; otherwise return the seconds until then."""
         if not self._is_stale:
             return None
         is_slow = self._n_new_bytes < self._n_due_bytes
@@ -454,16 +459,16 @@ class _LiveOutputs(_Shown):
         gap_s = min(max(GAP_S * self._n_messages, sending_s), MAX_GAP_S)
         self._due_at = now_s + gap_s
         self._slow_gap_s = max(SLOW_GAP_S, min(SLOW_GAPS * gap_s, MAX_GAP_S))
-        has_text = any(self._pieces)  # the first words come at once
+        has_text = any(self._pieces)  # the first words are shown at once
         self._n_new_bytes = 0
         self._n_due_bytes = has_text * self._n_bytes / BYTES_PER_TEXT_BYTE
         return None
 
     def _draw(self, line: str) -> None:
-        """Show what is new, and a line of HTML below it."""
+        """Show new content, and a line of HTML below it."""
         raise NotImplementedError
 
-    def _news(self, *, is_waiting: bool) -> None:
+    def _mark_stale(self, *, is_waiting: bool) -> None:
         self._status = ""
         self._is_waiting = is_waiting
         self._is_stale = True
@@ -482,9 +487,9 @@ class _LiveOutputs(_Shown):
         self._bundles[number] = bundle
 
     def finish(self, final: Final | None) -> None:
-        """Show the final form in place, or remove what was shown."""
+        """Show the final form in place, or remove everything shown."""
         if self._is_publishing and self._own_output:
-            # Published again, it could be there twice.
+            # The interrupted output may exist: to publish it again could show it twice.
             self._forget_outputs()
         if not self._n_outputs:
             if final:
@@ -503,13 +508,13 @@ class _LiveOutputs(_Shown):
         self._show_bundle(1, final.bundle())
 
     def _replace(self, final: Final) -> None:
-        """Show the final form in place of several outputs; it cannot be updated."""
+        """Show the final form in place of several outputs; it cannot be reopened."""
         self._forget_outputs()
         self._show_bundle(1, final.bundle())
         self._n_outputs = 0
 
     def _forget_outputs(self) -> None:
-        """Let the next output take the place of all."""
+        """Make the next output replace all outputs of the cell."""
         self._output.clear()
         self._n_outputs = 0
         self._bundles.clear()
@@ -525,10 +530,10 @@ class _LiveChoices(_LiveOutputs):
 
 
 def _hiding(name: str) -> str:
-    """Hide what another output shows under a class, until that output is updated.
+    """Return a style that hides a class in another output, until that is updated.
 
-    Text moves from one output to another by two messages, and the page may be painted
-    between them. So the first hides the old place of what it shows.
+    Text moves from one output to another in two messages, and the page may be painted
+    between them. So the first message hides the text at its old place.
     """
     return f"<style>.{name}{{display:none}}</style>"
 
@@ -537,8 +542,9 @@ class _LiveText(_LiveOutputs):
     """One reply in a few outputs.
 
     The last output is the open one. It shows the unfinished block, and finished blocks
-    until there are enough of them to join the output above. So the bytes sent grow with
-    the reply and not with its square, and what was drawn stays where it is.
+    until there are enough of them to move to the output above. So the number of bytes
+    sent is proportional to the reply and not to its square, and text that was drawn
+    does not move on the page.
     """
 
     def __init__(
@@ -570,11 +576,11 @@ class _LiveText(_LiveOutputs):
         self._take_blocks()
         self._open.add(step)
         self._shown_calls.append(step.call_id)
-        self._news(is_waiting=True)
+        self._mark_stale(is_waiting=True)
 
     def _draw(self, line: str) -> None:
         old_name = self._name
-        # What is drawn moves, and only that: so each message shows what the last did.
+        # Only text that is already drawn moves, so no message hides or adds any text.
         moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
         self._take_blocks()
         tail = self._blocks.tail
@@ -597,7 +603,7 @@ class _LiveText(_LiveOutputs):
 
     @property
     def _name(self) -> str:
-        """The class of what is in the open output until something moves up."""
+        """The CSS class of the open output's content, until something moves up."""
         return f"svc-{self._prefix[-6:]}-{self._n_moves}"
 
     def _take_blocks(self) -> None:
@@ -605,10 +611,10 @@ class _LiveText(_LiveOutputs):
             self._open.add(block)
 
     def _move_up(self) -> int | None:
-        """Move the finished blocks of the open output up; return that output's number.
+        """Move the finished blocks of the open output up; return their output's number.
 
-        They join the output above, or, where that one is full, the open output becomes
-        theirs and another one opens.
+        They join the output above. If that one is full, they keep the open output, and
+        another output is opened.
         """
         n_above = len(self._above)
         above = self._above[-1] if self._above else None
@@ -636,12 +642,12 @@ class _LiveText(_LiveOutputs):
             self._show_bundle(number, bundle)
 
     def reopen(self, so_far: str) -> bool:
-        """Go on after the end, in the outputs that there are; see `_Shown`."""
+        """Continue after the end in the present outputs; see `_ModeDisplay`."""
         is_shown = 0 < self._n_outputs == len(self._above) + 1
         if not is_shown or self.is_torn or "".join(self._pieces[0]) != so_far:
             return False
         self._own_output, self._max_outputs = False, self._n_outputs
-        self._news(is_waiting=True)
+        self._mark_stale(is_waiting=True)
         self.hurry()
         return True
 
@@ -655,10 +661,10 @@ class _LiveText(_LiveOutputs):
             super()._end(final)
 
     def _draw_from(self, final: Final) -> bool:
-        """Draw the final text in the outputs that there are; False where it cannot be.
+        """Draw the final text in the present outputs; return False if that fails.
 
-        An interrupt can lose text, or leave it in two outputs. What is right stays
-        where it is, and the rest goes below.
+        An interrupt can lose text, or leave it in two outputs. Outputs with the right
+        text are kept, and the rest is drawn below.
         """
         if not self._is_in_form(final) or self._shown_calls:
             return False
@@ -681,7 +687,7 @@ class _LiveText(_LiveOutputs):
         return True
 
     def _is_drawn(self, final: Final) -> bool:
-        """Whether what streamed is the final text, in the final form."""
+        """Whether the text that streamed is the final text, in the final form."""
         if self.is_torn or not self._is_in_form(final):
             return False
         return "".join(self._pieces[0]).split() == " ".join(final.texts).split()
@@ -690,7 +696,7 @@ class _LiveText(_LiveOutputs):
         return not final.is_page and final.is_verbatim == self._is_verbatim
 
     def _close(self, final: Final) -> None:
-        """Add to the open output what only the final form has, and mend the others."""
+        """Add footer and other tool calls to the open output; draw links in all."""
         self._take_blocks()
         links = {} if self._is_verbatim else link_addresses("".join(self._pieces[0]))
         for number, part in enumerate(self._above, start=1):
@@ -711,12 +717,12 @@ class _LiveText(_LiveOutputs):
 
 
 class ReplyDisplay:
-    """One reply while it streams: add to it, then finish it.
+    """Shows one reply while it streams: call `add` for each piece, then `finish`.
 
-    All calls come from one thread; after `finish` they do nothing.
+    All calls must come from one thread; after `finish` they do nothing.
     """
 
-    def __init__(self, shown: _Shown, clock: Callable[[], float]) -> None:
+    def __init__(self, shown: _ModeDisplay, clock: Callable[[], float]) -> None:
         self._shown = self._ended = shown
         self._clock = clock
 
@@ -736,20 +742,20 @@ class ReplyDisplay:
         """Begin to show a reply.
 
         Args:
-            mode: How it is shown while it streams.
+            mode: How the reply is shown while it streams.
             own_output: Whether the cell shows nothing else, so that its output may be
-                cleared. If not, one display is made now, and updated.
+                cleared. If not, one display is created now, and updated.
             is_verbatim: Whether the text is shown as written, not as Markdown.
-            is_late: Whether a terminal prints the final form only, since it differs
+            is_late: Whether a terminal prints only the final form, since it differs
                 from the text that streams.
             n_texts: How many choices the reply has.
-            output: Where it is shown; None is the cell that runs, or the terminal.
+            output: Where the reply is shown; None is the running cell or the terminal.
             clock: Returns the time in seconds.
-            display_id: How the names of its outputs begin; None makes a new one.
+            display_id: The beginning of the ids of its outputs; None makes a new one.
         """
         output = output or Output()
         name = display_id or f"svc-{uuid4().hex[:12]}"
-        shown: _Shown
+        shown: _ModeDisplay
         match Mode(mode):
             case Mode.LIVE if n_texts > 1:
                 shown = _LiveChoices(
@@ -770,14 +776,14 @@ class ReplyDisplay:
         return cls(shown, clock)
 
     def add(self, text: str, choice: int = 0) -> None:
-        """Add a piece of a choice, cut off anywhere; it ends the status line."""
+        """Add a piece of a choice, of any length; it removes the status line."""
         if text:
-            with self._whole():
+            with self._noting_interrupts():
                 self._shown.add(text, choice)
             self.flush()
 
     def wait(self, wait: Wait) -> None:
-        """Show how long the request waits, and why, while there are seconds left."""
+        """Show how long the request still waits, and why."""
         is_over = round(wait.wait_s) < 1
         self.status("" if is_over else f"waiting {wait.wait_s:.0f} s: {wait.reason}")
 
@@ -786,7 +792,7 @@ class ReplyDisplay:
 
         Set `is_now` if no flush will follow soon.
         """
-        with self._whole():
+        with self._noting_interrupts():
             self._shown.status(text)
         if is_now:
             self._shown.hurry()
@@ -794,25 +800,25 @@ class ReplyDisplay:
 
     def tool_run(self, step: Step) -> None:
         """Show a tool call that was answered, below the text so far."""
-        with self._whole():
+        with self._noting_interrupts():
             self._shown.tool_run(step)
         self._shown.hurry()
         self.flush()
 
     def flush(self) -> float | None:
-        """Show what is not shown yet, if it is time; call at least every 50 ms.
+        """Show new content if it is time; otherwise return the seconds until then.
 
-        If it is not time, return the seconds until then.
+        Call it at least every 50 ms.
         """
-        with self._whole():
+        with self._noting_interrupts():
             return self._shown.flush(self._clock())
 
     def finish(self, final: Final | None) -> None:
-        """Show the final form in place of what streamed; None removes that.
+        """Show the final form in place of the streamed text; None removes the text.
 
-        An interrupt waits until it is shown.
+        An interrupt is raised only after the final form is shown.
         """
-        shown, self._shown = self._shown, _Shown()
+        shown, self._shown = self._shown, _ModeDisplay()
         try:
             shown.finish(final)
         except KeyboardInterrupt:
@@ -821,8 +827,8 @@ class ReplyDisplay:
             raise
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Note if a call does not come to its end."""
+    def _noting_interrupts(self) -> Iterator[None]:
+        """Set `is_torn` if the call inside is interrupted or fails."""
         try:
             yield
         except BaseException:
@@ -830,9 +836,10 @@ class ReplyDisplay:
             raise
 
     def reopen(self, so_far: str) -> bool:
-        """Go on with a finished reply in its own outputs; False where it cannot be.
+        """Continue a finished reply in its outputs; return False if that fails.
 
-        `so_far` is its text, to which more is added.
+        Args:
+            so_far: The text of the reply, to which more will be added.
         """
         if not self._ended.reopen(so_far):
             return False

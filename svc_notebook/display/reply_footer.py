@@ -1,4 +1,4 @@
-"""The quiet line below a reply: badges, model, tokens, seconds; its status before."""
+"""The quiet line below a reply: its status, then badges, model, tokens and seconds."""
 
 import re
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from .escape import to_text
 from .html_styles import quiet_html
 
 _BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
-# Seen only where a host drops styles: badges would run into the words after them.
+# Visible only where a host drops styles, so that badges and text do not run together.
 _BETWEEN = "<span style=font-size:0> · </span>"
 
 
-# The dot moves by itself, so waiting costs no messages.
+# The dot is animated by CSS, so that waiting needs no messages.
 _DOT = (
     "<style>@media(prefers-reduced-motion:no-preference){.svc-dot{animation:"
     "svc-dot 1s infinite alternate}}@keyframes svc-dot{from{opacity:.2}}</style>"
     "<span class=svc-dot aria-hidden=true>\N{BLACK CIRCLE}</span> "
 )
-UNFINISHED = "still being written"  # also what a save in mid-stream keeps
+UNFINISHED = "still being written"  # a notebook saved in mid-stream has it, too
 WAITING = "waiting for the first words"
 REASONING = "reasoning"
 
 
 def live_html(status: str, *, is_waiting: bool) -> str:
-    """Draw the line below what is still being written."""
+    """Return the line below a reply that is still being written."""
     line = " · ".join(filter(None, (status, UNFINISHED)))
     return quiet_html(_DOT * is_waiting + to_text(line))
 
@@ -60,24 +60,25 @@ def estimate_hint(exchange: Exchange) -> str:
 
 
 _SNAPSHOT = re.compile(r"([-@:_.](v?\d[\w.-]*|latest|preview|exp))*")
-"""What follows a model's name where its version is named: `-2024-08-06`, `:latest`."""
+"""A version after the name of a model, such as `-2024-08-06` or `:latest`."""
 _REASON_CHARS = 60
 _MODEL_CHARS = 80  # a server may answer with any name
 
 
 def other_model(model: str, answered: str | None) -> str:
     """Name the model that answered, if it is not the requested one."""
-    # Many servers answer with the exact version of a model, which is no news.
-    asked = model.rpartition("/")[2]
+    # Many servers answer with the exact version of the model: that is not another one.
+    requested = model.rpartition("/")[2]
     name = (answered or "").rpartition("/")[2]
-    is_same = name.startswith(asked) and _SNAPSHOT.fullmatch(name[len(asked) :])
+    version = name.removeprefix(requested)
+    is_same = name.startswith(requested) and _SNAPSHOT.fullmatch(version)
     if not answered or is_same:
         return ""
     return f"answered by {shorten(answered, _MODEL_CHARS)}"
 
 
 def cut_mark(exchange: Exchange) -> str:
-    """Say whether a choice was cut: `cut`, `probably cut`, or "" if none was."""
+    """Return `cut` or `probably cut` if a choice was cut, else ""."""
     if any(choice.finish_reason in CUT_REASONS for choice in exchange.choices):
         return "cut"
     is_probable = any(is_at_limit(exchange, choice) for choice in exchange.choices)
@@ -112,7 +113,7 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
 
 
 def _reused(exchange: Exchange) -> str:
-    """Return the badge of a re-used reply, with its day by the service's clock."""
+    """Return the badge of a re-used reply, with the day the service created it."""
     created = exchange.body.created if exchange.body else None
     if created is not None:
         with suppress(OverflowError, OSError, ValueError):  # outside of the calendar
@@ -121,19 +122,19 @@ def _reused(exchange: Exchange) -> str:
 
 
 def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the reasoning next to each choice, if any, with a title that has its size.
+    """Return the title and text of the reasoning of each choice that has one.
 
-    A terminal shows the title alone.
+    The title has the size of the text; a terminal shows only the title.
     """
     titled = (
-        (f"reasoning{f' of {at}' * (len(reasonings) > 1)}: {len(text):,}", text)
-        for at, text in enumerate(reasonings, start=1)
+        (f"reasoning{f' of {choice}' * (len(reasonings) > 1)}: {len(text):,}", text)
+        for choice, text in enumerate(reasonings, start=1)
     )
     return tuple((f"{title} characters", text) for title, text in titled if text)
 
 
 def marks_html(marks: Sequence[str], footer: str = "") -> str:
-    """Draw marks as badges, then a footer."""
+    """Return marks as badges, then a footer."""
     badges = (f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
     return _BETWEEN.join((*badges, *([to_text(footer)] if footer else [])))
 

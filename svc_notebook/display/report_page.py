@@ -1,7 +1,7 @@
-"""A report as one file: a page of HTML that loads and runs nothing, or Markdown.
+"""A report as one file: an HTML page that loads and runs nothing, or Markdown.
 
-A report has sections, and a section has parts; each part writes itself both ways. Texts
-from outside are never markup in either.
+A report has sections, and a section has parts; each part can write itself as HTML and
+as Markdown. Texts of models and users are never markup in either.
 """
 
 import re
@@ -69,15 +69,15 @@ class ReportPart(Protocol):
     """A part of a section."""
 
     def html(self) -> str:
-        """Return it as HTML."""
+        """Return the part as HTML."""
 
     def markdown(self) -> str:
-        """Return it as Markdown."""
+        """Return the part as Markdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Sentences, each a paragraph or, if it is a list, a point of it."""
+    """Sentences, each as a paragraph or as an item of a list."""
 
     lines: Sequence[str]
     is_list: bool = False
@@ -87,11 +87,13 @@ class Sentences:
         """Return paragraphs, or a list."""
         mark = f' class="{self.style}"' if self.style else ""
         tag = "li" if self.is_list else "p"
-        body = "".join(f"<{tag}{mark}>{_told(line)}</{tag}>" for line in self.lines)
+        body = "".join(
+            f"<{tag}{mark}>{_sentence_html(line)}</{tag}>" for line in self.lines
+        )
         return f"<ul>{body}</ul>" if self.is_list and body else body
 
     def markdown(self) -> str:
-        """Return the same."""
+        """Return paragraphs, or a list."""
         lines = [line for line in map(to_markdown, self.lines) if line]
         if self.is_list:
             return "\n".join(f"- {line}" for line in lines)
@@ -100,8 +102,8 @@ class Sentences:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Labels, each with a text; what has no text is left out."""
+class ReportFacts:
+    """Facts about a run: labels, each with a text; empty texts are left out."""
 
     lines: Sequence[tuple[str, str]]
 
@@ -133,10 +135,10 @@ class ReportTable:
     rows: Sequence[Sequence[str]]
 
     def html(self) -> str:
-        """Return a table whose head is repeated on each page of paper."""
+        """Return a table whose head is repeated on each printed page."""
         heads = "".join(f"<th scope=col>{to_text(head)}</th>" for head in self.heads)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{_told(text)}</td>' for text in row)}</tr>"
+            f"<tr>{''.join(f'<td>{_sentence_html(text)}</td>' for text in row)}</tr>"
             for row in self.rows
         )
         return (
@@ -156,51 +158,51 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class Drawings:
-    """Drawings of values with their intervals."""
+    """Charts of values with their intervals."""
 
     charts: Sequence[IntervalChart]
 
     def html(self) -> str:
-        """Draw them."""
+        """Return the charts as HTML."""
         return "".join(chart.html() for chart in self.charts)
 
     def markdown(self) -> str:
-        """Draw them with characters."""
+        """Return the charts in characters, as code."""
         return "\n\n".join(_as_code(chart.text()) for chart in self.charts)
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Replies, or rows with replies side by side, below a heading."""
+class ReportReplies:
+    """A heading, and replies below it, each alone or several side by side."""
 
     heading: str
     table: ComparisonTable
 
     def html(self) -> str:
-        """Draw them as a cell does, Markdown rendered."""
+        """Return them as a cell shows them, with Markdown rendered."""
         head = f"<h3>{to_text(self.heading)}</h3>" if self.heading else ""
         return head + self.table.html()
 
     def markdown(self) -> str:
-        """Return them as they were written, so that nothing in them is Markdown."""
+        """Return them as written, in code, so that nothing in them is Markdown."""
         head = f"### {to_markdown(self.heading)}\n\n" if self.heading else ""
         return f"{head}{_as_code(repr(self.table))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A text as it was sent, below its name."""
+    """A name, and below it a text as it was sent."""
 
     name: str
     text: str
 
     def html(self) -> str:
-        """Return it with its lines and blanks."""
+        """Return the text with its lines and spaces."""
         body = f"<div class=box>{verbatim_html(to_text(self._text()))}</div>"
         return f"<h3>{to_text(self.name)}</h3>{body}"
 
     def markdown(self) -> str:
-        """Return it as code."""
+        """Return the text as code."""
         return f"### {to_markdown(self.name)}\n\n{_as_code(self._text())}"
 
     def _text(self) -> str:
@@ -212,14 +214,14 @@ class Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class FileInside:
-    """A file that is part of the page, to be saved from it."""
+    """A file that is embedded in the page and can be saved from it."""
 
     name: str
     kind: str  # such as text/csv
     content: bytes
 
     def html(self) -> str:
-        """Return a link that saves it."""
+        """Return a link that saves the file."""
         data = b64encode(self.content).decode()
         size = f"{max(len(self.content) // 1000, 1):,} kB"
         return (
@@ -229,13 +231,13 @@ class FileInside:
         )
 
     def markdown(self) -> str:
-        """Return its name; Markdown has no files inside."""
+        """Return the file's name; Markdown cannot embed files."""
         return to_markdown(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A heading, and what is below it."""
+    """A heading, and the parts below it."""
 
     title: str
     parts: Sequence[ReportPart]
@@ -277,41 +279,41 @@ class ReportPage:
         )
 
     def markdown(self) -> str:
-        """Return the same as Markdown, in which all texts are as they were written."""
+        """Return the report as Markdown, with all texts as they were written."""
         parts = [f"# {to_markdown(self.title)}", to_markdown(self.subtitle)]
         parts += [section.markdown() for section in self.sections]
         return "\n\n".join(filter(None, parts)) + "\n"
 
 
-# all signs that Markdown, or a site that renders it, may read
+# all signs with a meaning in Markdown, or on a site that renders it
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~$&!@^])")
 _FIRST = re.compile(r"^([-+=:]|\d+(?=[.)](?:\s|$)))")
 _LINKS = re.compile(r"(?<=\w):(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 
 
 def to_markdown(text: str) -> str:
-    """Write a text in one line of Markdown, in which no sign acts and nothing links."""
+    """Write a text as one line of Markdown, escaped so that nothing is markup."""
     plain = _SIGNS.sub(r"\\\1", visible(_in_a_line(text)))
     plain = _LINKS.sub(r"\\\g<0>", plain)
     first = _FIRST.match(plain)
     if first is None:
         return plain
-    end = first.end()
-    at = end if first[0][0].isdigit() else 0
-    return f"{plain[:at]}\\{plain[at:]}"
+    # the backslash goes before a sign such as "-", but after the digits of "1."
+    position = first.end() if first[0][0].isdigit() else 0
+    return f"{plain[:position]}\\{plain[position:]}"
 
 
-# 93 % (87 to 97): the sign stays with its number, and the ends of an interval together
-_SIGN = re.compile(r"(?<=\d) (?=%)|(?<=\d) (?=to -?\d)|(?<=\d to) (?=-?\d)")
+# in "93 % (87 to 97)", a line must not break before "%" or within the interval
+_UNBREAKABLE = re.compile(r"(?<=\d) (?=%)|(?<=\d) (?=to -?\d)|(?<=\d to) (?=-?\d)")
 
 
-def _told(text: str) -> str:
-    """Write a text in HTML, with numbers and their signs in one line."""
-    return _SIGN.sub("\N{NO-BREAK SPACE}", to_text(text))
+def _sentence_html(text: str) -> str:
+    """Escape a text for HTML, with no-break spaces within numbers and intervals."""
+    return _UNBREAKABLE.sub("\N{NO-BREAK SPACE}", to_text(text))
 
 
 def _as_code(text: str) -> str:
-    """Indent every line, so that nothing in a text acts as Markdown."""
+    """Indent every line, so that Markdown shows the text as code."""
     return "\n".join(f"    {line}" for line in visible(text).splitlines())
 
 

@@ -1,4 +1,4 @@
-"""HTML that a model wrote (`--format html`), drawn in a sandboxed frame."""
+"""Show HTML that a model wrote (`--format html`) in a sandboxed frame."""
 
 import re
 from html import escape
@@ -11,10 +11,10 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
     '"><meta name="color-scheme" content="light">'
 )
-# A policy does not stop hints to connect, nor Chromium from connecting for a frame that
-# it then refuses; a base changes the addresses that a reader sees. Renamed, they do
-# nothing.
-_ACTING = re.compile(
+# The policy does not stop hints to connect, nor does it keep Chromium from connecting
+# for a frame that it then refuses; a base element changes the addresses that a reader
+# sees. So these elements are renamed, which makes them do nothing.
+_ACTIVE_ELEMENTS = re.compile(
     r"<(?=(?:link|meta|base|i?frame|frameset|fencedframe|object|embed|portal)[\s/>])",
     re.IGNORECASE,
 )
@@ -25,9 +25,9 @@ _FRAME = (
 )
 
 
-# As high as its content, with the border. Only a frame of the same origin can be
-# measured; the sandbox lets nothing in it run, and no link is followed: it would be
-# opened with the reader's cookies.
+# Makes the frame as high as its content plus the border. Only a frame of the same
+# origin can be measured, but scripts do not run in the sandbox. Links are not followed,
+# since they would be opened with the reader's cookies.
 _MEASURE = (
     "let d=this.contentDocument,n=d.documentElement.offsetHeight;"
     "if(n)this.style.height=n+2+'px';"
@@ -36,11 +36,11 @@ _MEASURE = (
 
 
 def page_html(source: str) -> str:
-    """Draw HTML of unknown origin in a sandboxed frame, its source folded below.
+    """Return HTML of unknown origin in a sandboxed frame, with its source folded below.
 
-    Hosts that allow no frames show the folded source alone.
+    Hosts that do not allow frames show only the folded source.
     """
-    inside = "<!doctype html>" + _POLICY + _ACTING.sub("<x-", source)
+    inside = "<!doctype html>" + _POLICY + _ACTIVE_ELEMENTS.sub("<x-", source)
     return (
         f"<iframe sandbox=allow-same-origin referrerpolicy=no-referrer "
         f'title="HTML of the reply" onload="{_MEASURE}" '

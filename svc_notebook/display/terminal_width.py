@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes; Thai marks take none."""
+"""The width of texts in a terminal, in columns; Thai marks take none."""
 
 import re
 import unicodedata
@@ -8,12 +8,12 @@ _BEHIND_DOT = re.compile("(?<= ·) ")
 
 
 def width(text: str) -> int:
-    """Return the columns of a text in a terminal; marks on letters have none."""
+    """Return how many columns of a terminal a text takes; marks take none."""
     return sum(map(_letter_width, text))
 
 
 def padded(text: str, n_columns: int) -> str:
-    """Fill a text with blanks; a longer one stays as it is."""
+    """Fill a text with spaces up to this width; a longer one is not changed."""
     return text + " " * (n_columns - width(text))
 
 
@@ -43,14 +43,14 @@ def _filled(words: Sequence[str], n_columns: int) -> list[str]:
 def fitted(text: str, n_columns: int) -> str:
     """Cut a text that is too wide in its middle, since names often differ at the end.
 
-    A mark stays with its letter.
+    Marks are not separated from their letter.
     """
     if width(text) <= n_columns:
         return text
     room = n_columns - 1
     head = _head(text, room - room // 2)
     tail = text[len(text) - len(_head(text[::-1], room // 2)) :]
-    while tail and not _letter_width(tail[0]):  # its letter is left out
+    while tail and not _letter_width(tail[0]):  # a mark whose letter is left out
         tail = tail[1:]
     return f"{head}…{tail}"
 
@@ -58,10 +58,10 @@ def fitted(text: str, n_columns: int) -> str:
 def _head(text: str, n_columns: int) -> str:
     """Return the first letters that fit, with their marks."""
     n_used = 0
-    for at, letter in enumerate(text):
+    for position, letter in enumerate(text):
         n_used += _letter_width(letter)
         if n_used > n_columns:
-            return text[:at]
+            return text[:position]
     return text
 
 

@@ -1,4 +1,4 @@
-"""Tool calls of a reply, above or below it: one line for each, details folded."""
+"""Show the tool calls of a reply: a line for each call, with its details folded."""
 
 import re
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from .html_styles import FOLDED_TEXT, PLAIN_CODE, details_html, quiet_html
 
 # The part of a line that the next part overwrites, as progress bars do.
 _REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
-CALL_CHARS = 60  # most of a name, of arguments and of a result on their line
-SHOWN_CHARS = 4000  # of each text behind the line
+CALL_CHARS = 60  # at most, for the name, the arguments and the result in a line
+SHOWN_CHARS = 4000  # of each folded text
 CONSENT = {None: "", True: "approved · ", False: "denied · "}
-MAX_OPEN = 6  # calls with a line each; more are folded behind one line
+MAX_OPEN = 6  # calls with a line each; more are folded together below one line
 
 
 class Step(Protocol):
-    """A tool call that was answered, as it is drawn; a `ToolRun` has all of it."""
+    """The parts of a `ToolRun` that are shown: a tool call that was answered."""
 
     @property
     def call_id(self) -> str:
@@ -30,27 +30,27 @@ class Step(Protocol):
 
     @property
     def arguments(self) -> str:
-        """As the model wrote them."""
+        """The arguments, as the model wrote them."""
 
     @property
     def result(self) -> str:
-        """What was sent back to the model."""
+        """The text that was sent back to the model."""
 
     @property
     def error(self) -> str | None:
-        """Why it has no result, in words; None if it has one."""
+        """The reason why there is no result; None if there is one."""
 
     @property
     def traceback(self) -> str | None:
-        """Where a tool failed; None if it did not."""
+        """The traceback if the tool failed; None if it did not."""
 
     @property
     def printed(self) -> str:
-        """What the tool printed, where that is shown with its call."""
+        """The output that the tool printed, if it is shown with the call."""
 
     @property
     def seconds_s(self) -> float:
-        """From the call of the function to its end."""
+        """The time from the call of the function to its end."""
 
     @property
     def is_approved(self) -> bool | None:
@@ -58,21 +58,21 @@ class Step(Protocol):
 
 
 def call_line(name: str, arguments: str) -> str:
-    """Write a call on one line, cut where it is long."""
+    """Return a call as one line; a long one is cut."""
     inner = " ".join(arguments.split())
     inner = "" if inner == "{}" else shorten(inner, CALL_CHARS)
     return f"{shorten(name, CALL_CHARS)}({inner})"
 
 
 def result_line(step: Step) -> str:
-    """Write the result of a call on one line, with its seconds."""
+    """Return the result of a call as one line, with its seconds."""
     text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
     seconds = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
     return f"{CONSENT[step.is_approved]}{text}{seconds}"
 
 
 def tool_runs_html(steps: Sequence[Step]) -> str:
-    """Draw answered calls as `details`; many are folded behind one line together."""
+    """Return answered calls as HTML; many are folded together below one line."""
     if not steps:
         return ""
     lines = "".join(map(tool_run_html, steps))
@@ -83,7 +83,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
 
 
 def tool_run_html(step: Step) -> str:
-    """Draw one call: a line, and folded below it the arguments and the result."""
+    """Return one call as a line, with the arguments and the result folded below it."""
     body = "".join(
         f'<div>{title}</div><pre style="{FOLDED_TEXT}">{PLAIN_CODE}{html}</code></pre>'
         for title, html in run_parts(step)
@@ -102,14 +102,14 @@ def run_parts(step: Step) -> list[tuple[str, str]]:
 
 
 def shortened_html(text: str) -> str:
-    """Escape a text of which only the beginning is shown."""
+    """Escape a text for HTML; of a long one, only the beginning."""
     if len(text) > SHOWN_CHARS:
         text = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
     return to_text(text)
 
 
 def tool_runs_text(steps: Sequence[Step]) -> str:
-    """Write answered calls for a terminal, one line each; safe to print."""
+    """Return answered calls as text that is safe to print, a line for each."""
     return to_terminal("\n".join(map(_run_line, steps)))
 
 

@@ -1,6 +1,6 @@
-"""The traceback of a user's error as text for a model.
+"""Write the traceback of a user's error as text for a model.
 
-It has short paths, and leaves out inner frames of libraries.
+Paths are shortened, and inner frames of libraries are left out.
 """
 
 import os
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 _STDLIB = sysconfig.get_path("stdlib")
 _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
 _SHELLS = {"IPython", "ipykernel"}
-_N_LIBRARY = 3  # of more library frames in a row, only the first and last stay
-_MARK = "svc-notebook "  # how the frame begins that replaces others
-_N_ENDS = 2  # lines of the user that are shown of a short traceback
+_N_LIBRARY = 3  # of more library frames in a row, only the first and last are kept
+_MARK = "svc-notebook "  # the beginning of the frame that replaces left-out frames
+_N_ENDS = 2  # of more of the user's frames, `user_lines` shows only the first and last
 _N_CAUSES = 3
 _FILE = re.compile(
     rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
@@ -28,11 +28,11 @@ _FILE = re.compile(
 
 
 class ErrorReport(NamedTuple):
-    """A traceback without paths of this machine, and what it passes through."""
+    """A traceback without paths of this machine, with its cells and modules."""
 
     text: str
-    cells: tuple[int, ...]  # the one that failed, and the one where the error arose
-    modules: frozenset[str]  # the outermost packages and modules of its files
+    cells: tuple[int, ...]  # the cell that failed, and the one that raised the error
+    modules: frozenset[str]  # the top-level packages and modules of its files
 
 
 def to_report(error: BaseException) -> ErrorReport:
@@ -49,9 +49,9 @@ def to_report(error: BaseException) -> ErrorReport:
         frames = _of_user(level.stack)
         paths = (_short_path(frame.filename) for frame in frames)
         modules |= {path.split("/")[0].removesuffix(".py") for path in paths}
-        # without frames it has no headline
+        # with None, "Traceback (most recent call last)" is not written
         level.stack = StackSummary.from_list(_shortened(frames)) or None  # type: ignore[assignment]
-    text = _FILE.sub(_place, "".join(report.format()))
+    text = _FILE.sub(_replaced_place, "".join(report.format()))
     return ErrorReport(
         text=_without_folders(text).rstrip(),
         cells=tuple(dict.fromkeys([*cells[:1], *cells[-1:]])),
@@ -60,7 +60,7 @@ def to_report(error: BaseException) -> ErrorReport:
 
 
 def user_lines(error: BaseException) -> list[str]:
-    """Say where an error passed the user's own code: the cell, and the last line."""
+    """Return the first and the last line of the user's code in an error's traceback."""
     frames = [
         frame
         for frame in _of_user(list(extract_tb(error.__traceback__)))
@@ -74,7 +74,7 @@ def user_lines(error: BaseException) -> list[str]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """List the errors that an error names as its causes, the nearest first."""
+    """Return the errors that caused an error, the nearest first."""
     chain: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and len(chain) <= _N_CAUSES:
@@ -86,7 +86,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def _cell_number(file: str) -> int:
-    """Return the number of the cell that IPython compiled so; 0 for a real file."""
+    """Return the number of the cell that has this file name; 0 for a real file."""
     from IPython import get_ipython  # noqa: PLC0415 - optional at import
 
     shell = get_ipython()
@@ -113,7 +113,7 @@ def _cell_number_in_history(shell: Any, file: str) -> int:  # noqa: ANN401 - IPy
 
 
 def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:
-    """Leave out IPython's frames above the cell."""
+    """Return the frames without those of IPython above the cell."""
     cells = (n for n, frame in enumerate(frames) if _cell_number(frame.filename))
     first = next(cells, None)
     if first is not None:
@@ -122,7 +122,7 @@ def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:
 
 
 def _shortened(frames: list[FrameSummary]) -> list[FrameSummary]:
-    """Replace the inner ones of many library frames in a row by a mark."""
+    """Replace the inner frames of a long run of library frames by a mark."""
     shown: list[FrameSummary] = []
     for is_library, group in groupby(frames, lambda frame: _is_library(frame.filename)):
         run = list(group)
@@ -134,13 +134,14 @@ def _shortened(frames: list[FrameSummary]) -> list[FrameSummary]:
 
 
 def _is_library(file: str) -> bool:
-    """Whether it is installed, Python's own, or compiled code without a file."""
+    """Whether a file is of an installed package, of Python, or code without a file."""
     path = Path(file)
     is_foreign = not path.is_absolute() or file.startswith(_STDLIB)
     return (is_foreign or bool(_INSTALLED & set(path.parts))) and not _cell_number(file)
 
 
-def _place(match: re.Match[str]) -> str:
+def _replaced_place(match: re.Match[str]) -> str:
+    """Return the text that replaces a file in a traceback: a mark, a cell or a path."""
     mark, path = match.groups()
     if mark:
         return str(mark)
@@ -153,26 +154,26 @@ def _place_of(path: str) -> str:
 
 
 def _short_path(file: str) -> str:
-    """Begin a path at a package or at the project's folder."""
+    """Return a path that begins at its package or at the project's folder."""
     path = Path(_without_folders(file))
     is_elsewhere = path.is_absolute() or path.parts[:1] == ("~",)
     return path.name if is_elsewhere else path.as_posix()
 
 
 def _without_folders(text: str) -> str:
-    """Leave out the folders of packages and of the project; the home is `~`."""
+    """Remove the folders of packages and of the project; write the home as `~`."""
     roots = {_STDLIB, *sys.path, str(Path.cwd())}
     names = sorted((root for root in roots if Path(root).name), key=len, reverse=True)
     folders = "|".join(re.escape(name + os.sep) for name in names)
     text = re.sub(rf"(?<![\w./-])(?:{folders})", "", text)
-    with suppress(RuntimeError):  # there may be no home
+    with suppress(RuntimeError):  # there may be no home folder
         if Path.home().name:
             text = text.replace(str(Path.home()), "~")
     return text
 
 
 def versions(modules: Iterable[str]) -> str:
-    """Write the versions of Python and of the packages that own these modules."""
+    """Return the versions of Python and of the packages of these modules, as text."""
     from importlib.metadata import (  # noqa: PLC0415 - rare, and slow to load
         PackageNotFoundError,
         distribution,
@@ -183,9 +184,10 @@ def versions(modules: Iterable[str]) -> str:
     for name in set(modules) - sys.stdlib_module_names:
         try:
             packages.add(distribution(name))
-        except (PackageNotFoundError, ValueError):  # it may have another name
+        except (PackageNotFoundError, ValueError):  # its package may have another name
             others.append(name)
-    if any(map(_is_installed, others)):  # half a second: it reads all lists of files
+    if any(map(_is_installed, others)):
+        # takes half a second, since it reads the file lists of all packages
         owners = packages_distributions()
         for owner in {
             owner_name for name in others for owner_name in owners.get(name, ())[:1]
@@ -197,6 +199,6 @@ def versions(modules: Iterable[str]) -> str:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a loaded module is of a package, rather than of the user's folder."""
+    """Whether a loaded module is of an installed package, not of the user's folder."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return not _INSTALLED.isdisjoint(Path(file).parts)

@@ -46,8 +46,8 @@ from svc_notebook.analysis.rounding import number
 from svc_notebook.analysis.score_report import score_columns, score_report
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.report_page import (
-    Facts,
     FileInside,
+    ReportFacts,
     ReportPage,
     ReportPart,
     ReportSection,
@@ -392,7 +392,7 @@ def _plan_section(result: RunResult, findings: Findings) -> ReportSection:
     elif findings.contrast is not None:
         note = "not fixed before the replies came, as run.decide does"
         lines.append(("question", note))
-    parts: list[ReportPart] = [Facts(lines)]
+    parts: list[ReportPart] = [ReportFacts(lines)]
     if not stored:
         parts.append(Sentences(["Nothing was sent, so no plan was kept."]))
     return ReportSection("The plan", parts)
@@ -401,7 +401,7 @@ def _plan_section(result: RunResult, findings: Findings) -> ReportSection:
 def _asked_section(result: RunResult, df: pd.DataFrame) -> ReportSection:
     """Return models, prompts, system messages, parameters and rows."""
     plan = result.plan
-    parts: list[ReportPart] = [_models(df), Facts(list(_parameters(plan)))]
+    parts: list[ReportPart] = [_models(df), ReportFacts(list(_parameters(plan)))]
     for name in ("prompt", "system"):
         texts = dict(_texts(plan, name))
         parts += [
@@ -587,5 +587,5 @@ def _is_installed(package: str) -> bool:
 def _version_section() -> ReportSection:
     lines = [(name, version(name)) for name in _PACKAGES if _is_installed(name)]
     return ReportSection(
-        "Versions", [Facts([("python", platform.python_version()), *lines])]
+        "Versions", [ReportFacts([("python", platform.python_version()), *lines])]
     )

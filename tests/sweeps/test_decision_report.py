@@ -21,14 +21,14 @@ from svc_notebook.display.comparison_table import ComparedText, ComparisonTable
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.display.report_page import (
     Drawings,
-    Facts,
     FileInside,
+    ReportFacts,
     ReportPage,
     ReportPart,
+    ReportReplies,
     ReportSection,
     ReportTable,
     Sentences,
-    Texts,
     Verbatim,
 )
 from svc_notebook.emulator.emulator import Emulator
@@ -418,10 +418,10 @@ def test_no_text_becomes_markup(text: str, other: str) -> None:
     parts: list[ReportPart] = [
         *(Sentences([text, other], style=style) for style in ("", "lead", "warn")),
         Sentences([text, other], is_list=True),
-        Facts([(text, other), (other, text)]),
+        ReportFacts([(text, other), (other, text)]),
         ReportTable([text, other], [[other, text]]),
         Drawings([chart]),
-        Texts(text, table),
+        ReportReplies(text, table),
         Verbatim(text, other),
         FileInside(text, "text/csv", other.encode("utf-8", "replace")),
     ]
