@@ -1,4 +1,4 @@
-"""A frame of replies made of anybody's: columns named, checked, and filled in."""
+"""Turn any DataFrame into a frame of replies: name, check and fill in its columns."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
@@ -26,21 +26,22 @@ _STATUSES = get_args(RowStatus)
 _COLUMNS = {column.name: column for column in REPLIES}
 _LABELS = tuple(f"{name}{LABEL}" for name in ("prompt", "system", "model"))
 _NAMES = ("row", *_LABELS, *_COLUMNS)
-_CUT = ("length", "max_tokens", "model_length")  # finish reasons of several services
+# the finish reasons of a reply that was cut, as several services spell them
+_CUT = ("length", "max_tokens", "model_length")
 _DEFAULTS: dict[str, Any] = {
     "choice_index": 0,
     "is_cut": False,
     "is_emulated": False,
     "is_reused": False,
 }
-_HOW = {
+_CONVERSIONS = {
     "string": ("text", "df[{0!r}].map(str, na_action='ignore')"),
     "Int64": ("whole numbers", "pd.to_numeric(df[{0!r}]).round()"),
     "Float64": ("numbers", "pd.to_numeric(df[{0!r}])"),
     "boolean": ("True and False", "df[{0!r}] == 'yes'"),
     "datetime64[us, UTC]": ("instants", "pd.to_datetime(df[{0!r}], utc=True)"),
 }
-"""What a column of each dtype holds, and how to make one."""
+"""For each dtype: what such a column holds, and code that converts a column to it."""
 
 
 def as_replies(
@@ -51,9 +52,9 @@ def as_replies(
     factors: str | Iterable[str] = (),
     columns: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Make a frame of replies of any frame: see `svc.as_replies`.
+    """Turn any frame into a frame of replies: see `svc.as_replies`.
 
-    `columns` has the name in the source of each of our columns.
+    `columns` maps names of `REPLIES` to names in the source.
     """
     source = _plain_frame(df)
     names = list(map(str, source.columns))
@@ -67,22 +68,22 @@ def as_replies(
         PREFIX + name.removeprefix(PREFIX): _score(source, name)
         for name in dict.fromkeys(outcomes)
     }
-    own = {
+    extra = {
         name: _without_objects(source[name])
         for name in names
         if name not in {*named.values(), *outcomes}
     }
-    front = [name for name in own if name in as_names(factors)]
-    return _filled(source, ours, own, scored, front)
+    front = [name for name in extra if name in as_names(factors)]
+    return _filled_frame(source, ours, extra, scored, front)
 
 
-def _plain_frame(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
-    """Return a frame with a plain index; an index that has names is in columns."""
+def _plain_frame(df: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
+    """Return a pandas frame with a plain index; a named index becomes columns."""
     frame = to_pandas(df)
     if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
-            "df must be a DataFrame of pandas or Polars, or a table of Arrow, with a "
-            f"row for each reply; got a value of type {type(df).__name__}.",
+            "df must be a pandas or Polars DataFrame, or an Arrow table, with one row "
+            f"for each reply; got a value of type {type(df).__name__}.",
             param="df",
         )
     is_plain = all(name is None for name in frame.index.names)
@@ -103,8 +104,9 @@ def _check_names(
         if ours not in _NAMES:
             raise ParameterError(
                 f"{ours} is not a column of replies.{did_you_mean(ours, _NAMES, n=1)} "
-                f"Besides reply, the names are {', '.join(_NAMES)}. Other columns of "
-                "your frame are kept as they are; scores= and factors= name yours.",
+                f"The allowed names are reply, {', '.join(_NAMES)}. Other columns of "
+                "your frame are kept as they are: list those that are scores in "
+                "scores=, and those that are factors in factors=.",
                 param=ours,
             )
     wanted = [*named.items()]
@@ -112,23 +114,23 @@ def _check_names(
         wanted += [(param, name) for name in names]
     for param, theirs in wanted:
         if theirs not in source.columns:
-            said = "reply" if param == "text" else param
+            argument = "reply" if param == "text" else param
             known = list(source.columns)
             raise ParameterError(
-                f"{said}={shown(theirs)} is not a column of the frame."
+                f"{argument}={shown(theirs)} is not a column of the frame."
                 f"{did_you_mean(str(theirs), known, n=1)} Its columns are "
                 f"{', '.join(known) or 'none'}.",
-                param=said,
+                param=argument,
             )
 
 
 def _typed(source: pd.DataFrame, theirs: str, name: str) -> Any:  # noqa: ANN401 - an array or a column
-    """Return a column with the dtype it has in frames of replies."""
+    """Return a column of the source with the dtype that `name` has in `REPLIES`."""
     values = source[theirs]
     column = _COLUMNS.get(name)
     if name == "row":
         _check_row(values, theirs)
-    if column is None or column is ANSWER:  # of any kind, as the type of answers
+    if column is None or column is ANSWER:  # an answer may be of any type
         return _without_objects(values)
     if values.isna().all():
         return to_array([None] * len(values), column.dtype)
@@ -137,20 +139,20 @@ def _typed(source: pd.DataFrame, theirs: str, name: str) -> Any:  # noqa: ANN401
     except (TypeError, ValueError, OverflowError):
         typed = None
     if typed is None:
-        kind, how = _HOW[column.dtype]
+        kind, how = _CONVERSIONS[column.dtype]
         example = shorten(repr(values.dropna().iloc[0]), 40)
         raise ParameterError(
             f"The column {theirs!r} is used as {name}, which must be {kind}; it holds "
-            f"{example}. {how.format(theirs)} may make it so.",
+            f"{example}. Convert it first, for example with {how.format(theirs)}.",
             param="reply" if name == "text" else name,
         )
     return typed
 
 
 def _converted(values: pd.Series, column: Column) -> Any:  # noqa: ANN401 - an array, or None
-    """Return values of a column's dtype; None if they are of another kind."""
-    there = values.dropna()
-    plain = there.tolist()
+    """Return the values with the column's dtype; None if they cannot have it."""
+    present = values.dropna()
+    plain = present.tolist()
     if column.dtype == "string":
         is_text = all(isinstance(value, str) for value in plain)
         texts = values.astype(object).where(values.notna(), None)
@@ -163,10 +165,10 @@ def _converted(values: pd.Series, column: Column) -> Any:  # noqa: ANN401 - an a
         return (
             values.astype("boolean").array if is_flag or set(plain) <= {0, 1} else None
         )
-    is_number = pd.api.types.is_numeric_dtype(there.infer_objects().dtype)
+    is_number = pd.api.types.is_numeric_dtype(present.infer_objects().dtype)
     if is_flag or not is_number:
         return None
-    if column.dtype == "Int64" and not (there.astype("float64") % 1 == 0).all():
+    if column.dtype == "Int64" and not (present.astype("float64") % 1 == 0).all():
         return None
     return pd.to_numeric(values).astype(column.dtype).array
 
@@ -174,9 +176,9 @@ def _converted(values: pd.Series, column: Column) -> Any:  # noqa: ANN401 - an a
 def _check_row(values: pd.Series, theirs: str) -> None:
     if n := int(values.isna().sum()):
         raise ParameterError(
-            f"The column {theirs!r} is used as row, which says what question a reply "
-            f"answers, and {n} of its values are missing. Fill them in, or leave these "
-            "rows out.",
+            f"The column {theirs!r} is used as row, which says which question a reply "
+            f"answers, but {n} of its values are missing. Fill them in, or remove "
+            "these rows.",
             param="row",
         )
 
@@ -193,7 +195,7 @@ def _score(source: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - a column
 
 
 def _without_objects(values: pd.Series) -> pd.Series:
-    """Return a column with a stated dtype; lists and other values become texts."""
+    """Return a column that is not of dtype object; lists and the like become texts."""
     if values.dtype != object:
         return values
     values = values.convert_dtypes()
@@ -203,19 +205,19 @@ def _without_objects(values: pd.Series) -> pd.Series:
     return values
 
 
-def _filled(
+def _filled_frame(
     source: pd.DataFrame,
     ours: dict[str, Any],
-    own: dict[str, Any],
+    extra: dict[str, Any],
     scored: dict[str, Any],
     front: list[str],
 ) -> pd.DataFrame:
-    """Return the frame of replies, with what follows from what is there."""
+    """Return the frame of replies, and fill in columns that follow from others."""
     n = len(source)
     if not {"row", "prompt"} & {*ours} and n:
         write_line(
-            "There is neither row= nor prompt=, so each reply counts as a prompt of "
-            "its own, and nothing is compared in pairs. Name the column that says "
+            "Neither row= nor prompt= is given, so each reply counts as a separate "
+            "prompt, and replies are not compared in pairs. Name the column that says "
             "which replies answer the same question, such as row='id'."
         )
         ours["row"] = pd.array(np.arange(n), dtype="Int64")
@@ -235,19 +237,23 @@ def _filled(
         put(frame, name, values)
     ahead = {name: ours[name] for name in ("row", *_LABELS) if name in ours}
     known = frame.assign(**ahead)
-    front += _constant(known, {name: own[name] for name in own if name not in front})
-    ahead |= {_free(name, known): own[name] for name in own if name in front}
-    behind = {_free(name, known): own[name] for name in own if name not in front}
+    front += _constant(
+        known, {name: extra[name] for name in extra if name not in front}
+    )
+    ahead |= {_free_name(name, known): extra[name] for name in extra if name in front}
+    behind = {
+        _free_name(name, known): extra[name] for name in extra if name not in front
+    }
     if "repeat" not in ours:
-        frame["repeat"] = _repeats(frame, ahead)
+        frame["repeat"] = _repeat_numbers(frame, ahead)
     if "exchange_id" not in ours:
-        frame["exchange_id"] = _ids(frame.assign(**ahead))
+        frame["exchange_id"] = _exchange_ids(frame.assign(**ahead))
     first, last = (pd.DataFrame(part, index=frame.index) for part in (ahead, behind))
     return check_replies(pd.concat([first, frame, last], axis="columns"))
 
 
 def _fill_status(frame: pd.DataFrame) -> None:
-    """Say which replies are good; without a status, those that have no error."""
+    """Fill in missing statuses: ok for a reply with a text and without an error."""
     if unknown := set(frame["status"].dropna()) - {*_STATUSES}:
         raise ParameterError(
             f"status has {shown(min(unknown))}; it must be one of "
@@ -264,6 +270,7 @@ def _fill_status(frame: pd.DataFrame) -> None:
 
 def _fill_cuts(frame: pd.DataFrame) -> None:
     is_length = frame["finish_reason"].isin(_CUT)
+    # a request without a good reply was not cut, nor was it not: missing
     frame["is_cut"] = (frame["is_cut"] | is_length).mask(frame["status"] != "ok")
 
 
@@ -274,39 +281,43 @@ def _fill_tokens(frame: pd.DataFrame) -> None:
     frame["usage_source"] = frame["usage_source"].mask(is_known, "reported")
 
 
-def _constant(frame: pd.DataFrame, own: Mapping[str, Any]) -> list[str]:
-    """Return the columns that have one value for each prompt: those of the rows.
+def _constant(frame: pd.DataFrame, extra: Mapping[str, Any]) -> list[str]:
+    """Return the columns that have a single value for each prompt.
 
-    Columns before `text` may be factors; what differs between the replies to one
-    prompt may as well be an outcome, so it is put behind.
+    They belong to the rows, so they come before `text`, where columns may be factors.
+    A column that differs between the replies to one prompt may be an outcome, so it
+    comes after `text`.
     """
     prompt = pd.Series(prompt_codes(frame), index=frame.index)
     is_constant = {
         name: values.groupby(prompt).nunique(dropna=False).le(1).all()
-        for name, values in own.items()
+        for name, values in extra.items()
     }
-    several = len(frame) > prompt.nunique()
-    return [name for name, is_one in is_constant.items() if is_one and several]
+    has_repeats = len(frame) > prompt.nunique()  # else every column would be constant
+    return [name for name, is_one in is_constant.items() if is_one and has_repeats]
 
 
-def _free(name: str, frame: pd.DataFrame) -> str:
+def _free_name(name: str, frame: pd.DataFrame) -> str:
     """Return a name that no other column has or can get later."""
     while name in frame.columns or name.startswith(LATER):
         name = "var_" + name
     return name
 
 
-def _repeats(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an array
+def _repeat_numbers(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an array
     """Number the replies to one prompt under one condition, in the frame's order."""
     names = ["run", "choice_index", *(name for name in SENT if name in frame.columns)]
     keys = frame[names].assign(**conditions)
     return keys.groupby(list(keys.columns), dropna=False).cumcount().astype("Int64")
 
 
-def _ids(frame: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return an id for each row that is the same whenever the same row is read."""
+def _exchange_ids(frame: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
+    """Return an id for each row: a hash of its content and a count of equal rows.
+
+    So the same row has the same id each time that the frame is read.
+    """
     filled = frame.dropna(axis="columns", how="all")
     content = pd.util.hash_pandas_object(filled, index=False)
-    again = content.groupby(content).cumcount()
-    ids = [f"{value:016x}-{n}" for value, n in zip(content, again, strict=True)]
+    n_equal = content.groupby(content).cumcount()
+    ids = [f"{value:016x}-{n}" for value, n in zip(content, n_equal, strict=True)]
     return to_array(ids, "string")

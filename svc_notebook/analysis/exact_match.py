@@ -1,4 +1,4 @@
-"""Exact match: whether an answer is what a column says is right, or never can be."""
+"""Exact match: whether an answer equals the correct one, or no answer ever could."""
 
 import json
 import math
@@ -15,9 +15,9 @@ _JSON = ("{", "[")
 
 
 def is_same(answer: Any, right: Any) -> bool:  # noqa: ANN401 - of any columns
-    """Say whether two values are the same; only None is the same as None.
+    """Say whether an answer equals the right value; None equals only None.
 
-    Blanks around texts are ignored. A number may be given as a text, a date as ISO
+    Spaces around texts are ignored. A number may be written as text, a date as ISO
     text, and a list or a dict as JSON.
     """
     if answer is None or right is None:
@@ -31,19 +31,19 @@ def is_same(answer: Any, right: Any) -> bool:  # noqa: ANN401 - of any columns
         return _is_same_json(answer_text, right_text)
     if hasattr(right, "isoformat"):
         return answer_text in _as_iso(right)
-    one, other = number_of(answer), number_of(right)
-    if one is not None and other is not None:
-        return math.isclose(one, other, rel_tol=1e-9)
+    answer_number, right_number = number_of(answer), number_of(right)
+    if answer_number is not None and right_number is not None:
+        return math.isclose(answer_number, right_number, rel_tol=1e-9)
     return False
 
 
 def plain(value: object) -> str:
-    """Return a value as text, without blanks around it; "" for None."""
+    """Return a value as text, without spaces around it; "" for None."""
     return "" if value is None else str(value).strip()
 
 
 def number_of(value: object) -> float | None:
-    """Return the number that a value is, or is as text; None if it is none."""
+    """Return a value, or a text that spells a number, as a number; else None."""
     if isinstance(value, bool):
         return float(value)
     number = as_number(value)
@@ -67,7 +67,7 @@ def _is_same_json(one: str, other: str) -> bool:
 
 
 def _as_iso(instant: Any) -> set[str]:  # noqa: ANN401 - a date or an instant
-    """Return how a date or an instant may be written: midnight as the date alone."""
+    """Return the ways to write a date or an instant; midnight may be the date alone."""
     iso = str(instant.isoformat())
     day, _, time = iso.partition("T")
     return {iso, iso.replace("T", " ")} | ({day} if time == "00:00:00" else set())
@@ -75,14 +75,14 @@ def _as_iso(instant: Any) -> set[str]:  # noqa: ANN401 - a date or an instant
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How many values of a column can never be right.
+    """How many values of a column no answer can ever equal.
 
     Attributes:
-        column: The column.
+        column: The name of the column with the right values.
         n_values: How many replies have a value in it.
-        n_never: For how many of them no answer would be right.
+        n_never: How many of these no answer can equal.
         example: The first such value.
-        why: What the answers are instead.
+        why: What answers look like instead.
     """
 
     column: str = ""
@@ -103,7 +103,7 @@ class Mismatch:
         )
 
     def in_words(self) -> str:
-        """Return a sentence."""
+        """Return the mismatch as a sentence."""
         example = shorten(repr(self.example), _SHOWN_CHARS)
         return (
             f"{self.n_never} of {self.n_values} replies have a {self.column} that can "
@@ -117,24 +117,25 @@ def mismatch(
     column: str,
     answer: AnswerType | None,
 ) -> Mismatch:
-    """Count the values that no answer can be the same as.
+    """Count the values of a column that no answer can equal.
 
     Args:
-        columns: Of a frame of replies.
+        columns: The columns of a frame of replies.
         positions: The rows of good replies.
-        column: What the answers are compared with.
-        answer: How they were read; if None, the answers themselves show it.
+        column: The column that answers are compared with.
+        answer: The type that answers were read as; None if it must be inferred from
+            the answers.
     """
     if "answer_ok" not in columns or column not in columns:
         return Mismatch()
     is_ok, answers = columns["answer_ok"], columns["answer"]
     values = [
-        columns[column][at]
-        for at in positions
-        if is_ok[at] is not None and columns[column][at] is not None
+        columns[column][row]
+        for row in positions
+        if is_ok[row] is not None and columns[column][row] is not None
     ]
-    why = _reason_of(answer, [answers[at] for at in positions if is_ok[at]])
-    reasons: dict[tuple[type, str], str] = {}  # each value once
+    why = _reason_of(answer, [answers[row] for row in positions if is_ok[row]])
+    reasons: dict[tuple[type, str], str] = {}  # so that each value is checked once
     never: list[tuple[object, str]] = []
     for value in values:
         key = type(value), repr(value)
@@ -149,7 +150,7 @@ def mismatch(
 def _reason_of(
     answer: AnswerType | None, answers: Sequence[Any]
 ) -> Callable[[Any], str]:
-    """Return a function that says why a value can never be right; "" if it can."""
+    """Return a function that says why no answer can equal a value; "" if one can."""
     is_unknown = answer is None or answer.dtype is None
     is_json = any(isinstance(x, str) and x.startswith("{") for x in answers)
     if (answer is not None and answer.form) or (is_unknown and is_json):
@@ -160,12 +161,12 @@ def _reason_of(
         return lambda value: _not_a_label(value, (True, False))
     if answers and all(number_of(x) is not None for x in answers):
         has_texts = any(isinstance(x, str) for x in answers)
-        return _fits if has_texts else _not_a_number
+        return _no_reason if has_texts else _not_a_number
     texts = {plain(x).casefold(): plain(x) for x in answers}
     return lambda value: _other_case(plain(value), texts)
 
 
-def _fits(_: object) -> str:
+def _no_reason(_: object) -> str:
     return ""
 
 

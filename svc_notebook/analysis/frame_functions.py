@@ -1,4 +1,4 @@
-"""Verbs on any frame of replies. pandas loads at the first call."""
+"""The public functions on frames of replies; pandas is loaded at the first call."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,17 +51,18 @@ def compare(
     Args:
         df: Replies: `run.replies_df()`, `svc.replies_df()`, several of them
             concatenated, or what `read_parquet` returned.
-        rows: Columns whose values become the table's rows; the prompt, or its row and
-            what fills it, if None.
-        columns: Columns whose values become the table's columns; what else varies if
-            None.
+        rows: Columns whose values become the table's rows. If None: the prompt, or the
+            row's number and its values if a row has several prompts.
+        columns: Columns whose values become the table's columns. If None: all other
+            columns that vary.
         markdown: Whether replies are rendered; False shows them as written.
-        diff: Mark what differs from the first reply of each row, in the texts as
-            written: words, or characters where a script has no blanks, as Thai.
+        diff: Mark the differences from the first reply of each row, in the texts as
+            written: by words, or by characters in scripts without spaces, such as Thai.
 
     Returns:
-        A table that displays itself. Each reply says what else varies, and equal ones
-        are shown once. Long texts are folded, and what does not fit is counted.
+        A table that displays itself. Each reply is labelled with other values that
+        vary, and equal replies are shown once. Long texts are folded; if there are too
+        many rows, columns or replies, the table says how many are left out.
 
     Raises:
         ParameterError: The frame lacks columns of replies, or a column does not exist.
@@ -88,36 +89,36 @@ def plot(  # noqa: PLR0913 - one for each thing that can be drawn or counted oth
 ) -> "Plot":
     """Draw a score of the replies of any frame, by group.
 
-    The mean of each group is a point, with its interval where that is known; single
-    replies are dots behind it, and the mouse shows their text. What replies are missing
-    stands below.
+    Each group has a point for its mean, with an interval if it is known. Single replies
+    are dots behind the points; hover over a dot to read the text. A caption says which
+    replies are missing.
 
     Args:
-        df: Replies, as in `compare`; or a frame of `usage_df`, which makes a bar of
+        df: Replies, as in `compare`; or a frame of `usage_df`, which makes one bar for
             each row.
         on: A score by its name, or another column of numbers or of True and False,
             such as `latency_s`.
-        by: The columns to group by: the first one down the side, others as colours;
-            what varies if None.
+        by: The columns to group by: the first one down the side, others as colours; all
+            factors if None.
         x: A column of numbers, such as `temperature`: the means along it are a curve
             with a band, one for each group of `by`.
-        against: Another column to measure, such as `cost` or `latency_s`: groups are
-            drawn by both, and a line joins those that no other beats (a higher score
-            for less; the Pareto front). With a setting there is no such line.
-        unit: What belongs together, as in `summary_df`.
-        weight: What counts the same, as in `summary_df`.
-        missing: What becomes of replies without a score, as in `summary_df`.
-        width: In pixels.
+        against: Another column, such as `cost` or `latency_s`, for the horizontal axis.
+            A line joins the groups that no other group beats in both (the Pareto
+            front). If the column is a setting, there is no such line.
+        unit: Columns that say which prompts belong together, as in `summary_df`.
+        weight: Whether each prompt or each reply counts the same, as in `summary_df`.
+        missing: How replies without a score are treated, as in `summary_df`.
+        width: The width in pixels.
 
     Returns:
-        A chart that displays itself, without a network; `save("plot.png")` writes a
-        picture, `chart` is the Altair chart to change further. With
-        vl-convert-python, a saved notebook holds a picture, too.
+        A chart that displays itself, without a network. `save("plot.png")` writes a
+        picture; `chart` is the Altair chart, to change it further. With
+        vl-convert-python installed, a saved notebook also contains a picture.
 
     Raises:
         ConfigError: Altair is missing; the message names the command.
-        ParameterError: A column does not exist or has no numbers, or the groups are too
-            many.
+        ParameterError: A column does not exist or has no numbers, or there are too many
+            groups.
 
     Example:
         >>> chart = svc.plot(replies, "right", by="model", against="latency_s")
@@ -141,7 +142,7 @@ def reply(exchange_id: str) -> Completion:
     """Return one reply of the ledger, with the request that was sent for it.
 
     Args:
-        exchange_id: As in `replies_df`.
+        exchange_id: The id of the exchange, as in `replies_df`.
 
     Raises:
         ParameterError: The ledger has no such exchange.
@@ -167,20 +168,22 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
 ) -> "pd.DataFrame":
     """Sum up replies by group, each score with an interval (0.95).
 
-    A score is the mean over prompts, and its interval is over prompts, because repeats
-    of one do not tell about others: Student's t corrected for skew, or Wilson with the
-    effective n. Without SciPy (the extra `stats`) intervals are missing, and a line on
-    stderr says so. Other lines say what failed or has no score: 38 of 48 replies.
+    The sample is the prompts, because repeats of one prompt say nothing about other
+    prompts: a score is a mean over prompts, with an interval by Student's t corrected
+    for skew, or for rates by Wilson with the effective n. Without SciPy (the extra
+    `stats`) there are no intervals, and a line on stderr says so. Further lines say how
+    many replies failed or have no score, such as 38 of 48.
 
     Args:
         df: A frame of replies, or several as one.
-        by: Columns to group by; what varies if None.
+        by: Columns to group by; all factors if None.
         on: Scores, or other columns of numbers; all scores if None.
         unit: Columns that say which prompts belong together, such as a document or a
-            customer. Intervals are then over these; values stay.
-        weight: "replies" counts each reply the same, not each prompt.
-        missing: What failed or has no score is left out ("drop"), counts 0 ("wrong"),
-            or low takes it as 0 and high as 1 ("bounds"), for scores within 0 and 1.
+            customer. Intervals are then over these units; the values do not change.
+        weight: "replies" gives each reply the same weight, instead of each prompt.
+        missing: Failed requests and replies without a score are left out ("drop"), or
+            count as 0 ("wrong"), or as 0 in low and as 1 in high ("bounds"); the last
+            two are for scores from 0 to 1.
         prices: A price table, as for `svc.use(prices=...)`, instead of the costs in
             the frame.
         include_emulated: Count the emulator's replies as if they were paid.
@@ -188,8 +191,8 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
     Returns:
         One row for each group: counts (`n_scored`: replies with a score), rates of
         failures, refusals (400) and cuts; for each score `NAME`, `NAME_low`,
-        `NAME_high`; tokens; quantiles of latency_s; cost of a reply and of one that is
-        right; how much repeats agree.
+        `NAME_high`; tokens; quantiles of latency_s; the cost of a reply, and of a right
+        reply; how much repeats agree.
 
     Raises:
         ParameterError: A name does not exist, or `df` is not a frame of replies.
@@ -222,10 +225,10 @@ def trend(
     unit: str | Sequence[str] | None = None,
     missing: Literal["drop", "wrong"] = "drop",
 ) -> "Trend":
-    """Tell how a score changes along a setting that is a number: one slope, one p.
+    """Measure how a score changes with a numeric setting: one slope, one p.
 
-    The slope is a straight line's within each prompt, with other factors kept equal,
-    and its interval is over prompts: Student's t, as `contrast` has it for two values.
+    The slope is that of a straight line within each prompt, with other factors kept
+    equal. Its interval is over prompts: Student's t, as in `contrast`.
 
     Args:
         df: A frame of replies, or several as one.
@@ -233,15 +236,15 @@ def trend(
             `temperature`.
         on: A score or another column of numbers; the only score if None.
         unit: Columns that say which prompts belong together, as in `summary_df`.
-        missing: "wrong" counts what failed or has no score as 0.
+        missing: "wrong" counts failed requests and replies without a score as 0.
 
     Returns:
-        `slope` for 1 of the setting, its `low` and `high` (0.95), `p`, and counts. It
-        is shown as a sentence, which also says where the curve bends. Without SciPy
+        `slope` for each 1 of the setting, its `low` and `high` (0.95), `p`, and counts.
+        It is shown as a sentence, which also says where the curve bends. Without SciPy
         the interval and p are NaN. `plot(on, x=factor)` draws the curve.
 
     Raises:
-        ParameterError: The factor is no number or does not vary within prompts, or
+        ParameterError: The factor is not a number or does not vary within prompts, or
             `on` is not a score.
 
     Example:
@@ -253,7 +256,7 @@ def trend(
     return tell(df, factor, on, unit=unit, missing=missing)
 
 
-def contrast(  # noqa: PLR0913 - a study is described in many words
+def contrast(  # noqa: PLR0913 - a study has many options
     df: "pd.DataFrame | Sequence[Any] | Mapping[str, Any]",
     factor: str | Sequence[str],
     on: str | Sequence[str] | None = None,
@@ -275,37 +278,39 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     """Compare the values of factors in pairs, over the prompts that have both.
 
     Other factors are kept equal. Intervals are Student's t over prompts; seconds,
-    tokens and cost are corrected for skew. A call's comparisons share a correction.
+    tokens and cost are corrected for skew. All comparisons of a call are corrected
+    together.
 
     Args:
         df: A frame of replies; or a list of runs or frames, the earlier one first, or a
             dict of them by name, whose factor is `run`.
-        factor: What is compared, such as `model`; several are compared one by one.
+        factor: The column to compare, such as `model`; several are compared separately.
         on: Scores or columns of numbers, or `field_*`; the only score if None.
-        against: Compare with this value only, None being the one that is not sent; a
+        against: Compare with this value only, where None is the value "not sent"; a
             dict has one for each factor. All pairs if left out.
-        by: Columns of subgroups, such as `language`. Rows for each two of them test
-            whether their differences differ.
+        by: Columns of subgroups, such as `language`. Further rows test whether the
+            differences in two subgroups differ.
         unit: Columns such as `document` that say which prompts belong together.
-        weight: What counts the same in a mean: each prompt, or each reply.
+        weight: Whether each prompt or each reply counts the same in a mean.
         missing: Replies without a value are left out ("drop"), count as 0 ("wrong"), or
-            may be 0 and 1 ("bounds").
+            may be anything from 0 to 1 ("bounds").
         paired: False compares different prompts (Newcombe for rates, Welch for others).
-        pair_by: What pairs replies instead of the prompt: "row" for two wordings.
-        margin: How much worse than `against` a value may be: 0.03 is 3 points. More
-            seconds, tokens or cost are worse.
-        mistake_costs: What a mistake costs, in the currency of `cost`.
+        pair_by: Columns to pair replies by instead of the prompt: "row" for two
+            wordings.
+        margin: How much worse than `against` a value may be: 0.03 is 3 points. For
+            seconds, tokens and cost, more is worse.
+        mistake_costs: The cost of a mistake, in the currency of `cost`.
         level: The level of the intervals.
-        correct: By Holm each interval is that of its step of the test: alone it holds
-            the truth as often as `level` says; by Bonferroni all do at once. p is below
-            1 - `level` exactly where the interval leaves out 0, or the margin.
-        looks: "any" has wider intervals that hold however often one looks while replies
+        correct: With Holm each interval alone contains the truth as often as `level`
+            says; with Bonferroni all together do. p is below 1 - `level` exactly where
+            the interval excludes 0, or the margin.
+        looks: "any" has wider intervals that hold at any number of looks while replies
             are added (confidence sequences). Each unit counts the same.
-        labels: A score that few replies have, such as one of people, drawn at random:
-            all scores in `on` are corrected by it, and what is compared are labels.
+        labels: A score that few replies, drawn at random, have, such as one by people.
+            It corrects the scores in `on`, and the comparison is about the labels.
 
     Returns:
-        What is read at the end of a cell; `df` has the numbers, `says` the sentences.
+        A comparison that displays itself; `df` has the numbers, `says` the sentences.
 
     Raises:
         ParameterError: A name does not exist, or there is nothing to compare.
@@ -349,27 +354,27 @@ def ranking(
 ) -> "Ranking":
     """Rank models, or other candidates, by which one was preferred in comparisons.
 
-    Strengths are those of Bradley and Terry, with ties as Davidson (1970) has them;
-    intervals are robust to comparisons of one unit that depend on each other, with
-    Student's t. They need SciPy and 20 units (statistics.md).
+    Strengths follow the model of Bradley and Terry, with ties as in Davidson (1970).
+    Intervals are Student's t, robust to comparisons of one unit that depend on each
+    other. They need SciPy and 20 units (statistics.md).
 
     Args:
         df: A frame of replies with picks of the panel, such as `svc.replies_df()`; or
             one row for each comparison, with the columns `left` and `right`, two
             candidates, and `winner`: "left", "right", "tie" or a candidate's name.
-        by: What is ranked by picks, such as `temperature`.
+        by: The column whose values are ranked by picks, such as `temperature`.
         unit: Columns that say which comparisons belong together, such as `rater` or
-            `conversation`. If None: each turn of picks; of pairs each value of the
+            `conversation`. If None: for picks each turn; for pairs each value of the
             column `row`, or each comparison if the frame has no such column.
         level: The level of the intervals, between 0 and 1.
 
     Returns:
-        What is read at the end of a cell; `df` has the numbers, `best` those that
+        A ranking that displays itself; `df` has the numbers, `best` the candidates that
         cannot be told apart from the first, `says` the answer as a sentence.
 
     Raises:
-        ParameterError: Nothing was compared, a winner is not one of the two, or no
-            comparison joins two groups of candidates.
+        ParameterError: Nothing was compared, a winner is not one of the two, or there
+            is no comparison between two groups of candidates.
 
     Example:
         >>> pairs = pd.DataFrame({"left": ["a", "b"], "right": ["b", "a"]})
@@ -393,14 +398,14 @@ def contrast_df(
         df: As in `svc.contrast`.
         factor: As in `svc.contrast`.
         on: As in `svc.contrast`.
-        **options: All others of `svc.contrast`.
+        **options: The other arguments of `svc.contrast`.
 
     Returns:
         One row for each comparison: means; `difference` with `low`, `high` and `p`,
-        which are corrected for the rows of the call; the smallest difference that would
-        be found 8 of 10 times; what it costs; and `says`, all this as a sentence. With
-        subgroups, their columns have the subgroup, or "Thai less English" where
-        `is_between_groups`.
+        which are corrected for the comparisons of the call; the smallest difference
+        that would be found 8 of 10 times; costs; and `says`, the comparison as a
+        sentence. The columns of `by` name the subgroup, or two of them, such as "Thai
+        less English", where `is_between_groups`.
 
     Raises:
         ParameterError: As in `svc.contrast`.
@@ -413,7 +418,7 @@ def contrast_df(
     return frame(df, factor, on, **options)
 
 
-def agreement_df(  # noqa: PLR0913 - a study is described in many words
+def agreement_df(  # noqa: PLR0913 - a study has many options
     df: "pd.DataFrame",
     by: str | Sequence[str] | None = None,
     on: str | None = None,
@@ -423,26 +428,27 @@ def agreement_df(  # noqa: PLR0913 - a study is described in many words
     unit: str | Sequence[str] | None = None,
     missing: "Missing" = "drop",
 ) -> "pd.DataFrame":
-    """Say how much the repeats of a prompt agree, and how often all or any are right.
+    """Measure how much repeats of a prompt agree, and how often all or any are right.
 
-    Repeats are replies to one prompt under one condition. Answers are compared, or the
-    texts where nothing was read as an answer. Prompts count the same, and intervals
-    are over prompts, or over units of them.
+    Repeats are replies to one prompt under one condition. Their answers are compared;
+    if no answers were read, their texts. All prompts count the same, and intervals are
+    over prompts, or over units of them.
 
     Args:
         df: A frame of replies, or several as one.
-        by: Columns to group by; what varies if None.
+        by: Columns to group by; all factors if None.
         on: A score of True and False for `all_of_k` and `any_of_k`; the only one if
             None.
-        similarity: How alike two replies are: `exact` is 1 for the same answer and 0
+        similarity: How similar two replies are: `exact` is 1 for the same answer and 0
             for others. A function takes two replies, as in `score`, and returns a
             number from 0 to 1, or True or False.
-        k: How many replies must all be right (`all_of_k`, pass^k), or at least one of
-            them (`any_of_k`, pass@k). Several make a row each. What nine of ten prompts
-            have if None. More repeats than k make the figures surer; they have no bias.
+        k: The number of replies of which all (`all_of_k`, pass^k), or at least one
+            (`any_of_k`, pass@k), must be right. Several make one row each. If None, a
+            number that nine of ten prompts reach. The estimates have no bias, and are
+            more precise if there are more repeats than k.
         unit: Columns that say which prompts belong together, such as a document.
-        missing: What failed or has no score counts as in `summary_df` for `all_of_k`
-            and `any_of_k`. `equal` and `alpha` are about the replies there are.
+        missing: How `all_of_k` and `any_of_k` treat failed requests and replies without
+            a score, as in `summary_df`. `equal` and `alpha` are about existing replies.
 
     Returns:
         One row for each group and k: `equal` (share of the pairs of repeats that are
@@ -450,8 +456,8 @@ def agreement_df(  # noqa: PLR0913 - a study is described in many words
         `all_of_k` and `any_of_k`, each with `_low` and `_high` (0.95), and counts.
 
     Raises:
-        ParameterError: A name does not exist, `on` is not a score of True and False, k
-            is more than any prompt has, or the function failed.
+        ParameterError: A name does not exist, `on` is not a score of True and False, no
+            prompt has k replies, or the function failed.
 
     Example:
         >>> steady = svc.agreement_df(replies, by="model", on="right")
@@ -469,24 +475,24 @@ def agreement(
     by: str | Sequence[str] | None = None,
     unit: str | Sequence[str] | None = None,
 ) -> "JudgeAgreement":
-    """Say whether a judge, or any automatic score, says what people say.
+    """Measure how far a judge, or any automatic score, agrees with people's labels.
 
     Replies that have both are compared. Each counts the same; intervals (0.95) are over
-    prompts, or over units of them. Next to each figure is what a guess would reach that
-    is always the same: a judge that agrees on 90 % is useless if 90 % are True.
+    prompts, or over units of them. For comparison there is the agreement of a guess
+    that is always the same: a judge that agrees on 90 % is useless if 90 % are True.
 
     Args:
         df: A frame of replies, or several as one.
         judge: A score of True and False.
-        labels: Another one, which people gave to some replies.
-        by: Columns to group by, such as `model`: whether it favours one of them. All
-            replies together if None.
+        labels: Another score of True and False, which people gave to some replies.
+        by: Columns to group by, such as `model`, to see whether the judge favours one.
+            All replies together if None.
         unit: Columns that say which prompts belong together, such as a document.
 
     Returns:
-        Sentences at the end of a cell; `df` has kappa, the share of what is labelled
-        True that the judge calls True, and that of False, with intervals, and
-        `disagreements` has the replies on which they differ, side by side.
+        An agreement that is shown as sentences. `df` has kappa and, of the replies
+        labelled True, the share that the judge calls True, and likewise for False, with
+        intervals. `disagreements` has the replies on which they differ.
 
     Raises:
         ParameterError: A name does not exist or is not a score of True and False, or no
@@ -507,7 +513,7 @@ def repeats_df(
     *,
     similarity: "Literal['exact'] | Similarity" = "exact",
 ) -> "pd.DataFrame":
-    """List each prompt that was asked several times, the least agreement first.
+    """List each prompt that has several replies, the least agreement first.
 
     Args:
         df: A frame of replies, or several as one.
@@ -515,9 +521,10 @@ def repeats_df(
         similarity: As in `agreement_df`.
 
     Returns:
-        One row for each prompt and condition: what varies, the prompt, how many replies
+        One row for each prompt and condition: the factors, the prompt, how many replies
         and how many different ones, `equal`, the share that is right, and `replies`,
-        such as "2x ham, 1x spam". Among equals, those that are right least come first.
+        such as "2x ham, 1x spam". Of prompts with the same agreement, those with the
+        smallest share of right replies come first.
 
     Raises:
         ParameterError: As in `agreement_df`.
@@ -538,29 +545,29 @@ def confusion_df(
     unit: str | Sequence[str] | None = None,
     missing: Literal["drop", "wrong"] = "drop",
 ) -> "pd.DataFrame":
-    """Count which labels are answered for which, with precision, recall and F1.
+    """Count the answers for each correct label (confusion matrix), with F1 and more.
 
-    Answers are compared with what is right as in `svc.scores.exact`: a reply without a
-    valid answer is not right; what failed is not counted as a reply, or see `missing`.
-    Without answers, the texts are compared. Prompts count the same however many
-    replies they have, so figures may differ from quotients of the counts. Intervals
-    are over prompts, or over units of them.
+    Answers are compared with the correct labels as in `svc.scores.exact`: a reply
+    without a valid answer is not right; failed requests are not counted as replies, but
+    see `missing`. Without answers, the texts are compared. All prompts count the same
+    however many replies they have, so the figures may differ from quotients of the
+    counts. Intervals are over prompts, or over units of them.
 
     Args:
         df: A frame of replies, or several as one.
-        label: The column that has what is right; at most 30 different values.
-        by: Columns to group by; what varies if None.
+        label: The column of correct labels; at most 30 different values.
+        by: Columns to group by; all factors if None.
         unit: Columns that say which prompts belong together, such as a document.
-        missing: "wrong" takes requests that failed as replies without an answer, so
-            that recall and F1 are lower; the counts stay.
+        missing: "wrong" counts failed requests as replies without an answer, which
+            makes recall and F1 lower; the counts do not change.
 
     Returns:
         One row for each label in each group. `n_as_LABEL` counts the replies that
         answer with each label; `n_no_answer` those whose answer is missing, unreadable
-        or no label; `n_failed` requests without a reply. `precision`, `recall` and `f1`
-        have `_low` and `_high` (0.95). The last row of a group, `macro average`, has
-        the sums of the counts and the means of the figures over the labels that are
-        right for some prompt; a precision that is missing is left out of the mean.
+        or not a label; `n_failed` requests without a reply. `precision`, `recall` and
+        `f1` have `_low` and `_high` (0.95). The last row of a group, `macro average`,
+        has the sums of the counts and the means of the figures over the labels that are
+        correct for some prompt; a precision that is missing is left out of the mean.
 
     Raises:
         ParameterError: A column does not exist, or `label` has too many values.
@@ -573,7 +580,7 @@ def confusion_df(
     return frame(df, label, by, unit=unit, missing=missing)
 
 
-def how_many(  # noqa: PLR0913 - a study is described in many words
+def how_many(  # noqa: PLR0913 - a study has many options
     difference: float,
     *,
     pilot: "Replies | pd.DataFrame",
@@ -588,29 +595,29 @@ def how_many(  # noqa: PLR0913 - a study is described in many words
 ) -> "Needed":
     """Plan how many prompts and repeats a comparison needs, from a small pilot.
 
-    It is a plan for a new run. To look at a run again and again, and to add prompts
-    until a difference shows, doubles the false alarms.
+    This is a plan for a new run. To add prompts to a run, and look again, until a
+    difference shows would double the false alarms.
 
     Args:
-        difference: The smallest one that would matter: 0.05 is 5 points of a rate.
+        difference: The smallest difference that matters: 0.05 is 5 points of a rate.
         pilot: A run, or its replies, with both values of the factor.
-        factor: What will be compared; the only one that varies if None.
+        factor: The column to compare; the only factor if None.
         on: The score; the only one if None.
-        margin: Whether to rule out that a value is so much worse, as
-            `contrast(margin=...)` does, if in fact it is the same.
-        power: How often the study is to succeed, if the difference is there.
-        level: Of the intervals of the study: 0.95 allows 5 % of false alarms.
-        against: Compare with this value only, as in `contrast`; all pairs share the
-            correction.
+        margin: True plans to rule out that a value is worse by `difference`, as
+            `contrast(margin=...)` does, assuming that both are in fact equal.
+        power: The chance that the study finds the difference, if it exists.
+        level: The level of the study's intervals: 0.95 allows 5 % of false alarms.
+        against: Compare with this value only, as in `contrast`; otherwise all pairs are
+            compared, and corrected together.
         unit: Columns that say which prompts belong together, such as a document. New
-            ones are taken to be as large.
-        labels: The labels that will correct `on`, as in `contrast`; the pilot has
-            some, better for 30 prompts or more. Then it says how many prompts to
-            have scored, and how many of them to label.
+            units are assumed to be as large as those of the pilot.
+        labels: The labels that will correct `on`, as in `contrast`. The pilot must have
+            some, better for 30 prompts or more. The plan then says how many prompts to
+            score, and how many of them to label.
 
     Returns:
-        `n_prompts`, which is as of TTestPower and G*Power; `n_prompts_low` and
-        `n_prompts_high` (0.95), since a pilot knows roughly how much replies vary;
+        `n_prompts`, the same as TTestPower and G*Power give; `n_prompts_low` and
+        `n_prompts_high` (0.95), since a pilot shows only roughly how much replies vary;
         `n_requests`; and `options`, the prompts for each number of repeats. With
         labels, `n_labelled` of the prompts need them, and `options` has other
         combinations, the last one with labels alone. `df` has the options as a frame.
@@ -647,21 +654,22 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
     Args:
         df: A frame with a column `text`, such as `replies_df()` or a file of one. It
             is not changed.
-        type_: What a reply is read as, also `answer` in `sweep`. `Literal["spam",
-            "ham"]`: it must have just one of the labels, as a whole word; case and
-            Markdown make no difference. One that is negated, as in "It isn't spam", is
-            not an answer (English and Thai). An Enum: its values or names, as the
-            value. bool: yes or no. int, float: just one number. str: all of the text.
-            A compiled regex: its first group. A function of the text. A dataclass, a
-            TypedDict or a pydantic model: a sweep offers it as a tool, as `extract`
-            does. With `| None`, or as Optional, "none" is an answer, which is missing.
+        type_: The type to read a reply as, also `answer` in `sweep`. `Literal["spam",
+            "ham"]`: it must contain exactly one of the labels, as a whole word; case
+            and Markdown make no difference. A negated label, as in "It isn't spam", is
+            not an answer (English and Thai). An Enum: one of its values or names; the
+            answer is the value. bool: yes or no. int, float: exactly one number. str:
+            the whole text. A compiled regex: its first group. A function of the text. A
+            dataclass, a TypedDict or a pydantic model: a sweep offers it as a tool, as
+            `extract` does. With `| None`, or as Optional, a reply may answer "none",
+            which makes a valid answer that is missing.
 
     Returns:
         The frame with the columns `answer`, `answer_ok`, `answer_error`, and
-        `answer_*` for fields. Rows without a good reply have none of them.
+        `answer_*` for fields. In rows without a good reply they are missing.
 
     Raises:
-        ParameterError: There is no column `text`, or answers cannot be read as this.
+        ParameterError: There is no column `text`, or `type_` is not a supported type.
 
     Example:
         >>> replies = svc.read_answers(replies, Literal["spam", "ham"])
@@ -678,32 +686,33 @@ def score(
     on_error: OnError = "missing",
     **scores: Callable[[Any], object] | None,
 ) -> int:
-    """Score replies; the ledger keeps the scores, and frames of them have the columns.
+    """Score replies, and save the scores in the ledger; frames then have their columns.
 
-    Without functions, the columns `score_*` of the frame are kept: numbers, True or
+    Without functions, the columns `score_*` of the frame are saved: numbers, True or
     False (as 1 and 0), or texts. A new score replaces the old one; a missing value is
-    not kept.
+    not saved.
 
     Args:
-        frame: Rows of `replies_df()`. With functions it gets their columns, also of
-            replies that are not in this ledger; a frame of Polars or Arrow gets none.
+        frame: Rows of `replies_df()`. With functions, new columns are added to this
+            frame, also for replies that are not in this ledger; a frame of Polars or
+            Arrow is not changed.
         on_error: The score of a reply for which the function raises: `missing` for
-            none, 0, or `raise` to stop and save nothing. How many raised is said, and
-            the column `score_right_error` says why.
+            none, 0, or `raise` to stop and save nothing. A message says how often it
+            raised, and the column `score_right_error` says why.
         **scores: By name, a function of a row, or one of `svc.scores`; None removes
             the score. `right` makes the column `score_right`. The function reads
-            columns as `row.label` or `row["label"]`, with None for what is missing, and
+            columns as `row.label` or `row["label"]`, with None for a missing value, and
             returns a number, True or False, a text, None for no score, or a dict of
             these (`score_right_KEY`). Only good replies are scored.
 
     Returns:
-        How many scores were kept.
+        How many scores were saved.
 
     Raises:
-        ParameterError: There is no such column, a value cannot be kept, a score has
+        ParameterError: There is no such column, a value cannot be saved, a score has
             texts and numbers (in this call, or with the rest of the run), a function
-            failed for all replies, `exact` compares with values that no answer can be,
-            or a row has no reply in the ledger in use; nothing was kept.
+            failed for all replies, `exact` compares with values that no answer can
+            equal, or a row has no reply in the ledger in use. Nothing was saved.
         LedgerError: The ledger cannot be written.
 
     Example:
@@ -720,22 +729,22 @@ def score(
 def export(frame: "pd.DataFrame", path: str | Path) -> Path:
     """Write a frame into a file; the suffix of its name sets the format.
 
-    `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
-    and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
-    warning names texts that are too long for a cell. An index that has a name, or is
-    more than 0, 1, 2 and so on, is kept in the first columns.
+    From Parquet, `read_parquet` returns an identical frame; JSON lines keep all values.
+    CSV and Excel are safe to open in a spreadsheet: no text runs as a formula, Thai is
+    readable, and a warning names texts that are too long for a cell. An index that has
+    a name, or is not just 0, 1, 2 and so on, is written as the first columns.
 
     Args:
-        frame: Such as `replies_df()`.
+        frame: A frame, such as `replies_df()`.
         path: Ends with .parquet, .csv, .jsonl or .xlsx; an old file is replaced.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
         ConfigError: A package is missing; the message names the command.
-        ParameterError: The name has another suffix, two columns have the same name, a
-            workbook cannot hold so many rows, or the file cannot be written.
+        ParameterError: The name has another suffix, two columns have the same name,
+            there are too many rows for a workbook, or the file cannot be written.
 
     Example:
         >>> path = svc.export(svc.replies_df(), "replies.xlsx")
@@ -769,16 +778,16 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
 
 
 def to_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - of pandas, or a run
-    """Return a frame as one of Polars, with the types of its columns.
+    """Convert a frame to a Polars DataFrame with the same column types.
 
-    Every function that takes a frame takes it back: `svc.summary_df(polars_frame)`.
+    Every function that takes a frame also accepts it: `svc.summary_df(polars_frame)`.
 
     Args:
-        frame: Such as `replies_df()`, `usage_df()` or `conversation.to_df()`; or a run,
-            for its replies.
+        frame: A frame such as `replies_df()`, `usage_df()` or `conversation.to_df()`;
+            or a run, for its replies.
 
     Returns:
-        The columns as `to_arrow` has them. Categories with an order are an `Enum`,
+        The columns with the types of `to_arrow`. Ordered categories become an `Enum`,
         others a `Categorical`.
 
     Raises:
@@ -792,27 +801,27 @@ def to_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - of pandas, or a r
         to_polars as convert,
     )
 
-    made: pl.DataFrame = convert(frame)
-    return made
+    polars_frame: pl.DataFrame = convert(frame)
+    return polars_frame
 
 
 def to_arrow(frame: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return a frame as a table of Arrow, which DuckDB and others read.
+    """Convert a frame to an Arrow table, which DuckDB and others read.
 
     Args:
-        frame: Such as `replies_df()`, `usage_df()` or `conversation.to_df()`; or a run,
-            for its replies.
+        frame: A frame such as `replies_df()`, `usage_df()` or `conversation.to_df()`;
+            or a run, for its replies.
 
     Returns:
-        A `pyarrow.Table` with the types of a Parquet file of `export`: texts are
+        A `pyarrow.Table` with the same types as a Parquet file of `export`: texts are
         `large_string`, instants are in UTC, categories are dictionaries. Lists and
-        dicts are lists and structs, or JSON texts if their kinds differ. An index that
-        is more than 0, 1, 2 and so on is in the first columns.
+        dicts are lists and structs, or JSON texts if their types differ. An index that
+        is not just 0, 1, 2 and so on becomes the first columns.
 
     Raises:
         ConfigError: pyarrow is missing; the message names the command.
-        ParameterError: It is no frame, two columns have the same name, or a column has
-            values of several types.
+        ParameterError: The argument is not a frame, two columns have the same name, or
+            a column has values of several types.
 
     Example:
         >>> replies = svc.to_arrow(run)
@@ -832,30 +841,31 @@ def as_replies(
     factors: str | Iterable[str] = (),
     **columns: str,
 ) -> "pd.DataFrame":
-    """Make a frame of replies of anybody's, so that all verbs work on it.
+    """Turn replies from anywhere into a frame of replies that all functions accept.
 
     Args:
-        df: A row for each reply, in pandas, Polars or Arrow. It is not changed.
+        df: One row for each reply, in pandas, Polars or Arrow. It is not changed.
         reply: The column with the texts.
         scores: Columns that say how good a reply is: numbers, True and False, labels.
-            A column `correct` becomes `score_correct`; `score_*` are scores anyway.
-        factors: Columns with what was varied between the replies to one prompt, such as
-            a version, if `columns` has no name for it.
-        **columns: Columns by their name in `replies_df`: `model="engine"`. `row` says
-            which replies answer the same question, and is what they are paired by;
-            without it the `prompt` is. Labels are `prompt_label` and `system_label`.
-            Columns that have these names already need not be given.
+            A column `correct` becomes `score_correct`; `score_*` are always scores.
+        factors: Columns that vary between the replies to one prompt, such as a version,
+            and are not in `columns`.
+        **columns: Your columns by their name in `replies_df`: `model="engine"`. `row`
+            says which replies answer the same question, and replies are paired by it;
+            without it they are paired by `prompt`. Labels are `prompt_label` and
+            `system_label`. Columns that have these names already need not be given.
 
     Returns:
-        A frame with all columns of `replies_df`, in its dtypes. Other columns stay as
-        they are. What is not there is missing, but: `repeat` counts the replies to one
-        prompt under one condition; `status` is ok, or error where there is no text or
-        an error; `is_cut` goes by `finish_reason`; `total_tokens` is a sum.
+        A frame with all columns and dtypes of `replies_df`. Other columns are kept as
+        they are. Columns that you do not have are missing values, except these:
+        `repeat` numbers the replies to one prompt under one condition; `status` is ok,
+        or error if there is no text or an error message; `is_cut` follows from
+        `finish_reason`; `total_tokens` is the sum.
 
     Raises:
         ConfigError: pyarrow is missing, for Polars and Arrow; the message names the
             command.
-        ParameterError: A column does not exist or holds something else.
+        ParameterError: A column does not exist or holds values of another type.
 
     Example:
         >>> df["id"] = range(len(df))
@@ -869,19 +879,19 @@ def as_replies(
 def read_eval(*paths: str | Path) -> "pd.DataFrame":
     """Read logs of inspect-ai as a frame of replies, with their scores.
 
-    The package inspect-ai reads them if it is installed. Without it, `.eval` files that
-    are compressed with zstd need pyarrow, or Python 3.14.
+    If the package inspect-ai is installed, it reads the files. Without it, `.eval`
+    files that are compressed with zstd need pyarrow, or Python 3.14.
 
     Args:
         *paths: Files that end with .eval or .json, or folders of them.
 
     Returns:
-        A row for each sample of each epoch, with the columns of `replies_df`. `row` is
+        One row for each sample and epoch, with the columns of `replies_df`. `row` is
         the sample's id, `repeat` its epoch from 0, `run` the name of the file, `prompt`
-        the sample's input. Tokens and cost are all that the sample used of the model,
-        `latency_s` is the last call. `task`, `task_arg_*`, `target` and the metadata
-        come first. `score_NAME` is 1 for C, 0.5 for P, 0 for I and N; a score with
-        several values is `score_NAME_KEY`. `answer` is that of the first score.
+        the sample's input. Tokens and cost are sums over all calls of the model for the
+        sample; `latency_s` is that of the last call. `task`, `task_arg_*`, `target` and
+        the metadata come first. `score_NAME` is 1 for C, 0.5 for P, 0 for I and N; a
+        score with several values is `score_NAME_KEY`. `answer` is from the first score.
 
     Raises:
         ConfigError: pyarrow is missing; the message names the command.

@@ -1,10 +1,11 @@
 r"""Negation around a label in a reply, in English and in Thai.
 
-Who negates a label does not give it as the answer: "It isn't spam", "ไม่ใช่สแปม",
-"I can't say yes". A reply that may be read in two ways has no answer, so a doubtful
-case counts as negated: to miss an answer is better than to read the opposite of it.
+A reply that negates a label does not give it as the answer: "It isn't spam",
+"ไม่ใช่สแปม", "I can't say yes". A reply that can be read in two ways has no answer, so
+doubtful cases count as negated: it is better to miss an answer than to read the
+opposite.
 
-A negation reaches as far as the clause it is in: to a stop, a comma, "but", "แต่".
+A negation applies up to the end of its clause: a full stop, a comma, "but" or "แต่".
 """
 
 import re
@@ -18,7 +19,7 @@ _NOT = (
 )
 _ENGLISH = (
     rf"{_NOT}"
-    # "no 2" is a number, and "no doubt" is none
+    # not in "no 2" (a number) nor in "no doubt"
     r"|\bno\b(?! (?:doubt|question|\d))"
     r"|\bnothing\b(?! (?:but|other than|less than)\b)"
     r"|\bnone\b(?! other than\b)|\bwithout\b(?! (?:a |any )?(?:doubt|question)\b)"
@@ -47,8 +48,8 @@ _CLAUSE_END = re.compile(
     r"|therefore)\b)"
     r"|แต่|จึง|ดังนั้น|เพราะ"
 )
-# In Thai a blank ends most clauses, and "เป็น" (is) or "คือ" begins the next one; not
-# after "I do not think", which is about what follows.
+# In Thai a space ends most clauses, and "เป็น" (is) or "คือ" begins the next one. But
+# not after "I do not think" and the like, which negate what follows.
 _THAI_NEXT = re.compile(
     "(?:ไม่|มิ)(?!(?:ได้)?(?:คิด|เชื่อ|แน่ใจ|มั่นใจ|ทราบ|รู้|เห็น|พบ|สามารถ|อาจ|กล้า|ควร|น่า|เคย))"
     r"[^\s]* (?=เป็น|คือ|นี่|ตอบ|คำตอบ|จัด|ถือ)"
@@ -81,25 +82,26 @@ def negation_around(text: str, start: int, end: int, *, since: int = 0) -> str |
     """Return the words that negate a part of a text; None if there are none.
 
     Args:
-        text: In lower case, with single blanks; "." ends a paragraph.
+        text: The text in lower case, with single spaces; "." ends a paragraph.
         start: Where the part begins.
         end: Where it ends.
-        since: Where a label before it ends; what is before that belongs to it.
+        since: Where the previous label ends; negations before that belong to it.
     """
     before = text[since:start]
     if _NEGATION.search(before):
         clause = _clause_before(before)
-        words = f"{clause}{text[start:end]}"
-        negation = _NEGATION.search(words)
+        negated = f"{clause}{text[start:end]}"
+        negation = _NEGATION.search(negated)
+        # a negation that begins in the label, such as "not spam", is part of it
         if negation is not None and negation.start() < len(clause):
-            return words[negation.start() :]
+            return negated[negation.start() :]
     if after := _AFTER.match(text, end):
         return text[start : after.end()]
     return None
 
 
 def _clause_before(text: str) -> str:
-    """Return the end of a text that is in one clause with what follows."""
+    """Return the end of a text, from the last boundary of a clause on."""
     text = _ASIDE.sub(r"\1\2", text)
     start = 0
     for boundary in (_CLAUSE_END, _THAI_NEXT):

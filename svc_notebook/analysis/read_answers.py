@@ -1,7 +1,7 @@
-"""Reads answers from replies: a label, a number, yes or no, fields, or your own rule.
+"""Read answers from replies: a label, a number, yes or no, fields, or by your own rule.
 
-Answers are read from what a reply says, never asked for again. A reply that can be
-read in two ways, with two labels or two numbers, has no answer.
+Nothing is sent. A reply that can be read in two ways, such as one with two labels or
+two numbers, has no answer.
 """
 
 import re
@@ -56,14 +56,14 @@ class AnswerType:
     """How answers of one type are read.
 
     Attributes:
-        name: What messages call it.
-        read: Takes the text and the tool calls of a reply, and returns the answer;
-            None if the ledger kept only the name.
-        kept: What the ledger keeps, as JSON: the type, or only its name.
-        dtype: Of the column `answer`; from the values if None.
-        labels: The answers that are possible, if they are a few.
+        name: The name of the type in messages.
+        read: A function that takes the text and the tool calls of a reply and returns
+            the answer; None if the ledger has only the type's name.
+        kept: The JSON that the ledger keeps: the type, or only its name.
+        dtype: The dtype of the column `answer`; inferred from the values if None.
+        labels: The possible answers, if there are only a few.
         fields: The fields of a structured answer, with their dtypes.
-        form: The tool that is offered, if one is.
+        form: The tool that is offered to the model, if there is one.
     """
 
     name: str
@@ -76,16 +76,16 @@ class AnswerType:
 
     @property
     def in_words(self) -> str:
-        """How answers are read, for the plan of a run."""
+        """How answers are read, as the plan of a run shows it."""
         name = shorten(self.name, _SHOWN_CHARS)
         if self.read is None:
-            again = f"call .read({name}), or give answer={name} again"
-            return f"none are read, since {name} is not kept; {again}"
+            remedy = f"call .read({name}), or give answer={name} again"
+            return f"none are read, since {name} is not kept; {remedy}"
         how = "a call of the tool that is offered" if self.form else "each reply"
         return f"{name}, read from {how}"
 
 
-def answer_type(type_: Any, *, param: str = "answer") -> AnswerType:  # noqa: ANN401 - whatever was given
+def answer_type(type_: Any, *, param: str = "answer") -> AnswerType:  # noqa: ANN401 - not checked yet
     """Read the `answer` of a sweep: see `svc.sweep`."""
     type_ = getattr(type_, "__value__", type_)  # of `type Label = ...`
     if get_origin(type_) in (Union, UnionType, Literal):
@@ -108,7 +108,7 @@ def _not_allowed(param: str, shown: str) -> ParameterError:
 
 
 def kept_type(kept: str | None) -> AnswerType | None:
-    """Return the type that the ledger kept, if only by its name; None if none."""
+    """Return the type that the ledger kept, which may be only a name; None if none."""
     type_: AnswerType | None = None
     match msgspec.json.decode(kept or "{}"):
         case {"optional": str(kept_inner)}:
@@ -138,11 +138,11 @@ def _kept(**how: object) -> str:
     return msgspec.json.encode(how).decode()
 
 
-# Labels. A reply is compared without case, Markdown's marks and invisible characters.
-# A label is found as a whole word; words that a hyphen joins are one word ("non-spam").
-# Where a script has no spaces between words, such as Thai, a label may be anywhere,
-# but no mark above or below may be added to its last letter. Of labels that begin at
-# one place the longest counts, so "not spam" can be a label as well as "spam".
+# Labels. Case, Markdown's marks and invisible characters are ignored. A label must be a
+# whole word; words joined by a hyphen are one word ("non-spam"). In scripts without
+# spaces between words, such as Thai, a label may be anywhere, but its last letter must
+# not have a further mark above or below. Of labels that begin at the same place the
+# longest counts, so that "not spam" can be a label as well as "spam".
 
 _MARKS = re.compile(r"\\(?=[^\w\s])|[*`~\u200b-\u200d\u2060\ufeff\u00ad]")
 _EMPHASIS = re.compile(r"(?<!\w)_+|_+(?!\w)")
@@ -154,12 +154,12 @@ _HYPHEN = r"[-\u2010\u2011]"
 _ABOVE = (
     r"[\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece]"
 )
-# Two lines further a new clause begins, also where nobody wrote a full stop.
+# an empty line or the next item of a list begins a new clause without a full stop, too
 _PARAGRAPH = re.compile(r"\s*\n\s*\n\s*|\s*\n\s*(?=(?:[-\u2022*+]|\d+[.)])\s)")
 
 
 def _folded(text: str) -> str:
-    """Return a text as labels are compared."""
+    """Return a text in the form in which labels are compared."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     plain = _MARKS.sub("", plain.casefold())
     return " ".join((_EMPHASIS.sub("", plain) if "_" in plain else plain).split())
@@ -172,7 +172,7 @@ def _of_labels(labels: tuple[Any, ...], param: str) -> AnswerType:
         raise ParameterError(
             f"{param} has labels that cannot be told apart in a text: "
             f"{shorten(', '.join(map(repr, labels)), _SHOWN_CHARS)}. Labels must be "
-            "texts or whole numbers that differ in more than case and Markdown.",
+            "texts or whole numbers that differ in more than case and Markdown marks.",
             param=param,
         )
     dtype = dtype_of(labels)
@@ -193,27 +193,28 @@ def _members(type_: type[Enum]) -> dict[str, Any]:
 
 
 def _of_enum(name: str, members: Mapping[str, Any], param: str) -> AnswerType:
-    """Read the values of an Enum, as fields do; its names are understood, too."""
+    """Return the type that reads an Enum's values; its names are recognised, too."""
     by_value = _of_labels(tuple(dict.fromkeys(members.values())), param)
     is_text = by_value.dtype == "string"
-    words = {
-        _folded(word): str(value) if is_text else value
+    value_of = {
+        _folded(label): str(value) if is_text else value
         for member, value in members.items()
-        for word in (member, member.replace("_", " "))
+        for label in (member, member.replace("_", " "))
     }
-    # a value counts more than another member's name
-    words |= {_folded(str(value)): value for value in by_value.labels or ()}
+    # if a value is also the name of another member, it is read as the value
+    value_of |= {_folded(str(value)): value for value in by_value.labels or ()}
     return replace(
         by_value,
         name=name,
-        read=_label_reader(words),
+        read=_label_reader(value_of),
         kept=_kept(enum=name, members=members),
     )
 
 
 def _label_reader(values: Mapping[str, Any]) -> Read:
     keys = sorted(values, key=len, reverse=True)
-    firsts = "".join({re.escape(key[0]) for key in keys})  # much faster
+    # to look for the first characters before all labels is much faster
+    firsts = "".join({re.escape(key[0]) for key in keys})
     pattern = re.compile(rf"(?=[{firsts}])(?:{'|'.join(map(_whole_word, keys))})")
     shown = shorten(", ".join(dict.fromkeys(str(x) for x in values.values())), 60)
 
@@ -228,18 +229,18 @@ def _label_reader(values: Mapping[str, Any]) -> Read:
             raise NoAnswer(f"The reply has several labels: {labels}.")
         since = 0
         for match in matches:
-            if words := negation_around(folded, *match.span(), since=since):
-                raise NoAnswer(f"The reply negates a label: {_quoted(words)}.")
+            if negated := negation_around(folded, *match.span(), since=since):
+                raise NoAnswer(f"The reply negates a label: {_quoted(negated)}.")
             since = match.end()
         return labels_in_text[0]
 
     return read
 
 
-def _quoted(words: str) -> str:
-    """Return the words of a reply in quotes; of many the last ones, with the label."""
-    least = len(words) - _SHOWN_CHARS
-    return f'"{words}"' if least <= 0 else f'"...{words[least:]}"'
+def _quoted(text: str) -> str:
+    """Return a text in quotes; of a long one only the end, which has the label."""
+    n_cut = len(text) - _SHOWN_CHARS
+    return f'"{text}"' if n_cut <= 0 else f'"...{text[n_cut:]}"'
 
 
 def _whole_word(key: str) -> str:
@@ -250,13 +251,13 @@ def _whole_word(key: str) -> str:
     return rf"{first}{re.escape(key)}{last}(?!{_ABOVE})"
 
 
-# Yes and no: as labels.
+# Yes and no are read as labels.
 
 _YES = ("yes", "true", "ใช่", "จริง")
 _NO = ("no", "false", "not true", "ไม่ใช่", "ไม่จริง", "เท็จ")
 
-# Numbers. A comma is between thousands, a point before decimals. Digits in a word
-# ("GPT-4", "8b") and in dates or versions of several parts ("1.2.3") are not numbers.
+# Numbers. A comma separates thousands, a point decimals. Digits in words ("GPT-4",
+# "8b"), in dates and in versions ("1.2.3") are not numbers.
 
 _DIGITED = rf"[^\W_{_NO_SPACES}]"
 _NUMBER = re.compile(
@@ -283,7 +284,7 @@ def _read_number(text: str, _: Sequence[ToolCall]) -> Decimal:
 def _read_int(text: str, calls: Sequence[ToolCall]) -> int:
     number = _read_number(text, calls)
     if abs(number) >= _INT64:
-        raise NoAnswer("The number is too large.")
+        raise NoAnswer("The number is too large for Int64.")
     if number != int(number):
         raise NoAnswer(f"{number} is not a whole number.")
     return int(number)
@@ -323,7 +324,7 @@ def _of_pattern(pattern: re.Pattern[str]) -> AnswerType:
         """Return the first group of the first match, or all of it without groups."""
         match = pattern.search(text)
         if match is None or (answer := match[1 if pattern.groups else 0]) is None:
-            raise NoAnswer("The regex finds nothing in the reply.")
+            raise NoAnswer("The regex does not match the reply.")
         return str(answer)
 
     return AnswerType(
@@ -340,7 +341,7 @@ def _of_function(function: Callable[[str], Any]) -> AnswerType:
     def read(text: str, _: Sequence[ToolCall]) -> Any:  # noqa: ANN401 - the user's
         try:
             answer = _plain(function(text))
-        except Exception as problem:  # noqa: BLE001 - the user's own, shown in its row
+        except Exception as problem:  # noqa: BLE001 - user code; shown in answer_error
             reason = shorten(f"{type(problem).__name__}: {problem}", 300)
             raise NoAnswer(reason) from None
         if answer is None:
@@ -351,7 +352,7 @@ def _of_function(function: Callable[[str], Any]) -> AnswerType:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - what a function returned
-    """Return a value that a column can hold; None for what is missing."""
+    """Return a value that a column can hold; None if it is missing."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -365,13 +366,13 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - what a function returned
     return None if is_missing else str(value)
 
 
-# A type or None: "none" is an answer, which is missing in the frame.
+# Optional types: "none" is a valid answer, which is a missing value in the frame.
 
 _NONE = re.compile(r"(?:^|[^\w/-])(?:none|null|n/a|nil|ไม่มี)(?:\s|[^\w\s]|ครับ|ค่ะ|คะ)*$")
 
 
 def _of_options(type_: Any, param: str) -> AnswerType:  # noqa: ANN401 - a type
-    """Return the type of a Literal, or of one type or None."""
+    """Return the answer type for a Literal, or for one type or None."""
     options = [option for option in get_args(type_) if option not in (None, NoneType)]
     may_be_none = len(options) < len(get_args(type_))
     if get_origin(type_) is Literal and options:
@@ -386,7 +387,7 @@ def _of_options(type_: Any, param: str) -> AnswerType:  # noqa: ANN401 - a type
 
 
 def _or_none(inner: AnswerType) -> AnswerType:
-    """Return the type whose answers may also be None."""
+    """Return a type that also accepts "none" as an answer."""
     read_inner, is_text = inner.read, inner.name == "str"
 
     def read(text: str, calls: Sequence[ToolCall]) -> Any:  # noqa: ANN401 - of any type
@@ -398,7 +399,7 @@ def _or_none(inner: AnswerType) -> AnswerType:
             if says_none and not calls:
                 return None
             raise
-        if not says_none or inner.form:  # "null" in JSON is of a field
+        if not says_none or inner.form:  # in JSON, "null" is the value of a field
             return answer
         if is_text:
             return None
@@ -413,7 +414,7 @@ def _or_none(inner: AnswerType) -> AnswerType:
     )
 
 
-# Fields: the type is offered as one tool, and read from its call.
+# Fields: the type is offered as a tool, and the answer is read from its call.
 
 
 def _of_form(type_: Any) -> AnswerType:  # noqa: ANN401 - a type
@@ -490,25 +491,27 @@ def read_answers(df: "pd.DataFrame", answer: Any) -> "pd.DataFrame":  # noqa: AN
 
 
 def with_answers(frame: "pd.DataFrame", how: AnswerType) -> "pd.DataFrame":
-    """Fill in the answers of a frame, which is changed in place."""
-    return frame if how.read is None else _filled(frame, repeat(how), how)
+    """Fill in the answers of a frame, in place."""
+    return frame if how.read is None else _fill_answers(frame, repeat(how), how)
 
 
 def with_kept_answers(
     frame: "pd.DataFrame", kept_types: Sequence[str | None]
 ) -> "pd.DataFrame":
-    """Fill in answers of the types that the ledger kept with each row."""
+    """Fill in the answers, in place, each of the type that the ledger kept with it."""
     types = {kept: kept_type(kept) for kept in set(kept_types)}
     readable = [type_ for type_ in types.values() if type_ and type_.read]
     if not readable:
         return frame
-    one = readable[0] if len({type_.dtype for type_ in readable}) == 1 else None
-    return _filled(frame, (types[kept] for kept in kept_types), one)
+    has_one_dtype = len({type_.dtype for type_ in readable}) == 1
+    stated = readable[0] if has_one_dtype else None
+    return _fill_answers(frame, (types[kept] for kept in kept_types), stated)
 
 
-def _filled(
+def _fill_answers(
     frame: "pd.DataFrame", types: Iterable[AnswerType | None], stated: AnswerType | None
 ) -> "pd.DataFrame":
+    """Fill in the columns of answers; dtypes are those of `stated`, or inferred."""
     from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
 
     answers, errors, is_ok = _answers_of(frame, types)
@@ -535,9 +538,9 @@ def _filled(
 def _answers_of(
     frame: "pd.DataFrame", types: Iterable[AnswerType | None]
 ) -> tuple[list[Any], list[str | None], list[bool | None]]:
-    """Return the answer of each row, why it has none, and if it has one.
+    """Return for each row its answer, the reason if it has none, and whether it is ok.
 
-    The last is None where there is no good reply. Equal replies are read once.
+    The last is None for rows without a good reply. Equal replies are read only once.
     """
     texts, calls, status = (
         frame[name].astype(object).where(frame[name].notna(), None).tolist()
@@ -547,7 +550,7 @@ def _answers_of(
     )
     seen: dict[Any, tuple[Any, str | None]] = {}
     answers, errors, is_ok = list[Any](), list[str | None](), list[bool | None]()
-    # rows first: `repeat` has no end
+    # not strict, since `types` may be infinite
     for text, called, state, how in zip(texts, calls, status, types, strict=False):
         answer, error, is_read = None, None, None
         if how and how.read and state == "ok" and (text, called) != (None, None):
@@ -569,7 +572,7 @@ def _answer_of(read: Read, text: str, calls: str | None) -> tuple[Any, str | Non
     try:
         return read(text, _CALLS.decode(calls) if calls else ()), None
     except msgspec.DecodeError:
-        return None, "The column tool_calls has no JSON of tool calls."
+        return None, "The column tool_calls is not the JSON of tool calls."
     except NoAnswer as why:
         return None, str(why)
 

@@ -1,7 +1,8 @@
-"""Logs of inspect-ai as a frame of replies: a row for each sample of each epoch.
+"""Read logs of inspect-ai as a frame of replies: one row for each sample and epoch.
 
-With the package `inspect_ai` its own reader is used, which knows all its formats. Else
-the file is read here: JSON, or a zip archive that has each sample as JSON.
+If the package `inspect_ai` is installed, its own reader is used, which knows all its
+formats. Otherwise the file is read here: JSON, or a zip archive with a JSON file for
+each sample.
 """
 
 import json
@@ -31,10 +32,12 @@ from .as_replies import as_replies
 
 Json = dict[str, Any]
 _DTYPES = {column.name: column.dtype for column in REPLIES}
-_ZSTD = 93  # a method of zip archives that `zipfile` reads from Python 3.14 on
-_LOCAL_HEADER = struct.Struct("<26x2H")  # ends with the lengths of name and extra
+_ZSTD = 93  # a compression of zip archives that `zipfile` reads from Python 3.14 on
+# the local file header in a zip archive ends with the lengths of name and extra field
+_LOCAL_HEADER = struct.Struct("<26x2H")
 _ATTACHMENT = "attachment://"
-_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partial, not, no answer
+# correct, partially correct, incorrect, no answer
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 PARAMS = {
     "temperature": "temperature",
@@ -45,14 +48,22 @@ PARAMS = {
     "num_choices": "n",
     "stop_seqs": "stop",
 }
-"""The parameters of a log that frames of replies have, too, and what they are there."""
+"""Parameters by their name in a log, with their name in frames of replies."""
 EXTRA_PARAMS = ("repetition_penalty", "user")
-"""Parameters that inspect-ai does not name: they are in its field `extra_body`."""
+"""Parameters that inspect-ai does not know; they are in its field `extra_body`."""
 _KIND_OF_ERROR = re.compile(r"(\w+)\(")
 
 
 class _Log(NamedTuple):
-    """The samples of a log: what our columns have, the task's own, and scores."""
+    """The samples of a log, as dicts by column.
+
+    Attributes:
+        name: The name of the log, which becomes the run.
+        status: The status that inspect-ai gave the log.
+        known: The columns of `replies_df`.
+        attributes: The columns of the task: its arguments, targets and metadata.
+        scores: The values of the scores.
+    """
 
     name: str
     status: str
@@ -72,27 +83,27 @@ def read_eval(*paths: str | Path) -> pd.DataFrame:
     files = [file for path in paths for file in _files(to_path("path", path))]
     logs = [_log(file, name) for file, name in zip(files, _names(files), strict=True)]
     for log in logs:
-        _say_gaps(log)
+        _warn_of_gaps(log)
     attributes = [sample for log in logs for sample in log.attributes]
-    own = assemble_frame(
+    task_columns = assemble_frame(
         [Batch(attributes, {"origin.columns": attributes})],
         template_columns(attributes, {"row", *_DTYPES}),
     )
-    frame = own.assign(
+    frame = task_columns.assign(
         **_known([sample for log in logs for sample in log.known]),
         **_scored([sample for log in logs for sample in log.scores]),
     )
-    return as_replies(frame, factors=own.columns, columns={})
+    return as_replies(frame, factors=task_columns.columns, columns={})
 
 
-def _say_gaps(log: _Log) -> None:
-    """Say that a log has no samples, or perhaps not all."""
+def _warn_of_gaps(log: _Log) -> None:
+    """Write a line if a log has no samples, or perhaps not all of them."""
     if not log.known:
         write_line(f"{log.name} has no samples; its status is {log.status}.")
     elif log.status != "success":
         write_line(
-            f"{log.name} may lack samples: its status is {log.status}. "
-            f"{len(log.known):,} were read."
+            f"{log.name} may be incomplete: its status is {log.status}. "
+            f"{len(log.known):,} samples were read."
         )
 
 
@@ -100,7 +111,7 @@ def _say_gaps(log: _Log) -> None:
 
 
 def _files(path: str) -> list[str]:
-    """Return the logs that a path means: itself, or those of a folder."""
+    """Return the log at a path, or the logs in a folder."""
     if "://" in path:
         return [path]
     place = Path(path).expanduser()
@@ -109,8 +120,8 @@ def _files(path: str) -> list[str]:
     files = [str(file) for file in sorted(place.iterdir()) if _is_log(file)]
     if not files:
         raise ParameterError(
-            f"The folder {path!r} has no logs: files of inspect-ai that end with "
-            ".eval or .json.",
+            f"The folder {path!r} has no logs of inspect-ai, which are files that end "
+            "with .eval or .json. Name another folder.",
             param="path",
         )
     return files
@@ -135,8 +146,8 @@ def _log(file: str, name: str) -> _Log:
     package = _inspect()
     if package is None and "://" in file:
         raise ParameterError(
-            f"{file!r} is not on this machine. Install inspect-ai, which reads logs "
-            "from there, or copy the file here.",
+            f"{file!r} is not on this machine. Install inspect-ai, which can read "
+            "remote logs, or copy the file to this machine.",
             param="path",
         )
     try:
@@ -148,7 +159,7 @@ def _log(file: str, name: str) -> _Log:
         reason = "there is no such file"
     except (BadZipFile, EOFError, OSError, struct.error, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or str(problem) or "it is damaged"
-    except Exception:  # noqa: BLE001 - a file may hold anything, and the package raise it
+    except Exception:  # noqa: BLE001 - a damaged file can raise any error in its reader
         reason = "it is not a log of inspect-ai, or is damaged"
     raise ParameterError(
         f"{file!r} cannot be read: {shorten(reason.rstrip('.'), 200)}. Name a file "
@@ -188,13 +199,14 @@ def _of_archive(archive: ZipFile) -> Json:
     header: Json
     if "header.json" in names:
         header = _member(archive, "header.json")
-    else:  # the evaluation goes on, or was killed
+    else:  # the evaluation is still running, or was killed
         header = {**_member(archive, "_journal/start.json"), "status": "started"}
     samples = {name for name in names if name.startswith("samples/")}
     if any(name.endswith("/sample.json") for name in samples):
         raise ParameterError(
-            f"{archive.filename!r} has its samples in parts. Install inspect-ai, "
-            "which reads them: python -m pip install inspect-ai",
+            f"{archive.filename!r} has samples that are split over several files, "
+            "which only inspect-ai can read. Install it: "
+            "python -m pip install inspect-ai",
             param="path",
         )
     return {**header, "samples": [_member(archive, name) for name in samples]}
@@ -217,7 +229,7 @@ def _member(archive: ZipFile, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _resolved(sample: Json) -> Json:
-    """Return a sample with its long texts, which it keeps apart, put in place."""
+    """Return a sample with references to attachments replaced by their texts."""
     texts = sample.get("attachments") or {}
 
     def put_in(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -233,11 +245,11 @@ def _resolved(sample: Json) -> Json:
     return {**sample, **{name: put_in(sample.get(name)) for name in names}}
 
 
-# What is in them
+# Samples
 
 
-def _place(sample: Json) -> tuple[int, str]:
-    """Return what samples are sorted by, as inspect-ai does."""
+def _sort_key(sample: Json) -> tuple[int, str]:
+    """Return the key by which inspect-ai sorts samples."""
     sample_id = sample["id"]
     text = sample_id if isinstance(sample_id, str) else str(sample_id).zfill(20)
     return sample["epoch"], text
@@ -245,8 +257,8 @@ def _place(sample: Json) -> tuple[int, str]:
 
 def _of_json(name: str, log: Json) -> _Log:
     evaluation = log["eval"]
-    shared = {"run": name, "model": evaluation["model"], **_sent(log)}
-    samples = sorted(map(_resolved, log.get("samples") or ()), key=_place)
+    shared = {"run": name, "model": evaluation["model"], **_params(log)}
+    samples = sorted(map(_resolved, log.get("samples") or ()), key=_sort_key)
     return _Log(
         name,
         str(log.get("status", "success")),
@@ -256,7 +268,7 @@ def _of_json(name: str, log: Json) -> _Log:
     )
 
 
-def _sent(log: Json) -> Json:
+def _params(log: Json) -> Json:
     """Return the parameters of the model, by column."""
     plan = log.get("plan") or {}
     sent: Json = {}
@@ -271,7 +283,7 @@ def _sent(log: Json) -> Json:
 
 
 def _of_sample(sample: Json, model: str) -> Json:
-    """Return what is known of a reply, by column."""
+    """Return the columns of a reply."""
     output = sample["output"] or {}
     choice: Json = next(iter(output.get("choices") or ()), {})
     message = choice.get("message") or {}
@@ -299,7 +311,7 @@ def _of_sample(sample: Json, model: str) -> Json:
 
 
 def _input(question: Any) -> str:  # noqa: ANN401 - a text, or messages
-    """Return the question: the newest text of the user."""
+    """Return the question: the last message of the user."""
     if isinstance(question, str):
         return question
     texts = [message["content"] for message in question if message["role"] == "user"]
@@ -313,7 +325,7 @@ def _text(content: Any) -> str:  # noqa: ANN401 - a text, or its parts
 
 
 def _usage(usage: Json | None) -> Json:
-    """Return tokens as our frames count them: those of a cache are tokens, too."""
+    """Return the tokens by column; tokens from the cache count as prompt tokens."""
     if not usage:
         return {}
     cached = ("input_tokens_cache_read", "input_tokens_cache_write")
@@ -327,7 +339,7 @@ def _usage(usage: Json | None) -> Json:
 
 
 def _attributes(evaluation: Json, sample: Json) -> Json:
-    """Return what the task says of a sample: what is right, and its metadata."""
+    """Return the task, its arguments, and the sample's target and metadata."""
     target = sample["target"]
     arguments = evaluation.get("task_args_passed") or {}
     return {
@@ -339,7 +351,7 @@ def _attributes(evaluation: Json, sample: Json) -> Json:
 
 
 def _scores(sample: Json) -> Json:
-    """Return the values of the scores by name; of a dict, one for each key."""
+    """Return the values of the scores by name; a dict makes one score for each key."""
     scores: Json = {}
     for name, score in (sample["scores"] or {}).items():
         value = score["value"]
@@ -350,7 +362,7 @@ def _scores(sample: Json) -> Json:
 
 
 def _known(rows: Sequence[Json]) -> dict[str, ExtensionArray]:
-    """Return the columns that every frame of replies has."""
+    """Return the columns of `replies_df` as arrays."""
     names = dict.fromkeys(name for row in rows for name in row)
     values = {name: [row.get(name) for row in rows] for name in names}
     kinds = _DTYPES | {"row": dtype_of(values.get("row", ()))}
@@ -364,7 +376,7 @@ def _known(rows: Sequence[Json]) -> dict[str, ExtensionArray]:
 
 
 def _scored(scores: Sequence[Json]) -> dict[str, ExtensionArray]:
-    """Return a column for each score: numbers if all of it are, else texts."""
+    """Return a column for each score: numbers if all its values are, else texts."""
     names = dict.fromkeys(name for sample in scores for name in sample)
     return {
         PREFIX + name: _numbers_or_texts([sample.get(name) for sample in scores])
@@ -373,18 +385,18 @@ def _scored(scores: Sequence[Json]) -> dict[str, ExtensionArray]:
 
 
 def _numbers_or_texts(values: list[Any]) -> ExtensionArray:
-    there = [value for value in values if value is not None]
-    if all(isinstance(value, bool) for value in there):
+    present = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in present):
         return to_array(values, "boolean")
-    if None not in (numbers := list(map(_number, there))):
+    if None not in (numbers := list(map(_number, present))):
         known = iter(numbers)
         aligned = [None if value is None else next(known) for value in values]
         return to_array([x if x == x else None for x in aligned], "Float64")  # noqa: PLR0124 - not a number
-    return to_array([x if x is None else _shown(x) for x in values], "string")
+    return to_array([x if x is None else _as_text(x) for x in values], "string")
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - JSON
-    """Return the number that inspect-ai makes of a value; None if it makes none."""
+    """Return a value as the number that inspect-ai converts it to; else None."""
     if isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):
@@ -396,5 +408,5 @@ def _number(value: Any) -> float | None:  # noqa: ANN401 - JSON
     return None
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
+def _as_text(value: Any) -> str:  # noqa: ANN401 - JSON
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

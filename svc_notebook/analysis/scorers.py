@@ -1,7 +1,7 @@
 """Ready-made scores, such as `run.score(right=svc.scores.exact("label"))`.
 
-Each function returns one that takes a row of a frame of replies. The ledger keeps its
-name and arguments, so that a run which continues after a restart still has it.
+Each function here returns a score: a function of a row of a frame of replies. The
+ledger keeps its name and arguments, so that a run has it again after a restart.
 """
 
 import inspect
@@ -42,7 +42,7 @@ __all__ = [
 
 Scorer = Callable[[Any], Any]
 """Takes a row of a frame of replies; returns a score, or a dict of scores."""
-Arguments = ParamSpec("Arguments")
+FactoryArguments = ParamSpec("FactoryArguments")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
 _SHOWN_CHARS = 60
 
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadyScore:
-    """One of the ready-made scores, with its arguments; called with a row."""
+    """A ready-made score with its arguments; it is called with a row."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -64,7 +64,7 @@ class ReadyScore:
         return self.rule(row)
 
     def __repr__(self) -> str:
-        """Return the call that makes it."""
+        """Return the call that makes this score."""
         values = (
             f"{name}={value!r}"
             for name, value in self.arguments.items()
@@ -74,7 +74,7 @@ class ReadyScore:
 
     @property
     def kept(self) -> str | None:
-        """What the ledger keeps, as JSON; None if an argument is a type."""
+        """The JSON that the ledger keeps; None if an argument is a type."""
         arguments = dict(self.arguments)
         if isinstance(pattern := arguments.get("pattern"), re.Pattern):
             arguments["pattern"] = {"regex": pattern.pattern, "flags": pattern.flags}
@@ -87,11 +87,15 @@ class ReadyScore:
 _FACTORIES: dict[str, Callable[..., ReadyScore]] = {}
 
 
-def _ready(make: Callable[Arguments, Scorer]) -> Callable[Arguments, ReadyScore]:
-    """Make a ready-made score of a function that returns its rule."""
+def _ready(
+    make: Callable[FactoryArguments, Scorer],
+) -> Callable[FactoryArguments, ReadyScore]:
+    """Turn a function that returns a rule into one that returns a `ReadyScore`."""
 
     @wraps(make)
-    def factory(*args: Arguments.args, **kwargs: Arguments.kwargs) -> ReadyScore:
+    def factory(
+        *args: FactoryArguments.args, **kwargs: FactoryArguments.kwargs
+    ) -> ReadyScore:
         bound = inspect.signature(make).bind(*args, **kwargs)
         bound.apply_defaults()
         return ReadyScore(make.__name__, bound.arguments, make(*args, **kwargs))
@@ -111,14 +115,14 @@ def kept_score(kept: str) -> ReadyScore:
 
 @_ready
 def exact(column: str = "label") -> Scorer:
-    """Say whether the answer is the value of a column; without answers, the text is.
+    """Say whether the answer equals a column; without answers, whether the text does.
 
-    A reply without a valid answer is wrong. Spaces around are ignored, and 7 is the
-    same as "7". Where the column has no value, nothing is scored. For an answer with
-    fields there is `svc.scores.fields`.
+    A reply without a valid answer is wrong. Spaces around values are ignored, and 7
+    equals "7". Where the column has no value, the reply gets no score. For answers with
+    fields, use `svc.scores.fields`.
 
     Args:
-        column: The column with what is right.
+        column: The column of correct answers.
 
     Example:
         >>> run.score(right=svc.scores.exact("label"))
@@ -139,14 +143,15 @@ def exact(column: str = "label") -> Scorer:
 
 @_ready
 def fields(columns: str = "gold_{}") -> Scorer:
-    """Say of each field of the answer whether it is right, and whether all are.
+    """Say for each field of the answer whether it is right, and whether all are.
 
-    A column of the rows has what is right for a field: `gold_city` for `city`. Where it
-    has no value, a missing answer is right and any other is wrong. A reply without a
-    valid answer is wrong in all fields. A row without any such value is not scored.
+    For each field, a column of the rows has the correct value: `gold_city` for `city`.
+    Where that is missing, a missing answer is right and any other is wrong. A reply
+    without a valid answer is wrong in all fields. A row without any correct value gets
+    no score.
 
     Args:
-        columns: What these columns are called; `{}` is the name of the field.
+        columns: The pattern of the columns' names; `{}` is the name of the field.
 
     Returns:
         A function that returns a dict, with a key for each field that has a column and
@@ -178,14 +183,14 @@ def fields(columns: str = "gold_{}") -> Scorer:
 
 def _fields_in_words(fields: Iterable[str]) -> str:
     names = ", ".join(fields)
-    advice = "The answers have no fields; sweep(answer=...) with a dataclass reads some"
+    advice = "The answers have no fields; to read fields, sweep with answer=a dataclass"
     return f"The fields are {names}" if names else advice
 
 
 def _field_columns(
     pattern: re.Pattern[str], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
-    """Return the columns of each field: its answers, and what is right."""
+    """Return, by field, the column of its answers and the column of correct values."""
     from svc_notebook.ledger.reply_columns import ANSWERS  # noqa: PLC0415 - pandas
 
     taken = [column.name for column in ANSWERS]
@@ -200,22 +205,23 @@ def _field_columns(
     rights = {
         match[1]: match[0] for name in names if (match := pattern.fullmatch(name))
     }
-    if pattern.pattern == "(.+)":  # any column: those that are called as a field
+    if pattern.pattern == "(.+)":  # matches any column: take those named like a field
         rights = {field: field for field in answers if field in rights}
     for field, column in rights.items():
         if field not in answers:
             near = did_you_mean(field, answers, n=1)
             raise ParameterError(
-                f"The answers have no field {field!r}, which the column {column} is "
-                f"for.{near} {_fields_in_words(answers)}.",
+                f"The column {column} is for a field {field!r}, but the answers have "
+                f"no such field.{near} {_fields_in_words(answers)}.",
                 param="columns",
             )
     if "all" in rights or not rights:
         raise ParameterError(
             "A field called 'all' cannot be scored; rename it."
             if rights
-            else f"No column is called as {pattern.pattern.replace('(.+)', 'FIELD')}, "
-            f"with what is right. {_fields_in_words(answers)}.",
+            else "There is no column of correct values with a name like "
+            f"{pattern.pattern.replace('(.+)', 'FIELD')}. "
+            f"{_fields_in_words(answers)}.",
             param="columns",
         )
     return {field: (answers[field], column) for field, column in rights.items()}
@@ -226,8 +232,8 @@ def contains(column: str | None = None, *, text: str | None = None) -> Scorer:
     """Say whether the reply contains a text, or the value of a column; case is ignored.
 
     Args:
-        column: The column with what to look for, another in each row.
-        text: What to look for in all replies.
+        column: The column with the text to look for in each row's reply.
+        text: The text to look for in all replies.
 
     Example:
         >>> run.score(sorry=svc.scores.contains(text="sorry"))
@@ -235,8 +241,8 @@ def contains(column: str | None = None, *, text: str | None = None) -> Scorer:
     """
     if (column is None) == (text is None):
         raise ParameterError(
-            "contains takes either a column, contains('label'), or a text for all "
-            "rows, contains(text='sorry').",
+            "contains needs either a column, as in contains('label'), or a text for "
+            "all rows, as in contains(text='sorry').",
             param="text",
         )
 
@@ -251,10 +257,10 @@ def contains(column: str | None = None, *, text: str | None = None) -> Scorer:
 
 @_ready
 def regex(pattern: str | re.Pattern[str]) -> Scorer:
-    """Say whether a regular expression is found in the reply.
+    """Say whether a regular expression matches anywhere in the reply.
 
     Args:
-        pattern: As for `re.search`.
+        pattern: A pattern as for `re.search`.
 
     Example:
         >>> run.score(number=svc.scores.regex(r"[0-9]+"))
@@ -264,7 +270,7 @@ def regex(pattern: str | re.Pattern[str]) -> Scorer:
         compiled = re.compile(pattern)
     except (re.error, TypeError) as problem:
         raise ParameterError(
-            f"pattern is not a regular expression: {problem}.", param="pattern"
+            f"pattern is not a valid regular expression: {problem}.", param="pattern"
         ) from None
     return lambda row: compiled.search(row["text"] or "") is not None
 
@@ -306,7 +312,7 @@ def length(unit: Literal["characters", "words"] = "characters") -> Scorer:
     """Count the characters of the reply, or its words.
 
     Args:
-        unit: `words` are what blanks separate, so they mean little in Thai.
+        unit: `words` are separated by spaces, so they mean little in Thai.
 
     Example:
         >>> run.score(words=svc.scores.length("words"))
@@ -319,7 +325,7 @@ def length(unit: Literal["characters", "words"] = "characters") -> Scorer:
     return lambda row: len(row["text"] or "")
 
 
-_NO_JSON = object()
+_NO_JSON = object()  # not None, which is the JSON value null
 
 
 def _json(text: str | None) -> Any:  # noqa: ANN401 - JSON
@@ -344,7 +350,7 @@ def _check_of(schema: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - a schema 
             Draft202012Validator.check_schema(schema)
         except SchemaError as problem:
             raise ParameterError(
-                f"schema is not a JSON schema: {problem.message}.", param="schema"
+                f"schema is not a valid JSON schema: {problem.message}.", param="schema"
             ) from None
         # an empty registry: nothing that a schema refers to is downloaded
         return Draft202012Validator(schema, registry=Registry()).is_valid

@@ -1,8 +1,9 @@
-"""Scoring replies: functions of a row give scores, which the ledger keeps.
+"""Score replies with functions of a row, and save the scores in the ledger.
 
-What a user may have overlooked is said in a line: functions that raise, no answer that
-counts as right, and labels that no reply can match. A sweep knows its scores before it
-has replies: its plan has their functions, and the ledger what it can keep of them.
+A line on stderr warns of likely mistakes: functions that raise, missing answers that
+count as right, and labels that no answer can equal. A sweep knows its scores before it
+has replies: the plan has their functions, and the ledger keeps as much of these as it
+can.
 """
 
 import math
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.ledger.scores import Score
 
 OnError = Literal["missing", "raise", 0]
-"""What a reply has whose function raises: no score, nothing for all, or 0."""
+"""If a function raises: the reply has no score, nothing is saved, or the score is 0."""
 ERROR = "_error"
 _ANSWER = "answer"
 _SHOWN_CHARS = 300
@@ -41,7 +42,7 @@ _NAME_CHARS = 60
 
 
 def check_on_error(on_error: object) -> OnError:
-    """Return what a score is where its function raises."""
+    """Return `on_error` if it is allowed."""
     if on_error == "missing":
         return "missing"
     if on_error == "raise":
@@ -52,7 +53,7 @@ def check_on_error(on_error: object) -> OnError:
 
 
 def check_scorers(scores: Mapping[str, object]) -> None:
-    """Refuse a name that cannot be kept, and what is neither a function nor None."""
+    """Refuse names that cannot be saved, and values that are not functions or None."""
     for name, rule in scores.items():
         check_text(name, param=name, name=f"The name {name!r}")
         if rule is not None and not callable(rule):
@@ -66,7 +67,7 @@ def check_scorers(scores: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LostFunction:
-    """A function of an earlier kernel, of which the ledger has the name."""
+    """A function of an earlier kernel; the ledger has only its name."""
 
     name: str
 
@@ -90,8 +91,8 @@ def read_scores(scores: object) -> PlannedScores:
 def function_to_keep(score: Scorer | LostFunction) -> dict[str, str]:
     """Return what the ledger keeps of the function of a planned score.
 
-    A ready-made score is kept with its arguments. Of any other function only the name
-    is kept, so it must be given again after a restart.
+    For a ready-made score that is its name and arguments. For other functions it is
+    only the name, so the function must be given again after a restart.
     """
     if isinstance(score, ReadyScore) and (kept := score.kept) is not None:
         return {"ready": kept}
@@ -104,19 +105,19 @@ def kept_function(kept: Mapping[str, str]) -> Scorer | LostFunction:
         return LostFunction(kept.get("function", "a function"))
     try:
         return kept_score(kept["ready"])
-    except (ValueError, TypeError, KeyError):  # of another version, or written by hand
+    except (ValueError, TypeError, KeyError):  # by another version, or edited by hand
         return LostFunction(shorten(kept["ready"], _NAME_CHARS))
 
 
 def planned_in_words(name: str, score: Scorer | LostFunction) -> str:
-    """Return a score of a plan, for people who read the plan."""
-    words = f"{name} by {_name_of(score)}"
+    """Return a score of a plan as text, such as "right by exact('label')"."""
+    text = f"{name} by {_name_of(score)}"
     if isinstance(score, LostFunction):
-        words += (
+        text += (
             f", which is not kept; give scores={{{name!r}: {score.name}}} again, or "
             f"call .score({name}={score.name})"
         )
-    return words
+    return text
 
 
 def _name_of(score: Scorer | LostFunction) -> str:
@@ -129,18 +130,19 @@ def _name_of(score: Scorer | LostFunction) -> str:
 class ScoredRow:
     """A row of a frame of replies: `row.label` or `row["label"]`; None is missing.
 
-    It remembers what was read, so that a comparison of missing values is noticed.
+    It remembers which values were read, so that `_note_missing_right` can tell whether
+    a score compared missing values.
     """
 
-    __slots__ = ("_at", "_columns", "_values")
+    __slots__ = ("_columns", "_position", "_values")
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]], at: int) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Any]], position: int) -> None:
         self._columns = columns
-        self._at = at
+        self._position = position
         self._values: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of any column
-        value = self._values[name] = self._columns[name][self._at]
+        value = self._values[name] = self._columns[name][self._position]
         return value
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any column
@@ -154,12 +156,15 @@ class ScoredRow:
 
 
 def values_read(row: ScoredRow) -> Mapping[str, Any]:
-    """Return what was read of a row; a method would hide a column of its name."""
+    """Return the values that were read from a row.
+
+    This is not a method, since that would hide a column of the same name.
+    """
     return row._values  # noqa: SLF001 - see above
 
 
 class Columns(Mapping[str, Sequence[Any]]):
-    """The columns of a frame as lists, each made when it is first looked at."""
+    """The columns of a frame as lists; each list is made when it is first read."""
 
     def __init__(self, frame: "pd.DataFrame") -> None:
         self.frame = frame
@@ -187,20 +192,20 @@ class Columns(Mapping[str, Sequence[Any]]):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of the replies that one function scored.
+class ScoreOutcome:
+    """The outcome of scoring replies with one function: errors and likely mistakes.
 
     Attributes:
-        name: Of the score.
+        name: The name of the score.
         rule: The function.
-        on_error: What a reply has for which it raises.
+        on_error: The score of a reply for which the function raises.
         n_good: How many replies it was called for.
-        errors: How often it raised which kind of error.
+        errors: How often it raised each type of error.
         first: The first error.
-        n_nothing_right: How many replies without an answer, or without anything to
-            compare it with, count as right.
-        nothing: What was missing of the first of them.
-        mismatch: What can never be right.
+        n_missing_right: How many replies count as right though the answer, or the value
+            to compare it with, is missing.
+        missing: The columns that were missing in the first of these.
+        mismatch: The values that no answer can ever equal.
     """
 
     name: str
@@ -209,8 +214,8 @@ class Outcome:
     n_good: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     first: Exception | None = None
-    n_nothing_right: int = 0
-    nothing: tuple[str, ...] = ()
+    n_missing_right: int = 0
+    missing: tuple[str, ...] = ()
     mismatch: Mismatch = field(default_factory=Mismatch)
 
     @property
@@ -219,58 +224,59 @@ class Outcome:
         return self.errors.total()
 
     def note_error(self, problem: Exception, at: int) -> str:
-        """Count an error, and return it in words; raise one if that is wanted."""
+        """Count an error and return it as text; raise it if `on_error` is "raise"."""
         if self.on_error == "raise":
             raise ParameterError(
                 f"{self.name} raised {_kind(problem)} for row {at} of the replies: "
-                f"{shorten(_words(problem), _SHOWN_CHARS)}. No score was saved.",
+                f"{shorten(_error_text(problem), _SHOWN_CHARS)}. No score was saved.",
                 param=self.name,
             ) from problem
         self.first = self.first or problem
         self.errors[_kind(problem)] += 1
-        reason = shorten(f"{_kind(problem)}: {_words(problem)}", _SHOWN_CHARS)
+        reason = shorten(f"{_kind(problem)}: {_error_text(problem)}", _SHOWN_CHARS)
         return reason.encode("utf-8", "replace").decode()
 
     def lines(self) -> list[str]:
-        """Return what should be said once all replies are scored."""
-        lines = [self._raised()] if self.n_failed else []
-        if self.n_nothing_right:
-            lines.append(self._nothing_right())
+        """Return warnings for the user, once all replies are scored."""
+        lines = [self._raised_line()] if self.n_failed else []
+        if self.n_missing_right:
+            lines.append(self._missing_right_line())
         if self.mismatch.n_never:
             lines.append(f"{self.name}: {self.mismatch.in_words()}")
         return lines
 
-    def _raised(self) -> str:
+    def _raised_line(self) -> str:
         kinds = list(self.errors)
-        what = kinds[0] if len(kinds) == 1 else f"errors, first {_kind(self.first)}"
-        value = "have no score" if self.on_error == "missing" else "count 0"
-        other = "on_error=0 counts them 0" if self.on_error == "missing" else ""
-        other = other or "on_error='missing' leaves them out"
+        errors = kinds[0] if len(kinds) == 1 else f"errors, first {_kind(self.first)}"
+        result, other = "count as 0", "on_error='missing' to give them no score"
+        if self.on_error == "missing":
+            result, other = "have no score", "on_error=0 to count them as 0"
         return (
-            f"{self.n_failed} of {self.n_good} replies raised {what}: "
-            f"{shorten(_words(self.first), 120)}. They {value}; the column "
-            f"score_{self.name}{ERROR} says why. {other}, on_error='raise' stops."
+            f"{self.name} raised {errors} for {self.n_failed} of {self.n_good} "
+            f"replies: {shorten(_error_text(self.first), 120)}. They {result}; see the "
+            f"column score_{self.name}{ERROR}. Use {other}, or on_error='raise' to "
+            "stop at the first error."
         )
 
-    def _nothing_right(self) -> str:
-        n_replies = self.n_nothing_right
+    def _missing_right_line(self) -> str:
+        n_replies = self.n_missing_right
         replies = "1 reply" if n_replies == 1 else f"{n_replies} replies"
-        missing = " and ".join(self.nothing) or _ANSWER
-        verb = "are" if len(self.nothing) > 1 else "is"
-        others = [name for name in self.nothing if not name.startswith(_ANSWER)]
+        missing = " and ".join(self.missing) or _ANSWER
+        verb = "are" if len(self.missing) > 1 else "is"
+        others = [name for name in self.missing if not name.startswith(_ANSWER)]
         label = others[0] if others else "label"
         return (
             f"{self.name} is True for {replies} where {missing} {verb} missing: "
-            "None == None. No answer is not a right one; use "
+            "None == None. A missing answer should not count as right; use "
             f"svc.scores.exact({label!r})."
         )
 
     def check_any(self) -> None:
-        """Raise ParameterError if no reply has a score that means something."""
+        """Raise ParameterError if all failed, or if no answer can ever match."""
         if self.first is not None and self.n_failed == self.n_good:
             raise ParameterError(
-                f"{self.name} failed for all of {self.n_good} replies, first with "
-                f"{_kind(self.first)}: {_words(self.first)}. No score was saved.",
+                f"{self.name} failed for all {self.n_good} replies, first with "
+                f"{_kind(self.first)}: {_error_text(self.first)}. No score was saved.",
                 param=self.name,
             ) from self.first
         if self.mismatch.n_never and self.mismatch.n_never == self.mismatch.n_values:
@@ -280,8 +286,8 @@ class Outcome:
             )
 
 
-def _words(error: Exception | None) -> str:
-    """Return what an exception says, as a part of a longer sentence."""
+def _error_text(error: Exception | None) -> str:
+    """Return the message of an exception for use within a longer sentence."""
     return str(error).removesuffix("No score was saved.").rstrip(". ")
 
 
@@ -292,40 +298,40 @@ def _kind(error: Exception | None) -> str:
 def scores_of(
     columns: Columns,
     positions: Sequence[int],
-    outcome: Outcome,
+    outcome: ScoreOutcome,
     answer: AnswerType | None = None,
 ) -> dict[str, list[Any]]:
     """Apply a function to some rows.
 
     Args:
-        columns: Of a frame of replies.
-        positions: The rows.
-        outcome: Has the function; what happens is added to it.
-        answer: How the answers were read, if that is known.
+        columns: The columns of a frame of replies.
+        positions: The positions of the rows.
+        outcome: It has the function; errors and mistakes are added to it.
+        answer: The type that the answers were read as, if that is known.
 
     Returns:
-        The scores of all rows by name, None where there is none, and why rows have
-        none under the name `NAME_error`.
+        The scores of all rows by name, None where there is no score; under `NAME_error`
+        the reason why a row has none.
 
     Raises:
         ParameterError: The function raised an error, and `on_error` is `raise`.
     """
     values_by_name: dict[str, list[Any]] = {}
     failed: list[int] = []
-    for at in positions:
-        row = ScoredRow(columns, at)
+    for position in positions:
+        row = ScoredRow(columns, position)
         try:
             returned = outcome.rule(row)
             scores = _parts(outcome.name, returned)
-        except Exception as problem:  # noqa: BLE001 - the user's own, shown in its row
-            failed.append(at)
-            scores = {outcome.name + ERROR: outcome.note_error(problem, at)}
+        except Exception as problem:  # noqa: BLE001 - user code; shown in its row
+            failed.append(position)
+            scores = {outcome.name + ERROR: outcome.note_error(problem, position)}
         else:
-            _note_nothing(outcome, row, returned, columns, at)
+            _note_missing_right(outcome, row, returned, columns, position)
         for key, score in scores.items():
             if key not in values_by_name:
                 values_by_name[key] = [None] * len(columns.frame)
-            values_by_name[key][at] = score
+            values_by_name[key][position] = score
     outcome.n_good += len(positions)
     if outcome.on_error == 0 and failed:
         _put_zeros(outcome.name, values_by_name, failed, len(columns.frame))
@@ -339,21 +345,21 @@ def scores_of(
 def _put_zeros(
     name: str, values_by_name: dict[str, list[Any]], failed: Sequence[int], n_rows: int
 ) -> None:
-    """Give replies that failed the score 0, under each name that others have."""
+    """Give replies whose function raised the score 0, in each column of the score."""
     for key in values_by_name.keys() - {name + ERROR} or {name}:
         values = values_by_name.setdefault(key, [None] * n_rows)
-        for at in failed:
-            values[at] = 0
+        for position in failed:
+            values[position] = 0
 
 
-def _note_nothing(
-    outcome: Outcome,
+def _note_missing_right(
+    outcome: ScoreOutcome,
     row: ScoredRow,
     returned: Any,  # noqa: ANN401 - what a function returned
     columns: Columns,
-    at: int,
+    position: int,
 ) -> None:
-    """Count a reply that is right though what was compared is missing."""
+    """Count a reply that is right though the values that were compared are missing."""
     is_true = type(returned).__name__ in {"bool", "bool_"} and bool(returned)
     if not is_true or isinstance(outcome.rule, ReadyScore):
         return
@@ -362,14 +368,14 @@ def _note_nothing(
     is_about_answer = any(name.startswith(_ANSWER) for name in values) and not (
         {"answer_ok", "answer_error"} & values.keys()
     )
-    has_none = "answer_ok" in columns and columns["answer_ok"][at] is False
+    has_none = "answer_ok" in columns and columns["answer_ok"][position] is False
     if len(missing) > 1 or (is_about_answer and has_none):
-        outcome.n_nothing_right += 1
-        outcome.nothing = outcome.nothing or missing
+        outcome.n_missing_right += 1
+        outcome.missing = outcome.missing or missing
 
 
 def _parts(name: str, returned: Any) -> dict[str, Any]:  # noqa: ANN401 - what a function returned
-    """Return what a function gave as scores by name, without what is missing."""
+    """Return the value that a function returned as scores by name; missing ones not."""
     from svc_notebook.ledger.scores import to_score  # noqa: PLC0415 - pandas
 
     parts = {name: returned}
@@ -388,17 +394,19 @@ def _parts(name: str, returned: Any) -> dict[str, Any]:  # noqa: ANN401 - what a
 def _is_missing(value: Any) -> bool:  # noqa: ANN401 - what a function returned
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
-    number = as_number(value)  # also numpy's, of any size
+    number = as_number(value)  # NumPy's types, too
     return number is not None and math.isnan(number)
 
 
 def good_rows(columns: Columns) -> list[int]:
-    """Return the positions of good replies; what failed or is missing has no score."""
+    """Return the positions of good replies, which are the only ones to score."""
     ids = columns["exchange_id"]
     status = columns["status"] if "status" in columns else ["ok"] * len(ids)
     return [
-        at
-        for at, (exchange_id, row_status) in enumerate(zip(ids, status, strict=True))
+        position
+        for position, (exchange_id, row_status) in enumerate(
+            zip(ids, status, strict=True)
+        )
         if row_status == "ok" and isinstance(exchange_id, str)
     ]
 
@@ -414,9 +422,14 @@ def score_replies(
 ) -> int:
     """Score the good replies of a frame, or remove scores: see `svc.score`.
 
-    A frame of pandas gets the columns, in place. The ledger is None if nothing was
-    asked. `answer` is how the answers of the frame were read, if that is known. Scores
-    that are `remembered` can be removed before any reply has one.
+    Args:
+        ledger: Where the scores are saved; None if there is no ledger yet.
+        frame: A frame of replies. If it is a pandas frame, columns are added in place.
+        rules: Functions by the name of the score; None removes the score.
+        on_error: The score of a reply for which the function raises.
+        answer: The type that the answers were read as, if that is known.
+        remembered: Names of planned scores, which can be removed before any reply has
+            such a score.
     """
     from svc_notebook.ledger.scores import check_types  # noqa: PLC0415 - pandas
 
@@ -424,20 +437,21 @@ def score_replies(
     names = getattr(columns.frame, "columns", ())
     if not {"exchange_id", "choice_index"} <= set(names):
         raise ParameterError(
-            "Only a frame of replies can be scored, with exchange_id and choice_index.",
+            "Only a frame of replies can be scored, but this frame has no columns "
+            "exchange_id and choice_index. Use replies_df() or svc.as_replies().",
             param="frame",
         )
     check_scorers(rules)
     on_error = check_on_error(on_error)
     positions = good_rows(columns)
     scored: dict[str, list[Any]] = {}
-    outcomes: list[Outcome] = []
+    outcomes: list[ScoreOutcome] = []
     old: list[str] = []
     for name, rule in rules.items():
         if rule is None:
             old += _names_of(ledger, columns, name, remembered)
         else:
-            outcome = Outcome(name, rule, on_error)
+            outcome = ScoreOutcome(name, rule, on_error)
             scored |= scores_of(columns, positions, outcome, answer)
             outcome.check_any()
             outcomes.append(outcome)
@@ -453,8 +467,9 @@ def score_replies(
 
 
 _NO_COLUMNS = (
-    "The frame is not one of pandas, so it got no columns; replies_df() has the scores "
-    "that the ledger keeps. For columns in a frame, score that of svc.as_replies()."
+    "The scores were not added to this frame, since it is not a pandas frame. "
+    "replies_df() has the scores that are in the ledger. To get columns in a frame, "
+    "convert it with svc.as_replies() and score the result."
 )
 
 
@@ -475,9 +490,9 @@ def _put_scores(
 def _names_of(
     ledger: Ledger | None, columns: Columns, name: str, remembered: Collection[str]
 ) -> list[str]:
-    """Return the names of the scores that are removed: of a dict, those of its keys.
+    """Return the names of the scores to remove; of a dict, one for each key.
 
-    They may be in the frame alone, or in the ledger alone.
+    They may be only in the frame, or only in the ledger.
     """
     from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
         PREFIX,
@@ -506,7 +521,7 @@ def _names_of(
 
 
 def _exchange_ids(columns: Columns) -> set[str]:
-    """Return the ids of the replies; a row without a reply has none."""
+    """Return the ids of the replies; rows without a reply have no id."""
     ids = columns["exchange_id"]
     return {exchange_id for exchange_id in ids if isinstance(exchange_id, str)}
 
@@ -517,7 +532,7 @@ def _keep(
     scored: Mapping[str, list[Any]],
     old: Sequence[str],
 ) -> int:
-    """Keep scores instead of the old ones, and return how many were kept."""
+    """Save scores in place of the old ones, and return how many were saved."""
     from svc_notebook.ledger.scores import replace_scores  # noqa: PLC0415 - pandas
 
     scores = scores_to_keep(columns, scored)
@@ -527,7 +542,7 @@ def _keep(
     if unknown:
         write_line(
             f"{len(unknown)} of these replies are not in the current ledger, so their "
-            "scores are in the frame alone."
+            "scores are only in the frame."
         )
     good = (score for score in scores if not score.name.endswith(ERROR))
     return sum(score.exchange_id not in unknown for score in good)
@@ -541,8 +556,8 @@ def scores_to_keep(
 
     ids, indexes = columns["exchange_id"], columns["choice_index"]
     return [
-        Score(ids[at], int(indexes[at] or 0), name, value)
+        Score(ids[position], int(indexes[position] or 0), name, value)
         for name, values in scored.items()
-        for at, value in enumerate(values)
+        for position, value in enumerate(values)
         if value is not None
     ]

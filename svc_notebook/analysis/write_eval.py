@@ -1,7 +1,7 @@
-"""Replies as logs of inspect-ai, which `read_eval` and inspect-ai itself read.
+"""Write replies as logs of inspect-ai, which `read_eval` and inspect-ai can read.
 
-A log has one model and one set of parameters, so each condition is a log. A row is a
-sample, a repeat is an epoch, and columns of the rows are the sample's metadata.
+A log has one model and one set of parameters, so each condition becomes a log. A row
+becomes a sample, a repeat an epoch, and the columns of the rows the sample's metadata.
 """
 
 import json
@@ -33,7 +33,7 @@ _OURS = {*(column.name for column in REPLIES), "row"}
 _REASONS = {"stop": "stop", "length": "max_tokens"}
 _KNOWN_REASONS = ("max_tokens", "model_length", "tool_calls", "content_filter")
 _WITHOUT_REPLY = ("planned", "not_run")
-_VERSION = 2  # of inspect-ai's logs
+_VERSION = 2  # the format version of inspect-ai's logs
 
 
 def write_eval(
@@ -43,8 +43,8 @@ def write_eval(
     place = Path(to_path("path", path))
     if place.suffix != SUFFIX:
         raise ParameterError(
-            f"{str(path)!r} does not end with {SUFFIX}, as logs of inspect-ai do; "
-            f"name it {place.with_suffix(SUFFIX).name!r}.",
+            f"{str(path)!r} must end with {SUFFIX}, as logs of inspect-ai do, such as "
+            f"{place.with_suffix(SUFFIX).name!r}.",
             param="path",
         )
     df = check_replies(df)
@@ -53,7 +53,7 @@ def write_eval(
     df = df[~df["status"].isin(_WITHOUT_REPLY)]
     if df.empty:
         raise ParameterError(
-            "There are no replies to write. Send the requests first, with run().",
+            "There are no replies to write. Call run() first to send the requests.",
             param="path",
         )
     logs = list(_conditions(df))
@@ -65,14 +65,14 @@ def write_eval(
 
 
 def _numbered(place: Path, n: int) -> list[Path]:
-    """Return a name for each of several logs, in the order of their conditions."""
+    """Return numbered paths for several logs, in the order of their conditions."""
     stem, width = place.stem, len(str(n))
     names = (f"{stem}-{number:0{width}}{SUFFIX}" for number in range(1, n + 1))
     return [place.with_name(name) for name in names]
 
 
 def _conditions(df: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Split replies by what a log can have once only."""
+    """Split replies by the columns that have one value for each log."""
     sent = [name for name in PARAM_NAMES if name in df.columns]
     names = dict.fromkeys(["model", *sent, *factors(df), "run"])
     keys = df[[*names]].astype("string")
@@ -92,7 +92,7 @@ def _ids(df: pd.DataFrame) -> list[Any]:
 
 
 def _log(df: pd.DataFrame, target: str | None) -> Json:
-    """Return a log: its header, and its samples."""
+    """Return a log: its header and its samples."""
     rows = [_plain_row(row) for row in df.to_dict("records")]
     metadata = [
         str(name)
@@ -112,7 +112,7 @@ def _plain_row(row: Mapping[Any, Any]) -> Json:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
-    """Return a value of a frame as JSON has it; what is missing is None."""
+    """Return a value of a frame as a JSON value; a missing one is None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -130,15 +130,15 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
 
 
 def _sample(choices: list[Json], metadata: list[str], target: str) -> Json:
-    """Return the sample of a request, of which each row is a choice."""
+    """Return the sample of a request; each row is one choice of its reply."""
     first = choices[0]
-    wanted = first.get(target)
+    right = first.get(target)
     usage = _usage(first)
     return {
         "id": first[_TASK_ID],
         "epoch": (first["repeat"] or 0) + 1,
         "input": first["prompt"] or "",
-        "target": "" if wanted is None else str(wanted),
+        "target": "" if right is None else str(right),
         "messages": _messages(first),
         "output": {
             "model": first["model_returned"] or first["model"],
@@ -180,7 +180,7 @@ def _choice(row: Json) -> Json:
 
 
 def _call(call: Json) -> Json:
-    """Return a call of a tool; arguments that are not an object are an error."""
+    """Return a call of a tool; arguments that are not an object become an error."""
     function = call.get("function") or {}
     written: Json = {
         "id": call.get("id"),
@@ -206,7 +206,7 @@ def _usage(row: Json) -> Json | None:
 
 
 def _scores(row: Json) -> Json:
-    """Return the scores by name; the answer that was read is in each of them."""
+    """Return the scores by name; each contains the answer that was read."""
     answer = None if row["answer"] is None else str(row["answer"])
     return {
         name.removeprefix(PREFIX): {"value": value, "answer": answer}
@@ -219,9 +219,10 @@ def _error(row: Json) -> Json | None:
     if row["status"] == "ok":
         return None
     kind, message = row["error_type"] or row["status"], row["error_message"] or ""
-    is_named = message.startswith(f"{kind}(")
-    said = message if is_named else f"{kind}({message!r})"
-    return {"message": said, "traceback": "", "traceback_ansi": ""}
+    # inspect-ai writes errors as their repr, and `read_eval` reads the type from that
+    has_kind = message.startswith(f"{kind}(")
+    text = message if has_kind else f"{kind}({message!r})"
+    return {"message": text, "traceback": "", "traceback_ansi": ""}
 
 
 # The header
@@ -264,7 +265,7 @@ def _header(rows: list[Json], samples: list[Json]) -> Json:
 
 
 def _config(row: Json) -> Json:
-    """Return the parameters of the requests, by the names of inspect-ai."""
+    """Return the parameters of the requests by inspect-ai's names."""
     config = {theirs: row.get(ours) for theirs, ours in PARAMS.items()}
     if config["stop_seqs"] is not None:
         stop = json.loads(config["stop_seqs"])
@@ -276,7 +277,7 @@ def _config(row: Json) -> Json:
 
 
 def _means(samples: list[Json]) -> list[Json]:
-    """Return the mean of each score of numbers, for who opens the log elsewhere."""
+    """Return the mean of each numeric score, which viewers of the log show."""
     names = dict.fromkeys(name for sample in samples for name in sample["scores"])
     means = []
     for name in names:

@@ -22,7 +22,7 @@ from svc_notebook.analysis.scoring import (
     Columns,
     LostFunction,
     OnError,
-    Outcome,
+    ScoreOutcome,
     good_rows,
     scores_of,
     scores_to_keep,
@@ -220,7 +220,7 @@ class ScoringPass:
         self._thread: Thread | None = None
         self._when_done: Callable[[], object] = lambda: None
         self._is_stopped = False
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, ScoreOutcome] = {}
         # why a function is not called any more, by its name; "" for all functions
         self._problems: dict[str, str] = {}
         self._n_rows: dict[str, int] = {}  # rows that a function scores within GATHER_S
@@ -387,7 +387,7 @@ class ScoringPass:
     ) -> None:
         outcome = self._outcomes.get(name)
         if outcome is None or outcome.rule is not rule.function:
-            outcome = self._outcomes[name] = Outcome(name, *rule)
+            outcome = self._outcomes[name] = ScoreOutcome(name, *rule)
         answer, ids = self._result.frames.answer, columns["exchange_id"]
         values_by_name = scores_of(columns, positions, outcome, answer)
         self._keep(columns, values_by_name)

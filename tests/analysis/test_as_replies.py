@@ -212,7 +212,7 @@ def test_without_rows_and_prompts_nothing_is_paired(
 
     assert "Name the column that says which replies answer" in capsys.readouterr().err
     assert svc.summary_df(replies, "model")["n_prompts"].tolist() == [6, 6]
-    with pytest.raises(svc.errors.ParameterError, match="so that there are no pairs"):
+    with pytest.raises(svc.errors.ParameterError, match="so there are no pairs"):
         svc.contrast_df(replies, "model", "correct")
 
 
@@ -255,7 +255,9 @@ def test_a_verb_names_what_it_lacks() -> None:
     silent = svc.as_replies(_outputs(), row="id", scores="correct")
     with pytest.raises(svc.errors.ParameterError, match="No reply of the frame has"):
         svc.compare(silent)
-    with pytest.raises(svc.errors.ParameterError, match=r"svc\.as_replies makes one"):
+    with pytest.raises(
+        svc.errors.ParameterError, match=r"into one with svc.as_replies"
+    ):
         svc.compare(_outputs())
 
 

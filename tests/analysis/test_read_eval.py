@@ -117,7 +117,7 @@ def test_a_log_that_was_not_finished_is_read_and_said(
 
     assert len(replies) == 8
     assert replies["model"].unique().tolist() == ["mockllm/new"]
-    assert "may lack samples: its status is started" in capsys.readouterr().err
+    assert "may be incomplete: its status is started" in capsys.readouterr().err
 
 
 def test_a_long_text_that_a_log_keeps_apart_is_put_back(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_int_is_a_whole_number() -> None:
     assert found["answer"].tolist() == [3, pd.NA, pd.NA]
     assert found["answer_error"].tolist()[1:] == [
         "3.5 is not a whole number.",
-        "The number is too large.",
+        "The number is too large for Int64.",
     ]
 
 

@@ -130,7 +130,7 @@ def test_a_plan_has_nothing_to_write(tmp_path: Path) -> None:
 
     with pytest.raises(ParameterError, match=r"no replies to write.*run\(\)"):
         run.to_eval(tmp_path / "log.eval")
-    with pytest.raises(ParameterError, match=r"name it 'log\.eval'"):
+    with pytest.raises(ParameterError, match=r"such as 'log\.eval'"):
         run.to_eval(tmp_path / "log.json")
 
 

@@ -195,7 +195,7 @@ def test_what_functions_overlook_is_said_at_the_end(
 
     said = capsys.readouterr().err
     assert "right: 1 of 6 replies have a label that can never be the answer" in said
-    assert "3 of 6 replies raised ZeroDivisionError: division by zero." in said
+    assert "half raised ZeroDivisionError for 3 of 6 replies: division by zero." in said
     assert "z: The score z is " in said  # text or a number, whichever came first
     assert frame["status"].eq("ok").all()
     assert frame["score_half"].notna().sum() == frame["score_half_error"].notna().sum()
