@@ -1,4 +1,4 @@
-"""Whether a judge says what people say: kappa, both rates, and where they differ."""
+"""How far a judge agrees with people: kappa, both rates, and where they differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ from .summary import Groups, few_prompts, grouped, refuse_clash
 
 _FIGURES = {
     "agree": "share of the replies for which both say the same",
-    "kappa": "Cohen's kappa: 1 is agreement, 0 what chance gives",
-    "true_positive": "share of what is labelled True that the judge calls True",
-    "true_negative": "share of what is labelled False that the judge calls False",
+    "kappa": "Cohen's kappa: 1 is full agreement, 0 is agreement by chance",
+    "true_positive": "share of replies labelled True that the judge calls True",
+    "true_negative": "share of replies labelled False that the judge calls False",
 }
 _ENDS = {"": "{}", "_low": "lower end of its interval (0.95)", "_high": "its upper end"}
 JUDGE_AGREEMENT = tuple(
@@ -50,33 +50,33 @@ JUDGE_AGREEMENT = tuple(
     )
     for name, doc in {
         "n_replies": "replies that have a label and a verdict of the judge",
-        "n_true": "those that are labelled True",
-        "n_judged_true": "those that the judge calls True",
+        "n_true": "replies among them that are labelled True",
+        "n_judged_true": "replies among them that the judge calls True",
         **{
             name + end: how.format(doc)
             for name, doc in _FIGURES.items()
             for end, how in _ENDS.items()
         },
-        "constant": "the label that most have: the best guess that never changes",
+        "constant": "the most frequent label: the best guess that is always the same",
         "agree_of_constant": "share for which this guess is right; its kappa is 0",
     }.items()
 )
-"""The columns of `df` of an agreement, after those it is grouped by."""
-_DTYPES: dict[str, Any] = {one.name: one.dtype for one in JUDGE_AGREEMENT}
+"""The columns of `df` of an agreement, after the columns of `by`."""
+_DTYPES: dict[str, Any] = {column.name: column.dtype for column in JUDGE_AGREEMENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgreement:
-    """How far a judge says what people say, shown as sentences.
+    """How far a judge agrees with people's labels, shown as sentences.
 
     Attributes:
-        df: One row for each group: kappa, and the shares of what is labelled True and
-            False that the judge calls so, each with `_low` and `_high` (0.95); next to
-            them what a guess would reach that is always the same.
+        df: One row for each group: kappa, and the shares of the replies labelled True
+            and False that the judge calls the same, each with `_low` and `_high`
+            (0.95); and the agreement of a guess that is always the same.
         disagreements: One row for each reply on which they differ, with the verdict and
             the label side by side.
-        says: A sentence for each group.
-        notes: What holds for all of them.
+        says: The sentences of each group.
+        notes: Remarks that apply to all groups.
     """
 
     df: pd.DataFrame = field(repr=False)
@@ -93,12 +93,14 @@ class JudgeAgreement:
 
 
 class _Names(NamedTuple):
+    """The columns of the judge's verdicts and of the labels."""
+
     judge: str
     labels: str
 
     @property
     def short(self) -> tuple[str, str]:
-        """What both are called in a sentence."""
+        """The names of both in a sentence."""
         return self.judge.removeprefix(PREFIX), self.labels.removeprefix(PREFIX)
 
 
@@ -110,13 +112,15 @@ def judge_agreement(
     by: str | Sequence[str] | None = None,
     unit: str | Sequence[str] | None = None,
 ) -> JudgeAgreement:
-    """Say how far a judge agrees with labels: see `svc.agreement`."""
+    """Measure how far a judge agrees with labels: see `svc.agreement`."""
     df = check_replies(df)
-    names = _Names(_yes_or_no(df, judge, "judge"), _yes_or_no(df, labels, "labels"))
+    names = _Names(
+        _true_false_score(df, judge, "judge"), _true_false_score(df, labels, "labels")
+    )
     if names.judge == names.labels:
         raise ParameterError(
-            f"judge and labels are both {judge!r}, which agrees with itself. Give the "
-            "scores of the judge and those of people.",
+            f"judge and labels are both {judge!r}. Name the scores of the judge in "
+            "judge, and those of people in labels.",
             param="labels",
         )
     units = unit_codes(df, unit)
@@ -125,7 +129,7 @@ def judge_agreement(
     if not is_both.any():
         raise ParameterError(
             f"No reply has both {names.short[0]} and {names.short[1]}, so they cannot "
-            "be compared.",
+            "be compared. Label some replies that have verdicts.",
             param="labels",
         )
     part = df[is_both].reset_index(drop=True)
@@ -137,8 +141,8 @@ def judge_agreement(
     columns = _columns(verdicts[is_both], truth[is_both], groups, unit_of)
     frame = groups.keys.assign(
         **{
-            one.name: pd.array(columns[one.name], dtype=_DTYPES[one.name])
-            for one in JUDGE_AGREEMENT
+            name: pd.array(columns[name], dtype=dtype)
+            for name, dtype in _DTYPES.items()
         }
     )
     n_units = pd.Series(unit_of).groupby(groups.codes).nunique()
@@ -150,15 +154,15 @@ def judge_agreement(
     )
 
 
-def _yes_or_no(df: pd.DataFrame, name: Any, param: str) -> str:  # noqa: ANN401 - whatever was given
+def _true_false_score(df: pd.DataFrame, name: Any, param: str) -> str:  # noqa: ANN401 - not checked yet
     """Return the column of a score that is True or False."""
     if not isinstance(name, str):
         raise must_be(param, "the name of a score of True and False", name)
     column = column_of(df, name, param=param)
     if not is_rate(df, column):
         raise ParameterError(
-            f"{param}={name!r} must be a score of True and False. Of numbers, "
-            f"run.score(good=lambda r: r[{column!r}] >= 4) makes one.",
+            f"{param}={name!r} must be a score of True and False. To make one from "
+            f"numbers, call run.score(good=lambda r: r[{column!r}] >= 4).",
             param=param,
         )
     return column
@@ -170,7 +174,7 @@ def _columns(
     groups: Groups,
     unit: Any,  # noqa: ANN401 - codes
 ) -> dict[str, Any]:
-    """Return the counts and figures of each group; replies count the same."""
+    """Return the counts and figures of each group; all replies count the same."""
     n_groups, is_same = len(groups.keys), (verdicts == truth).astype(float)
 
     def share(counted: Floats) -> Share:
@@ -185,7 +189,7 @@ def _columns(
     rate, judged = n_true / n, n_judged / n
     by_chance = rate * judged + (1 - rate) * (1 - judged)
     with np.errstate(all="ignore"):
-        # the interval is that of the agreement, with what chance gives as it is
+        # the interval is that of the agreement; chance agreement is taken as known
         kappa = Share(
             *(
                 np.where(by_chance < 1, (end - by_chance) / (1 - by_chance), np.nan)
@@ -210,7 +214,7 @@ def _columns(
 
 
 def _disagreements(df: pd.DataFrame, names: _Names, differs: Any) -> pd.DataFrame:  # noqa: ANN401 - flags
-    """Return the replies on which both differ, what the judge calls True first."""
+    """Return the replies on which both differ, those judged True first."""
     columns = [*prompt_columns(df), *factors(df), *attributes(df)]
     columns += [*(name for name in ("prompt", "text") if name in df.columns), *names]
     part: pd.DataFrame = df.loc[differs, list(dict.fromkeys(columns))]
@@ -226,21 +230,22 @@ def _sentence(row: dict[Any, Any], names: _Names, groups: Groups) -> str:
     def share(name: str) -> str:
         return percent_with_interval(*_with_ends(row, name))
 
-    said = (
+    sentences = (
         f"{judge} agrees with {labels} on {share('agree')} of {in_number(n, 'replies')}"
         f"; a guess that is always {row['constant']} does on "
         f"{percent(row['agree_of_constant'])}."
     )
     if not pd.isna(row["kappa"]):
-        said += f" Kappa is {number_with_interval(*_with_ends(row, 'kappa'))}; that "
-        said += "of the guess is 0."
+        kappa = number_with_interval(*_with_ends(row, "kappa"))
+        sentences += f" Kappa is {kappa}; that of the guess is 0."
     for name, label, n_label in (
         ("true_positive", "True", int(row["n_true"])),
         ("true_negative", "False", n - int(row["n_true"])),
     ):
         if n_label:
-            said += f" Of {n_label:,} labelled {label}, it calls {share(name)} {label}."
-    return f"{group}: {said}" if group else said
+            sentences += f" Of {n_label:,} labelled {label}, "
+            sentences += f"it calls {share(name)} {label}."
+    return f"{group}: {sentences}" if group else sentences
 
 
 def _with_ends(row: dict[Any, Any], name: str) -> tuple[float, float, float]:
@@ -265,8 +270,8 @@ def _notes(
             f"{names.short[0]}."
         )
     yield (
-        "This is how they agree on replies like those with labels: of all replies, if "
-        "they were drawn at random."
+        "This is the agreement on replies like those with labels. It holds for all "
+        "replies if those were drawn at random."
     )
     if statistics.special() is None:
         yield f"low and high {HOW_TO_INSTALL}."

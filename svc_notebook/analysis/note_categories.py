@@ -1,4 +1,4 @@
-"""Categories of what raters wrote, and how often each is noted."""
+"""Count how often raters' notes fall into categories that are defined by words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,25 +20,25 @@ from .statistics import HOW_TO_INSTALL, MIN_PROMPTS
 from .summary import few_prompts, intervals_df, refuse_clash, say
 
 NO_CATEGORY = "(none)"
-"""The category of notes that are in no other."""
+"""The category of notes that are in no other category."""
 CATEGORIES = (
-    Column("category", "string", "category", "what is noted; (none): no other one"),
+    Column("category", "string", "category", "the category; (none): not in any other"),
     Column("n", "Int64", "n", "replies with a note of this category"),
     Column("n_replies", "Int64", "n_replies", "replies that were rated, or noted"),
     Column("share", "Float64", "share", "n of n_replies, each prompt the same"),
     Column("low", "Float64", "low", "lower end of its interval (0.95)"),
     Column("high", "Float64", "high", "its upper end"),
 )
-"""The columns of `categories`; what it is counted by is after the first."""
+"""The columns of `categories`; the columns of `by` come after the first."""
 NOTES = (
     Column("note", "string", "note", "what raters wrote"),
     Column("n", "Int64", "n", "replies with this note"),
 )
-"""The columns of `categories` without any; what it is counted by is after the first."""
+"""The columns without categories; the columns of `by` come after the first."""
 _FLAG = f"{PREFIX}has_category"
-_SHOWN = 5  # notes without a category
+_SHOWN = 5  # notes without a category that are quoted
 _SHOWN_CHARS = 60
-_GIVE = 'a mapping from categories to words of notes, such as {"too long": ["long"]}'
+_ALLOWED = 'a mapping from categories to words of notes, such as {"too long": ["long"]}'
 
 
 def note_categories(
@@ -51,18 +51,20 @@ def note_categories(
     unit: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Count the categories of notes: see `Run.categories`."""
-    df, notes = _noted(df, ledger, name)
+    df, notes = _replies_with_notes(df, ledger, name)
     if categories is None:
         return _distinct(df, notes, [] if by is None else named(df, by))
-    takes = {category: _takes(words) for category, words in _checked(categories)}
+    matchers = {
+        category: _matcher(words) for category, words in _checked_categories(categories)
+    }
     keys = named(df, by) if by is not None else factors(df) or ["model"]
     refuse_clash(df[keys], [column.name for column in CATEGORIES])
     flags = {
-        category: [any(map(one, texts)) for texts in notes]
-        for category, one in takes.items()
+        category: [any(map(matches, texts)) for texts in notes]
+        for category, matches in matchers.items()
     }
     left = [
-        [text for text in texts if not any(one(text) for one in takes.values())]
+        [x for x in texts if not any(matches(x) for matches in matchers.values())]
         for texts in notes
     ]
     if any(left):
@@ -73,11 +75,11 @@ def note_categories(
             for category, values in flags.items()
         ]
     )
-    say([*_left(left), *_lines(frame, counted(df, unit))])
-    return frame[[CATEGORIES[0].name, *keys, *(one.name for one in CATEGORIES[1:])]]
+    say([*_left_note(left), *_interval_notes(frame, counted(df, unit))])
+    return frame[[CATEGORIES[0].name, *keys, *(x.name for x in CATEGORIES[1:])]]
 
 
-def _noted(
+def _replies_with_notes(
     df: pd.DataFrame, ledger: Ledger | None, name: str | None
 ) -> tuple[pd.DataFrame, list[list[str]]]:
     """Return the replies that were rated one by one, and the notes of each."""
@@ -96,17 +98,19 @@ def _noted(
         of = "" if name is None else f" called {name!r}"
         known = sorted({rating.name for rating in single})
         raise ParameterError(
-            f"There are no notes{of} of the replies. run.rate(notes=True) asks for "
-            f"them.{did_you_mean(name or '', known, n=1)}",
+            f"There are no notes{of} on these replies. To collect notes, call "
+            f"run.rate(notes=True).{did_you_mean(name or '', known, n=1)}",
             param="name",
         )
-    found = [
-        notes.get((exchange_id, int(at)))
-        for exchange_id, at in zip(df["exchange_id"], df["choice_index"], strict=True)
+    notes_of_rows = [
+        notes.get((exchange_id, int(index)))
+        for exchange_id, index in zip(
+            df["exchange_id"], df["choice_index"], strict=True
+        )
     ]
-    is_rated = np.array([texts is not None for texts in found])
+    is_rated = np.array([texts is not None for texts in notes_of_rows])
     part = df[is_rated].reset_index(drop=True)
-    return part, [texts for texts in found if texts is not None]
+    return part, [texts for texts in notes_of_rows if texts is not None]
 
 
 def _distinct(
@@ -115,42 +119,45 @@ def _distinct(
     """Return each note with the number of its replies, the most frequent first."""
     columns = [column.name for column in NOTES]
     refuse_clash(df[keys], columns)
-    each = df[keys].assign(
+    rows = df[keys].assign(
         note=pd.Series([list(dict.fromkeys(texts)) for texts in notes], dtype=object)
     )
-    each = each.explode("note", ignore_index=True).dropna(subset="note")
-    each["note"] = each["note"].astype("string")
-    found = each.groupby(["note", *keys], sort=False, dropna=False, observed=True)
-    frame = found.size().reset_index(name="n").astype({"n": "Int64"})
+    rows = rows.explode("note", ignore_index=True).dropna(subset="note")
+    rows["note"] = rows["note"].astype("string")
+    groups = rows.groupby(["note", *keys], sort=False, dropna=False, observed=True)
+    frame = groups.size().reset_index(name="n").astype({"n": "Int64"})
     frame = frame.sort_values("n", ascending=False, kind="stable", ignore_index=True)
     return frame[[columns[0], *keys, *columns[1:]]]
 
 
-def _checked(categories: object) -> Iterable[tuple[str, list[str]]]:
+def _checked_categories(categories: object) -> Iterable[tuple[str, list[str]]]:
     """Return each category with its words."""
     if not isinstance(categories, Mapping) or not categories:
-        raise must_be("categories", _GIVE, categories)
+        raise must_be("categories", _ALLOWED, categories)
     for category, words in categories.items():
         texts = [words] if isinstance(words, str) else words
         is_list = isinstance(texts, Sequence | set | frozenset) and bool(texts)
         if not is_list or not all(isinstance(x, str) and x.strip() for x in texts):
-            raise must_be(f"categories[{category!r}]", "words of notes", words)
+            raise must_be(
+                f"categories[{category!r}]", "a word of notes, or several", words
+            )
         if not isinstance(category, str) or category in ("", NO_CATEGORY):
             raise ParameterError(
-                f"{category!r} cannot be the name of a category. Give another text.",
+                f"{category!r} cannot be the name of a category. Choose another text, "
+                f"which is not empty and not {NO_CATEGORY!r}.",
                 param="categories",
             )
         yield category, [*texts]
 
 
-def _takes(words: Sequence[str]) -> Callable[[str], bool]:
-    """Return whether a note has one of these words or parts of words."""
+def _matcher(words: Sequence[str]) -> Callable[[str], bool]:
+    """Return a function that says whether a note contains one of these texts."""
     folded = [_folded(word) for word in words]
     return lambda note: any(word in _folded(note) for word in folded)
 
 
 def _folded(text: str) -> str:
-    # a vowel such as ำ has two spellings that look the same
+    # a Thai vowel such as ำ has two encodings that look the same; NFKC makes one
     return normalize("NFKC", text).casefold()
 
 
@@ -161,7 +168,7 @@ def _counts(
     keys: list[str],
     unit: str | Sequence[str] | None,
 ) -> pd.DataFrame:
-    """Return a row for each group: how many replies are of a category."""
+    """Return one row for each group: how many replies have a note of a category."""
     flagged = df.assign(**{_FLAG: np.array(flags, dtype=float)})
     frame = intervals_df(flagged, _FLAG, keys, unit=unit)
     groups = flagged.groupby(keys, sort=False, dropna=False, observed=True)[_FLAG]
@@ -178,8 +185,8 @@ def _counts(
     )
 
 
-def _left(notes: Iterable[Sequence[str]]) -> list[str]:
-    """Return which notes no category takes, so that they can be read."""
+def _left_note(notes: Iterable[Sequence[str]]) -> list[str]:
+    """Return a note that quotes the notes without a category."""
     texts = [*dict.fromkeys(text for of_reply in notes for text in of_reply)]
     if not texts:
         return []
@@ -189,8 +196,8 @@ def _left(notes: Iterable[Sequence[str]]) -> list[str]:
     return [f"{is_or_are} in no category: {shown}{more}."]
 
 
-def _lines(frame: pd.DataFrame, what: str) -> list[str]:
-    """Return why there are no intervals, if they are missing."""
+def _interval_notes(frame: pd.DataFrame, what: str) -> list[str]:
+    """Return a note that says why intervals are missing, if they are."""
     if statistics.special() is None:
         return [f"low and high {HOW_TO_INSTALL}."]
     first = frame[frame["category"] == frame["category"].iloc[0]]

@@ -1,4 +1,4 @@
-"""What people said of the replies of a run, as frames: each rating, and preferences."""
+"""Frames of people's ratings of the replies of a run, and of preferences in pairs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ SIDES = ("left", "right", "tie")
 
 
 class RatedRow(NamedTuple):
-    """A rating, and the reply it is of."""
+    """A rating, with the reply or the pair of replies that was rated."""
 
     rating: ReplyRating
     row: int | None
@@ -35,21 +35,25 @@ class RatedRow(NamedTuple):
 
 
 RATINGS = (
-    Column("name", "string", "rating.name", "what is rated; the score is rated_NAME"),
+    Column("name", "string", "rating.name", "name; its score is rated_NAME"),
     Column("rater", "string", "rating.rater", "who rated"),
     Column("row", "Int64", "row", "position of the row, from 0; missing without rows"),
-    Column("candidate", "string", "candidate", "what made the reply; of two the left"),
-    Column("other_candidate", "string", "other_candidate", "what made the right one"),
+    Column("candidate", "string", "candidate", "such as the model; in pairs, left"),
+    Column(
+        "other_candidate", "string", "other_candidate", "the candidate on the right"
+    ),
     Column("value", "Float64", "value", "the number; yes is 1 and no is 0"),
-    Column("label", "string", "label", "the label; left, right or tie of two replies"),
+    Column("label", "string", "label", "the label; in pairs left, right or tie"),
     Column("note", "string", "rating.note", "what the rater wrote"),
     Column("seconds_s", "Float64", "rating.seconds_s", "how long it took"),
     Column("chosen", "string", "rating.chosen", "random, or differs: see run.rate"),
-    Column("exchange_id", "string", "rating.exchange_id", "the reply; of two the left"),
-    Column("choice_index", "Int64", "rating.choice_index", "of the reply, from 0"),
-    Column("other_exchange_id", "string", "other_exchange_id", "the right reply"),
-    Column("other_choice_index", "Int64", "other_choice_index", "of it, from 0"),
-    Column("rated_at", "datetime64[us, UTC]", "rated_at", "when"),
+    Column("exchange_id", "string", "rating.exchange_id", "the reply; in pairs, left"),
+    Column("choice_index", "Int64", "rating.choice_index", "its choice, from 0"),
+    Column(
+        "other_exchange_id", "string", "other_exchange_id", "the reply on the right"
+    ),
+    Column("other_choice_index", "Int64", "other_choice_index", "its choice, from 0"),
+    Column("rated_at", "datetime64[us, UTC]", "rated_at", "time of the rating"),
 )
 """Every column of `ratings_df`, in order."""
 
@@ -58,22 +62,22 @@ def ratings_df(
     df: pd.DataFrame, ledger: Ledger | None, name: str | None = None
 ) -> pd.DataFrame:
     """List the ratings of the replies of a frame: see `Run.ratings_df`."""
-    df = _good(df)
+    df = _good_replies(df)
     return to_frame(_rows(df, _ratings(df, ledger, name), factors(df)), RATINGS)
 
 
 def random_labels(
     df: pd.DataFrame, ledger: Ledger | None, labels: str
 ) -> tuple[pd.DataFrame, str]:
-    """Leave out labels of replies that were not drawn at random to be rated.
+    """Remove the labels of replies that were not drawn at random for rating.
 
     Only a random sample of labels can correct scores; see `prediction_powered`.
 
     Returns:
-        The frame, and a sentence that says how many; "" if there are none.
+        The frame, and a sentence that says how many labels were removed; "" if none.
 
     Raises:
-        ParameterError: None is left.
+        ParameterError: No label is left.
     """
     column = PREFIX + labels.removeprefix(PREFIX)
     name = column.removeprefix(PREFIX + RATED)
@@ -84,20 +88,20 @@ def random_labels(
     if n_other == df[column].notna().sum():
         raise ParameterError(
             f"All {n_other:,} labels of {name} are of replies that were rated because "
-            "they differ. Only labels drawn at random correct scores: use "
+            "they differ. Only labels drawn at random correct scores: rate some with "
             "run.rate(first='random').",
             param="labels",
         )
     kept = df.assign(**{column: df[column].mask(is_other)})
     return kept, (
         f"{n_other:,} labels of {name} are left out: those replies were rated because "
-        "they differ, and only labels drawn at random correct scores. "
-        "rate(first='random') draws them."
+        "they differ, and only labels drawn at random correct scores. To draw them at "
+        "random, call rate(first='random')."
     )
 
 
 def of_chosen_labels(df: pd.DataFrame, ledger: Ledger | None, labels: str) -> str:
-    """Say how many labels are of replies that were not drawn at random to be rated.
+    """Say how many labels are of replies that were not drawn at random for rating.
 
     Returns:
         A sentence; "" if there are none.
@@ -109,13 +113,13 @@ def of_chosen_labels(df: pd.DataFrame, ledger: Ledger | None, labels: str) -> st
     return (
         f"{n_other:,} of {int(df[column].notna().sum()):,} labels of "
         f"{column.removeprefix(PREFIX + RATED)} are of replies that were rated because "
-        "they differ, so figures of all replies may be others. "
-        "rate(first='random') draws replies for that."
+        "they differ, so the figures may not hold for all replies. To draw replies at "
+        "random, call rate(first='random')."
     )
 
 
 def _is_chosen(df: pd.DataFrame, ledger: Ledger | None, column: str) -> pd.Series:
-    """Return which replies have a label, and were not drawn at random for it."""
+    """Return which replies have a label and were not drawn at random for it."""
     name = column.removeprefix(PREFIX + RATED)
     if ledger is None or column not in df.columns or name == column:
         return pd.Series(data=False, index=df.index)
@@ -134,56 +138,58 @@ def preferences(
     *,
     unit: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return who was preferred in pairs, as `svc.ranking` takes it.
+    """Return the preferences in pairs, as `svc.ranking` takes them.
 
     Args:
         df: A frame of replies.
-        ledger: Where the ratings are.
-        name: Of the ratings, such as `rated_pairs`.
-        unit: Columns of the frame that are wanted, too.
+        ledger: The ledger with the ratings.
+        name: The name of the ratings, such as `rated_pairs`.
+        unit: Further columns of the frame to include.
 
     Returns:
-        One row for each pair of replies and rater: `row` or `prompt`, which says what
-        was asked, the unit, `left` and `right`, two candidates, `winner` ("left",
-        "right" or "tie"), and `rater`.
+        One row for each pair of replies and rater: `row` or `prompt`, the columns of
+        the unit, `left` and `right` (two candidates), `winner` ("left", "right" or
+        "tie"), and `rater`.
 
     Raises:
         ParameterError: There are no such ratings of pairs.
     """
-    df = _good(df)
+    df = _good_replies(df)
     ratings = _ratings(df, ledger, name)
     pairs = [rating for rating in ratings if rating.value in SIDES]
     if not pairs:
         names = {rating.name for rating in _ratings(df, ledger, None)}
         known = [RATED + known for known in sorted(names)]
         raise ParameterError(
-            f"There are no ratings of pairs called {name!r}; run.rate(pairs='model') "
-            f"makes them.{did_you_mean(name, known, n=1)}",
+            f"There are no ratings of pairs called {name!r}. To rate pairs, call "
+            f"run.rate(pairs='model').{did_you_mean(name, known, n=1)}",
             param="on",
         )
-    by = _compared(df, pairs)
-    asked = [*dict.fromkeys([*prompt_columns(df), *as_names(unit or [])])]
-    at = _places(df)
-    first = [at[rating.replies[0]] for rating in pairs]
+    by = _compared_factors(df, pairs)
+    keys = [*dict.fromkeys([*prompt_columns(df), *as_names(unit or [])])]
+    position_of = _positions(df)
+    first = [position_of[rating.replies[0]] for rating in pairs]
     rows = [
         (row.candidate, row.other_candidate, row.label, row.rating.rater)
         for row in _rows(df, pairs, by)
     ]
     frame = pd.DataFrame(rows, columns=["left", "right", "winner", "rater"])
-    prompts = df[asked].iloc[first].reset_index(drop=True)
+    prompts = df[keys].iloc[first].reset_index(drop=True)
     frame = pd.concat([prompts, frame], axis="columns")
     return frame[frame["left"] != frame["right"]].reset_index(drop=True)
 
 
-def _good(df: pd.DataFrame) -> pd.DataFrame:
+def _good_replies(df: pd.DataFrame) -> pd.DataFrame:
     df = check_replies(df)
     return df[df["status"] == "ok"].reset_index(drop=True)
 
 
-def _places(df: pd.DataFrame) -> dict[tuple[str, int], int]:
+def _positions(df: pd.DataFrame) -> dict[tuple[str, int], int]:
+    """Return the position of each reply in the frame, by exchange and choice."""
     keys = zip(df["exchange_id"], df["choice_index"], strict=True)
     return {
-        (exchange_id, int(index)): at for at, (exchange_id, index) in enumerate(keys)
+        (exchange_id, int(index)): position
+        for position, (exchange_id, index) in enumerate(keys)
     }
 
 
@@ -192,18 +198,20 @@ def _ratings(
 ) -> list[ReplyRating]:
     if ledger is None:
         return []
-    at = _places(df)
-    ids = {exchange_id for exchange_id, _ in at}
+    position_of = _positions(df)
+    ids = {exchange_id for exchange_id, _ in position_of}
     name = name and name.removeprefix(RATED)
     ratings = read_ratings(ledger, ids, name=name)
-    return [rating for rating in ratings if {*rating.replies} <= at.keys()]
+    return [rating for rating in ratings if {*rating.replies} <= position_of.keys()]
 
 
-def _compared(df: pd.DataFrame, pairs: Sequence[ReplyRating]) -> list[str]:
-    """Return the factors in which the two replies of a pair differ."""
-    at = _places(df)
+def _compared_factors(df: pd.DataFrame, pairs: Sequence[ReplyRating]) -> list[str]:
+    """Return the factors in which the two replies of some pair differ."""
+    position_of = _positions(df)
     sides = list(
-        zip(*([at[key] for key in pair.replies] for pair in pairs), strict=True)
+        zip(
+            *([position_of[key] for key in pair.replies] for pair in pairs), strict=True
+        )
     )
     codes = {name: coded(df[name])[0] for name in factors(df)}
     return [
@@ -216,19 +224,20 @@ def _compared(df: pd.DataFrame, pairs: Sequence[ReplyRating]) -> list[str]:
 def _rows(
     df: pd.DataFrame, ratings: Iterable[ReplyRating], by: Sequence[str]
 ) -> Iterator[RatedRow]:
-    at = _places(df)
+    position_of = _positions(df)
     values = [[in_words(name, value) for value in df[name]] for name in by]
-    made = [" · ".join(parts) for parts in zip(*values, strict=True)] or [""] * len(df)
+    candidates = [" · ".join(parts) for parts in zip(*values, strict=True)]
+    candidates = candidates or [""] * len(df)
     rows = df["row"] if "row" in df.columns else None
     for rating in ratings:
-        first, *others = (at[key] for key in rating.replies)
+        first, *others = (position_of[key] for key in rating.replies)
         is_text = isinstance(rating.value, str)
         is_pair = (rating.other_exchange_id, rating.other_choice_index) != NO_OTHER
         yield RatedRow(
             rating=rating,
             row=None if rows is None else int(rows[first]),
-            candidate=made[first],
-            other_candidate=made[others[0]] if others else None,
+            candidate=candidates[first],
+            other_candidate=candidates[others[0]] if others else None,
             value=None if is_text or rating.value is None else float(rating.value),
             label=str(rating.value) if is_text else None,
             other_exchange_id=rating.other_exchange_id if is_pair else None,

@@ -1,11 +1,12 @@
 """How far raters agree: Krippendorff's alpha, with an interval.
 
-Alpha is 1 - D_o / D_e: how much the ratings of one reply differ, by how much ratings of
-any two replies do. It takes any number of raters, and replies that some did not rate.
-Krippendorff, Content Analysis (2004), chapter 11.
+Alpha is 1 - D_o / D_e: D_o (observed) is how much the ratings of one reply differ, D_e
+(expected) how much the ratings of any two replies differ. It allows for any number of
+raters, and for replies that some did not rate. Krippendorff, Content Analysis (2004),
+chapter 11.
 
-The interval is that of D_o, with D_e as it is. Drawing the replies again and again
-would not do: where raters nearly always agree, few replies show how often they do not.
+The interval is that of D_o, with D_e taken as known. A bootstrap over replies would be
+too narrow: if raters nearly always agree, few replies show how often they disagree.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,12 +26,13 @@ class RaterAgreement:
     """How far raters agree.
 
     Attributes:
-        alpha: 1 is agreement, 0 is what chance gives; NaN if all said the same.
-        low, high: Its interval at 0.95, over replies; NaN for fewer than 3, and
+        alpha: 1 is full agreement, 0 is agreement by chance; NaN if all ratings are
+            equal.
+        low, high: Its interval at 0.95, over replies; NaN for fewer than 3 replies, and
             without SciPy.
         n_items: How many replies have two ratings or more.
-        n_raters: How many people rated one of them.
-        agree: Share of the pairs of ratings of one reply that are equal.
+        n_raters: How many people rated at least one of them.
+        agree: Of the pairs of ratings of the same reply, the share that are equal.
     """
 
     alpha: float
@@ -42,7 +44,7 @@ class RaterAgreement:
 
     @property
     def says(self) -> str:
-        """The same as a sentence."""
+        """The agreement as a sentence."""
         head = (
             f"{self.n_raters} raters gave {in_number(self.n_items, 'replies')} the "
             f"same value in {100 * self.agree:.0f} % of cases"
@@ -62,10 +64,10 @@ def rater_agreement(
     """Return how far raters agree; None if no item has two ratings.
 
     Args:
-        items: What was rated, one for each rating.
-        raters: Who rated it.
-        values: What they said. Numbers other than 0 and 1 differ by how far they are
-            apart, and others differ or do not.
+        items: The item of each rating, such as a reply.
+        raters: The rater of each rating.
+        values: The value of each rating. Numbers other than 0 and 1 differ by the
+            square of their distance; other values are equal or not.
     """
     number_of = {item: number for number, item in enumerate(dict.fromkeys(items))}
     numbers = [number_of[item] for item in items]
@@ -78,18 +80,18 @@ def rater_agreement(
         df["value"].unique(), key=lambda value: (str(type(value)), value)
     )
     distance = _distances(categories)
-    codes = df["value"].map({value: at for at, value in enumerate(categories)})
+    codes = df["value"].map({value: code for code, value in enumerate(categories)})
     counts = pd.crosstab(df["item"], codes).to_numpy(dtype=float)
-    met = _coincidences(counts)
-    total = met.sum(axis=0)
-    of_value = total.sum(axis=1)
-    n = of_value.sum()
-    by_chance = (np.outer(of_value, of_value) * distance).sum() / n / (n - 1)
+    coincidences = _coincidences(counts)
+    total = coincidences.sum(axis=0)
+    n_of_value = total.sum(axis=1)
+    n = n_of_value.sum()
+    by_chance = (np.outer(n_of_value, n_of_value) * distance).sum() / n / (n - 1)
     alpha = low = high = float("nan")
     if by_chance > 0:
         alpha, low, high = (
             float(1 - (1 - share) * distance.max() / by_chance)
-            for share in _similar(met, distance)
+            for share in _similarity(coincidences, distance)
         )
     return RaterAgreement(
         alpha=alpha,
@@ -101,12 +103,12 @@ def rater_agreement(
     )
 
 
-def _similar(met: Any, distance: Any) -> tuple[float, float, float]:  # noqa: ANN401 - arrays
-    """Return how alike the ratings of an item are, from 0 to 1, with its interval."""
-    n = met.sum(axis=(1, 2))
-    alike = n - (met * distance).sum(axis=(1, 2)) / distance.max()
+def _similarity(coincidences: Any, distance: Any) -> tuple[float, float, float]:  # noqa: ANN401 - arrays
+    """Return 1 - D_o / (the largest distance), from 0 to 1, with its interval."""
+    n = coincidences.sum(axis=(1, 2))
+    similar = n - (coincidences * distance).sum(axis=(1, 2)) / distance.max()
     items, group = np.arange(len(n)), np.zeros(len(n), dtype=np.int64)
-    share = Ratios.of(alike, n, items, group, 1).share()
+    share = Ratios.of(similar, n, items, group, 1).share()
     value, low, high = (float(end[0]) for end in share)
     if len(n) < MIN_PROMPTS:
         low = high = float("nan")
@@ -114,7 +116,7 @@ def _similar(met: Any, distance: Any) -> tuple[float, float, float]:  # noqa: AN
 
 
 def _distances(categories: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
-    """Return how far apart values are: the square for numbers, else 0 or 1."""
+    """Return the distance of each two values: squared for numbers, else 0 or 1."""
     is_number = not any(isinstance(value, str) for value in categories)
     if is_number and not set(categories) <= {0, 1}:
         numbers = np.array(categories, dtype=float)
@@ -123,9 +125,13 @@ def _distances(categories: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
 
 
 def _coincidences(counts: Any) -> Any:  # noqa: ANN401 - arrays
-    """Return how often two values meet in each item: items, values, values."""
+    """Return the coincidence matrix of each item: shape (items, values, values).
+
+    It counts the pairs of ratings by their two values, divided by n - 1, so that its
+    sum is the item's number of ratings n.
+    """
     n = counts.sum(axis=1)
-    met = counts[:, :, None] * counts[:, None, :]
+    pairs = counts[:, :, None] * counts[:, None, :]
     same = np.arange(counts.shape[1])
-    met[:, same, same] -= counts
-    return met / (n - 1)[:, None, None]
+    pairs[:, same, same] -= counts  # a rating makes no pair with itself
+    return pairs / (n - 1)[:, None, None]

@@ -1,8 +1,8 @@
-"""What is rated, in which order: replies of a run, one by one or in pairs.
+"""The replies of a run to be rated, one by one or in pairs, in their order.
 
-The order is the same for all raters, so that they meet at the same replies, and in
-every kernel, so that a rater goes on where they ended. What is on the left is drawn for
-each rater.
+The order is the same for all raters, so that they rate the same replies first, and in
+every kernel, so that a rater can continue later. Which reply of a pair is on the left
+is drawn for each rater.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,18 +30,19 @@ from .reply_factors import (
 
 First = Literal["differs", "random"]
 ReplyKey = tuple[str, int]
-"""The exchange_id and the index of a choice."""
+"""The exchange_id and the choice_index of a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownReply:
-    """A reply as it is rated.
+    """A reply as it is shown to raters.
 
     Attributes:
-        keys: The replies it stands for: those that say the same to the same prompt.
-        text: What it says.
-        candidates: What made it, such as a model; raters do not see it if they are
-            blind.
+        keys: All replies to the same prompt that have this text; one rating counts for
+            all of them.
+        text: The text of the reply.
+        candidates: The candidates that gave it, such as models; raters see them only if
+            they are not blind.
     """
 
     keys: tuple[ReplyKey, ...]
@@ -51,12 +52,12 @@ class ShownReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingItem:
-    """What is rated at once.
+    """One reply, or a pair of replies, to be rated.
 
     Attributes:
-        number: Its place in the order, from 0.
-        replies: One, or the left and the right one.
-        chosen: Whether it comes at random, or because replies differ.
+        number: Its position in the order, from 0.
+        replies: One reply, or the left and the right reply of a pair.
+        chosen: Whether it was drawn at random, or chosen because replies differ.
     """
 
     number: int
@@ -65,11 +66,11 @@ class RatingItem:
 
     @property
     def id(self) -> str:
-        """What names it in a spreadsheet; of two replies the left one is first."""
+        """Its id in a spreadsheet; of a pair, the left reply comes first."""
         return " ".join("{}:{}".format(*reply.keys[0]) for reply in self.replies)
 
     def pairs(self) -> Iterator[tuple[ReplyKey, ReplyKey | None]]:
-        """Return the replies that a rating of it is kept for."""
+        """Return the replies, or pairs of replies, that its rating is saved for."""
         first, *others = self.replies
         for key in first.keys:
             if not others:
@@ -84,12 +85,12 @@ class RatingOrder:
 
     Attributes:
         name: The name of the score.
-        rater: Who rates.
+        rater: The name of the rater.
         pairs: The factor whose values are compared in pairs; None for single replies.
-        first: Whether replies that differ come first, or all at random.
-        n: How many at most, rounded up to whole rows; all if None.
-        seed: That of the run.
-        unsure: The exchanges on which a judge is unsure.
+        first: Whether replies that differ come first, or all are in random order.
+        n: The largest number of items, rounded up to whole rows; all if None.
+        seed: The seed of the run.
+        unsure: The ids of the exchanges on which a judge is unsure.
     """
 
     name: str
@@ -102,11 +103,11 @@ class RatingOrder:
 
 
 def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
-    """Return what is rated, in its order.
+    """Return the items to be rated, in their order.
 
     Args:
-        df: A frame of replies; those that failed are left out.
-        order: How they are chosen.
+        df: A frame of replies; failed requests are left out.
+        order: How the items are chosen.
 
     Raises:
         ParameterError: There are no good replies, or `pairs` does not vary in them.
@@ -119,10 +120,10 @@ def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
             param="run",
         )
     by = factors(df) if order.pairs is None else [_factor(df, order.pairs)]
-    apart: list[str] | None = None  # replies that differ in these are no pair
+    within: list[str] | None = None  # a pair has the same values in these columns
     if order.pairs is not None:
         others = [name for name in factors(df) if name not in by]
-        apart = [*others, "repeat", "choice_index"]
+        within = [*others, "repeat", "choice_index"]
     candidates = _candidates(df, by)
     prompts = prompt_codes(df)
     rows = [group for _, group in df.groupby(prompts, sort=False)]
@@ -130,23 +131,23 @@ def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
     chosen: Chosen = "random"
     if order.first == "differs":
         ranks = [_rank(row, order) for row in rows]
-        if len(set(ranks)) > 1:  # else the order says nothing, and is at random
+        if len(set(ranks)) > 1:  # if all ranks are equal, the order remains random
             chosen = "differs"
-            rows = [rows[at] for at in sorted(range(len(rows)), key=ranks.__getitem__)]
+            rows = [rows[n] for n in sorted(range(len(rows)), key=ranks.__getitem__)]
     sides = Random(f"{order.seed}/rate/{order.name}/{order.rater}")  # noqa: S311 - no secret
     items = list[RatingItem]()
     for row in rows:
         if len(items) >= (inf if order.n is None else order.n):
             break
-        shown = [*_shown(row, candidates, apart)]
-        sides.shuffle(shown)
+        groups = [*_groups(row, candidates, within)]
+        sides.shuffle(groups)
         items += [
             RatingItem(
                 number=len(items) + nth,
                 replies=tuple(sides.sample(group, len(group))),
                 chosen=chosen,
             )
-            for nth, group in enumerate(shown)
+            for nth, group in enumerate(groups)
         ]
     return items
 
@@ -156,8 +157,9 @@ def _factor(df: pd.DataFrame, name: str) -> str:
     (column,) = named(df, name, param="pairs")
     if len(coded(df[column])[1]) < 2:  # noqa: PLR2004 - a pair
         raise ParameterError(
-            f"pairs={name!r} has one value in the replies, so there is nothing to "
-            f"compare. What varies is {', '.join(factors(df)) or 'nothing'}.",
+            f"pairs={name!r} has only one value in the replies, so there is nothing to "
+            "compare. The columns that vary are: "
+            f"{', '.join(factors(df)) or 'none'}.",
             param="pairs",
         )
     return column
@@ -169,44 +171,43 @@ def _candidates(df: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 
 def _rank(row: pd.DataFrame, order: RatingOrder) -> int:
-    """Return 0 for a row whose scores differ, 1 for one whose texts do, else 2.
+    """Return 0 if the scores of a row's replies differ, 1 if the texts do, else 2.
 
-    A row about which a judge is unsure comes with those whose scores differ.
+    A row on which a judge is unsure also has rank 0.
     """
     if order.unsure.intersection(row["exchange_id"]):
         return 0
-    own = f"{PREFIX}{RATED}{order.name}"
+    score = f"{PREFIX}{RATED}{order.name}"  # the score that these ratings become
     for column in scores(row):
-        if column != own and len(coded(row[column])[1]) > 1:
+        if column != score and len(coded(row[column])[1]) > 1:
             return 0
     return 1 if len(coded(row["text"])[1]) > 1 else 2
 
 
-def _shown(
-    row: pd.DataFrame, candidates: Sequence[str], apart: list[str] | None
+def _groups(
+    row: pd.DataFrame, candidates: Sequence[str], within: list[str] | None
 ) -> Iterator[tuple[ShownReply, ...]]:
     """Return the replies to one prompt, one by one or in pairs; each text once."""
-    if apart is None:
+    if within is None:
         yield from ((reply,) for reply in _replies(row, candidates))
         return
-    for _, group in row.groupby(apart, sort=False, dropna=False):
+    for _, group in row.groupby(within, sort=False, dropna=False):
         for left, right in combinations(_replies(group, candidates), 2):
             if len({*left.candidates, *right.candidates}) > 1:
                 yield left, right
 
 
 def _replies(row: pd.DataFrame, candidates: Sequence[str]) -> list[ShownReply]:
-    places_of = row.groupby("text", sort=False).indices
+    """Return each different text once, with the keys of all replies that have it."""
+    exchange_ids, choices = row["exchange_id"].tolist(), row["choice_index"].tolist()
+    positions_of = row.groupby("text", sort=False).indices
     return [
         ShownReply(
-            keys=tuple(
-                (str(row["exchange_id"].iloc[at]), int(row["choice_index"].iloc[at]))
-                for at in places
-            ),
+            keys=tuple((str(exchange_ids[n]), int(choices[n])) for n in positions),
             text=str(text),
             candidates=tuple(
-                dict.fromkeys(candidates[int(row.index[at])] for at in places)
+                dict.fromkeys(candidates[int(row.index[n])] for n in positions)
             ),
         )
-        for text, places in places_of.items()
+        for text, positions in positions_of.items()
     ]

@@ -133,7 +133,7 @@ def test_other_scores_are_refused() -> None:
 
     with pytest.raises(ParameterError, match=r"run\.score\(good="):
         svc.agreement(df, "grade", "rated")
-    with pytest.raises(ParameterError, match="agrees with itself"):
+    with pytest.raises(ParameterError, match="are both 'judge'"):
         svc.agreement(df, "judge", "judge")
     with pytest.raises(ParameterError, match="No reply has both"):
         svc.agreement(df, "rated", "other")
