@@ -1,1 +1,1 @@
-"""From frames of replies to decisions: pure functions of the replies' columns."""
+"""Statistics of replies: pure functions from a frame of replies to a result."""

@@ -1,4 +1,4 @@
-"""Whether a model says the same again: agreement of repeats, and the worst prompts."""
+"""How much the repeats of a prompt agree, and the prompts that agree the least."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -53,34 +53,34 @@ AGREEMENT = tuple(
     Column(name, "Int64" if name == "k" or name[:2] == "n_" else "Float64", name, doc)
     for name, doc in {
         "n_prompts": "prompts with at least two replies that are compared",
-        "n_replies": "these replies",
+        "n_replies": "replies to these prompts that are compared",
         "n_no_answer": "good replies without an answer, which are not compared",
         **_with_ends("equal", "share of the pairs of repeats that are equal"),
         **_with_ends("alpha", "Krippendorff's alpha: agreement beyond chance"),
-        "k": "how many replies all_of_k and any_of_k are about",
+        "k": "the number of replies that all_of_k and any_of_k look at",
         "n_prompts_of_k": "prompts with at least k replies that have the score",
         **_with_ends("all_of_k", "chance that k replies are all right (pass^k)"),
-        **_with_ends("any_of_k", "chance that one of k or more is right (pass@k)"),
+        **_with_ends("any_of_k", "chance that one or more of k are right (pass@k)"),
     }.items()
 )
-"""The columns of `agreement_df`, after those it is grouped by."""
+"""The columns of `agreement_df`, after the columns of `by`."""
 REPEATS = (
     Column("n_replies", "Int64", "n_replies", "good replies that are compared"),
-    Column("n_distinct", "Int64", "n_distinct", "different ones among them"),
+    Column("n_distinct", "Int64", "n_distinct", "different replies among them"),
     Column("equal", "Float64", "equal", "share of the pairs of replies that are equal"),
-    Column("replies", "string", "replies", "the most frequent ones, with their counts"),
+    Column("replies", "string", "replies", "the most frequent, with their counts"),
 )
-"""The columns of `repeats_df`, after what varies; the score is before `replies`."""
+"""The columns of `repeats_df`, after the factors; the score comes before `replies`."""
 _DTYPES: dict[str, Any] = {
     column.name: column.dtype for column in (*AGREEMENT, *REPEATS)
 }
-_ENDS: dict[str, tuple[CountedAs, ...]] = {
+_MISSING_COUNTS_AS: dict[str, tuple[CountedAs, ...]] = {
     "drop": ("drop",),
     "wrong": ("wrong",),
     "bounds": ("drop", "wrong", "right"),
 }
-"""What missing scores count as: in the figures, and at their lower and upper end."""
-_SHORT_OF_K = 0.1  # so many prompts may have fewer replies than the k that is chosen
+"""What a missing score counts as: in the value, then at the lower and upper end."""
+_SHORT_OF_K = 0.1  # the share of prompts that may have fewer replies than the default k
 _SHOWN_CHARS = 40
 _SHOWN_KINDS = 4
 
@@ -95,23 +95,24 @@ def agreement_df(  # noqa: PLR0913 - those of the public verb
     unit: str | Sequence[str] | None = None,
     missing: Missing = "drop",
 ) -> pd.DataFrame:
-    """Say how much repeats agree: see `svc.agreement_df`."""
+    """Measure how much repeats agree: see `svc.agreement_df`."""
     df = check_replies(df)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     requests = Requests.of(df, groups.codes, len(groups.keys), unit_codes(df, unit))
     refuse_clash(groups.keys, _DTYPES)
-    score, numbers = _rate(df, on), _check_k(k)
+    score, numbers = _right_score(df, on), _check_k(k)
     counts = [
-        _scored(df, requests, score, end) for end in _ENDS[check_missing(missing)]
+        _count_right(df, requests, score, end)
+        for end in _MISSING_COUNTS_AS[check_missing(missing)]
     ]
     columns = _agreement(df, requests, _check_similarity(similarity))
     frames = [
-        _with(groups.keys, columns | right_of_k)
+        _add_columns(groups.keys, columns | right_of_k)
         for right_of_k in _right_of_k(requests, score, counts, numbers)
     ]
     frame = pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
     lines = missing_lines(df, on=score, by=groups.keys.columns, missing=missing)
-    say([*lines, *_lines(df, columns["n_prompts"], score, unit)])
+    say([*lines, *_notes(df, columns["n_prompts"], score, unit)])
     return frame
 
 
@@ -124,29 +125,32 @@ def repeats_df(
     """List prompts by how much their repeats agree: see `svc.repeats_df`."""
     df = check_replies(df)
     requests = Requests.of(df, np.zeros(len(df), dtype=np.int64), 1)
-    score, pairs = _rate(df, on), _pairs(df, requests, _check_similarity(similarity))
-    at = np.flatnonzero(pairs.n > 1)
+    score, pairs = (
+        _right_score(df, on),
+        _pairs(df, requests, _check_similarity(similarity)),
+    )
+    repeated = np.flatnonzero(pairs.n > 1)
     columns = {
-        "n_replies": pairs.n[at],
-        "n_distinct": pairs.n_kinds[at],
-        "equal": pairs.alike[at],
+        "n_replies": pairs.n[repeated],
+        "n_distinct": pairs.n_kinds[repeated],
+        "equal": pairs.alike[repeated],
     }
     order = [columns["equal"]]
     if score is not None:
-        n_right, n = _scored(df, requests, score, "drop")
+        n_right, n = _count_right(df, requests, score, "drop")
         with np.errstate(all="ignore"):
-            columns[score] = (n_right / n)[at]
+            columns[score] = (n_right / n)[repeated]
         order.insert(0, columns[score])
-    columns["replies"] = _most_frequent(df, requests, at)
+    columns["replies"] = _most_frequent(df, requests, repeated)
     names = dict.fromkeys([*factors(df), *prompt_columns(df), "prompt"])
-    firsts = np.unique(requests.of_row, return_index=True)[1][at]
+    firsts = np.unique(requests.of_row, return_index=True)[1][repeated]
     keys = df[list(names)].iloc[firsts].reset_index(drop=True)
     refuse_clash(keys, columns)
-    return _with(keys, columns).iloc[np.lexsort(order)].reset_index(drop=True)
+    return _add_columns(keys, columns).iloc[np.lexsort(order)].reset_index(drop=True)
 
 
-def _check_similarity(similarity: Any) -> Similarity | None:  # noqa: ANN401 - whatever was given
-    """Return the function; None for exact."""
+def _check_similarity(similarity: Any) -> Similarity | None:  # noqa: ANN401 - not checked yet
+    """Return the function that compares two replies; None for 'exact'."""
     if isinstance(similarity, str) and similarity == "exact":
         return None
     if not callable(similarity):
@@ -160,8 +164,8 @@ def _check_similarity(similarity: Any) -> Similarity | None:  # noqa: ANN401 - w
     return function
 
 
-def _check_k(k: Any) -> list[int]:  # noqa: ANN401 - whatever was given
-    """Return the numbers of replies; none if the frame decides."""
+def _check_k(k: Any) -> list[int]:  # noqa: ANN401 - not checked yet
+    """Return each k once; an empty list if k is to be chosen from the frame."""
     if k is None:
         return []
     is_list = isinstance(k, Iterable) and not isinstance(k, str)
@@ -171,23 +175,27 @@ def _check_k(k: Any) -> list[int]:  # noqa: ANN401 - whatever was given
     return [check_int("k", number, minimum=1) for number in numbers]
 
 
-def _rate(df: pd.DataFrame, on: Any) -> str | None:  # noqa: ANN401 - whatever was given
-    """Return the score that says what is right: the only one of True and False."""
+def _right_score(df: pd.DataFrame, on: Any) -> str | None:  # noqa: ANN401 - not checked yet
+    """Return the score that says which replies are right.
+
+    Without `on` it is the only score of True and False; None if none or several are.
+    """
     if on is None:
         rates = _rates(df)
         return rates[0] if len(rates) == 1 else None
     name = column_of(df, on)
     if measure(df, name).notna().any() and not is_rate(df, name):
         raise ParameterError(
-            f"{name} is not only True and False, so it does not say which replies are "
-            "right. Give a score that does, such as "
-            f"run.score(good=lambda r: r[{name!r}] > 0.5), and on='good'.",
+            f"{name} has values other than True and False, so it does not say which "
+            "replies are right. Add a score that does, such as "
+            f"run.score(good=lambda r: r[{name!r}] > 0.5), and give on='good'.",
             param="on",
         )
     return name
 
 
 def _rates(df: pd.DataFrame) -> list[str]:
+    """Return the scores whose values are only True and False."""
     rates = []
     for name in scores(df):
         try:
@@ -208,13 +216,17 @@ def _pairs(
 def _agreement(
     df: pd.DataFrame, requests: Requests, similarity: Similarity | None
 ) -> dict[str, Any]:
-    """Return the counts and the agreement; alpha is for equal labels alone."""
+    """Return the counts and the agreement.
+
+    Krippendorff's alpha needs labels that are equal or not, so it is missing where a
+    function compares the replies.
+    """
     pairs = _pairs(df, requests, similarity)
     is_repeated, n_groups = pairs.n > 1, requests.n_groups
     n_replies = np.where(is_repeated, pairs.n, 0)
     is_left_out = has(df, "status", "ok") & (answer_codes(df) < 0)
     if similarity is not None:
-        is_left_out[:] = False  # the function compares them, too
+        is_left_out[:] = False  # the function also compares replies without an answer
     columns = {
         "n_prompts": requests.n_prompts(is_repeated),
         "n_replies": np.bincount(requests.group, n_replies, n_groups),
@@ -222,14 +234,14 @@ def _agreement(
             requests.group[requests.of_row], is_left_out, n_groups
         ),
     }
-    nothing = np.full(n_groups, np.nan)
-    equal, alpha = requests.share(pairs.alike), Share(nothing, nothing, nothing)
+    unknown = np.full(n_groups, np.nan)
+    equal, alpha = requests.share(pairs.alike), Share(unknown, unknown, unknown)
     if similarity is None:
         equal, _, alpha = exact_agreement(df, requests)
     return columns | _ends("equal", equal) | _ends("alpha", alpha)
 
 
-def _scored(
+def _count_right(
     df: pd.DataFrame, requests: Requests, score: str | None, end: CountedAs
 ) -> tuple[Any, Any]:
     """Return how many replies of each request are right, and how many are scored."""
@@ -251,23 +263,27 @@ def _right_of_k(
     counts: Sequence[tuple[Any, Any]],
     numbers: list[int],
 ) -> Iterable[dict[str, Any]]:
-    """Return the columns of each k: those given, or what nearly all prompts have.
+    """Return the columns of `AGREEMENT` from `k` on, for each k.
 
-    `counts` are right and scored replies: of the figures, and of their ends if those
-    are others.
+    Args:
+        requests: What was sent.
+        score: The score that says which replies are right, if there is one.
+        counts: The numbers of right and of scored replies of each request: for the
+            value, and if missing="bounds" also for the lower and the upper end.
+        numbers: The values of k; if empty, k is a number that most prompts reach.
     """
     n = counts[0][1]
     most = int(n.max(initial=0))
     if numbers and score is not None and max(numbers) > most:
         raise ParameterError(
-            f"k={max(numbers)} is more than any prompt has: {most} replies with "
-            f"{score} are the most. Give a smaller k, or ask with "
+            f"k={max(numbers)}, but no prompt has more than {most} replies with "
+            f"{score}. Give a smaller k, or run the sweep with "
             f"repeats={max(numbers)}.",
             param="k",
         )
     if not numbers and most > 1:
         numbers = [int(np.quantile(n[n > 1], _SHORT_OF_K, method="inverted_cdf"))]
-    for k in numbers or [most + 1]:  # which no request has: all is missing
+    for k in numbers or [most + 1]:  # no request has so many: all figures are missing
         columns: dict[str, Any] = {
             "k": np.full(requests.n_groups, k if k <= most else np.nan),
             "n_prompts_of_k": requests.n_prompts(n >= k),
@@ -288,15 +304,15 @@ def _ends(name: str, share: Share) -> dict[str, Any]:
     return {name: share.value, f"{name}_low": share.low, f"{name}_high": share.high}
 
 
-def _most_frequent(df: pd.DataFrame, requests: Requests, at: Any) -> list[str]:  # noqa: ANN401 - positions
-    """Return the replies of requests as text, such as "2x ham, 1x spam"."""
+def _most_frequent(df: pd.DataFrame, requests: Requests, codes: Any) -> list[str]:  # noqa: ANN401 - an array
+    """Return the replies to these requests as text, such as "2x ham, 1x spam"."""
     texts = answers_of(df).astype(object)
     is_good = has(df, "status", "ok")
     by_request = texts[is_good].groupby(requests.of_row[is_good]).agg(list)
-    return [_in_words(by_request[request]) for request in at.tolist()]
+    return [_counts_in_words(by_request[request]) for request in codes.tolist()]
 
 
-def _in_words(replies: list[Any]) -> str:
+def _counts_in_words(replies: list[Any]) -> str:
     counts = Counter("no answer" if pd.isna(x) else in_words("", x) for x in replies)
     kinds = [
         f"{n}x {shorten(printable(text), _SHOWN_CHARS)}"
@@ -306,7 +322,7 @@ def _in_words(replies: list[Any]) -> str:
     return ", ".join(kinds) + (f" and {n_more} more" if n_more else "")
 
 
-def _with(keys: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
+def _add_columns(keys: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
     return keys.assign(
         **{
             name: pd.array(values, dtype=_DTYPES.get(name, "Float64"))
@@ -315,13 +331,13 @@ def _with(keys: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
     )
 
 
-def _lines(
+def _notes(
     df: pd.DataFrame,
     n_prompts: Any,  # noqa: ANN401 - an array
     score: str | None,
     unit: str | Sequence[str] | None,
 ) -> list[str]:
-    """Return why figures or their intervals are missing."""
+    """Return notes that say why figures or their intervals are missing."""
     if not n_prompts.any():
         return ["Nothing was asked twice, so repeats cannot agree; sweep(repeats=3)."]
     lines = []

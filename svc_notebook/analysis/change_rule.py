@@ -1,10 +1,10 @@
 """Whether replies have changed since a run, however often that is checked.
 
-A unit is a row, or what belongs together. Its difference is the mean of its newer
-replies less that of its older ones. A row that is sent again makes its difference more
-exact and is no further unit: all checks share the recorded reply, whose chance would
-otherwise count each time. Replies of a model that did not change are exchangeable
-within a row, so that each difference is 0 on average.
+A unit is a row, or several rows that belong together. Its difference is the mean of its
+newer replies less the mean of its older replies. A row that is sent again makes the
+difference of its unit more exact, but is not counted as another unit: all checks share
+the recorded reply, so its random error would count several times. If the model did not
+change, the replies to a row are exchangeable, so each difference is 0 on average.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from .sequential import MIN_UNITS, ConfidenceSequence, sequence_of
 from .statistics import Floats
 
 Codes = Any  # an array of integers
-Verdict = Literal["as before", "changed", "cannot tell"]
-_SHARE_OF_FIRST = 0.75
+ChangeVerdict = Literal["as before", "changed", "cannot tell"]
+_SHARE_OF_FIRST = 0.75  # of the level; the rest is for changes since later checks
 
 
 def share_of_level(start: int) -> float:
-    """Return which share of the level the change since a check has.
+    """Return the share of the level that is spent on a change since a given check.
 
-    A model may change at any check, so a change is looked for since each of them; the
-    shares of all checks that there will ever be add up to 1. Most of it is for a change
-    since the run, which is asked first.
+    A model may change before any check, so the replies since each of them are tested.
+    The shares of all checks that there will ever be add up to 1. Most is spent on a
+    change since the run, since that is the first question.
 
     Args:
         start: The check, from 1, whose replies are the first of the newer ones.
@@ -37,14 +37,14 @@ def share_of_level(start: int) -> float:
     return (1 - _SHARE_OF_FIRST) / (start * (start - 1))
 
 
-class Checked(NamedTuple):
-    """Replies of a run and of its checks, as arrays of one length.
+class CheckedReplies(NamedTuple):
+    """The replies of a run and of its checks, as arrays of shape (replies,).
 
     Attributes:
         check: 0 for the replies of the run, else the number of the check.
-        cell: The code of what was sent, equal for repeats.
+        cell: The code of the request that was sent; repeats have the same code.
         row: The code of its row, or of its prompt where there are no rows.
-        unit: The code of what belongs together, such as the row.
+        unit: The code of its unit, such as the row.
         value: The measure, or the code of the text; NaN is missing.
     """
 
@@ -54,9 +54,9 @@ class Checked(NamedTuple):
     unit: Codes
     value: Floats
 
-    def where(self, is_used: Any) -> "Checked":  # noqa: ANN401 - flags
-        """Return some of the replies."""
-        return Checked(*(values[is_used] for values in self))
+    def where(self, is_used: Any) -> "CheckedReplies":  # noqa: ANN401 - flags
+        """Return the replies for which a flag is True."""
+        return CheckedReplies(*(values[is_used] for values in self))
 
     @property
     def n_checks(self) -> int:
@@ -65,21 +65,21 @@ class Checked(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """The differences of units.
+    """The differences of units: newer replies less older ones.
 
     Attributes:
-        units: One for each unit with older and newer replies.
-        is_bound: Whether they are only the most that the differences can be.
+        units: Shape (units,): one for each unit that has older and newer replies.
+        is_bound: Whether these are upper bounds instead of the differences.
     """
 
     units: Floats
     is_bound: bool = False
 
 
-def of_means(checked: Checked, start: int) -> Gaps:
-    """Return how far the means of the replies from a check on are above older ones.
+def of_means(checked: CheckedReplies, start: int) -> Gaps:
+    """Return the mean of the replies from a check on, less the mean of older replies.
 
-    Cells are compared with themselves, and those of a unit count the same.
+    Replies are compared within a cell, and all cells of a unit count the same.
     """
     checked = checked.where(~np.isnan(checked.value))
     is_new = checked.check >= start
@@ -92,14 +92,15 @@ def of_means(checked: Checked, start: int) -> Gaps:
         total[has_both] / count[has_both]
         for total, count in zip(totals, counts, strict=True)
     )
-    return Gaps(_by_unit(checked, has_both, new - old))
+    return Gaps(_mean_by_unit(checked, has_both, new - old))
 
 
-def of_texts(checked: Checked, start: int) -> Gaps:
-    """Return how much oftener newer texts differ from older ones than older ones do.
+def of_texts(checked: CheckedReplies, start: int) -> Gaps:
+    """Return how much more often a new text differs from an old one than old ones do.
 
-    Where no cell has two older texts, nothing is known of how often these differ, and
-    the differences are the most that they can be.
+    That is the share of pairs (new, old) with different texts, less that of the pairs
+    (old, old). If no cell has two old texts, the latter is not known, and the results
+    are upper bounds.
     """
     n_cells = int(checked.cell.max(initial=-1)) + 1
     kind = np.unique(checked.value, return_inverse=True)[1]
@@ -118,11 +119,11 @@ def of_texts(checked: Checked, start: int) -> Gaps:
     is_bound = not (is_repeated & has_both).any()
     used = has_both if is_bound else has_both & is_repeated
     gaps = between[used] if is_bound else between[used] - within[used]
-    return Gaps(_by_unit(checked, used, gaps), is_bound)
+    return Gaps(_mean_by_unit(checked, used, gaps), is_bound)
 
 
-def _by_unit(checked: Checked, is_used: Any, gaps: Floats) -> Floats:  # noqa: ANN401 - flags
-    """Return the mean of the cells of each unit."""
+def _mean_by_unit(checked: CheckedReplies, is_used: Any, gaps: Floats) -> Floats:  # noqa: ANN401 - flags
+    """Return the mean over the cells of each unit, for the units that have any."""
     unit_of = np.zeros(len(is_used), dtype=np.int64)
     unit_of[checked.cell] = checked.unit
     units = unit_of[is_used]
@@ -133,37 +134,37 @@ def _by_unit(checked: Checked, is_used: Any, gaps: Floats) -> Floats:  # noqa: A
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """When a measure has changed, and when it is as before.
+class ChangeRule:
+    """When a measure counts as changed, and when as unchanged.
 
     Attributes:
-        margin: How much it may differ and still be as before.
-        tail: What its intervals leave out on each side, over all checks.
-        is_bounded: Whether no difference can be outside of -1 to 1.
-        is_one_sided: Whether only a higher value is a change.
-        gaps: Returns the differences since a check.
+        margin: The difference up to which it counts as unchanged.
+        tail: The chance of error on each side of its intervals, over all checks.
+        is_bounded: Whether all differences are within -1 to 1.
+        is_one_sided: Whether only a higher value counts as a change.
+        gaps: The function that returns the differences since a check.
     """
 
     margin: float
     tail: float
     is_bounded: bool = True
     is_one_sided: bool = False
-    gaps: Callable[[Checked, int], Gaps] = of_means
+    gaps: Callable[[CheckedReplies, int], Gaps] = of_means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is known of a measure since a check, on average over all checks from it on.
+    """How a measure differs since a check: the mean over this check and all later ones.
 
     Attributes:
-        rule: When it has changed.
-        start: The check, from 1.
-        sequence: The differences of the units.
-        is_bound: Whether these are only the most that they can be.
-        n_rows: How many rows were sent since then.
+        rule: When the measure counts as changed.
+        start: The number of the check, from 1.
+        sequence: The confidence sequence of the units' differences.
+        is_bound: Whether the differences are only upper bounds.
+        n_rows: How many rows were sent in these checks.
     """
 
-    rule: Rule
+    rule: ChangeRule
     start: int
     sequence: ConfidenceSequence
     is_bound: bool
@@ -171,32 +172,36 @@ class Change:
 
     @property
     def tail(self) -> float:
-        """What its interval leaves out on each side."""
+        """The chance of error on each side of its interval."""
         return self.rule.tail * share_of_level(self.start)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval, which holds at all checks and since each of them at once."""
+        """The interval; it is valid at all checks, and for all of them at once."""
         return self.sequence.ends(self.tail)
 
     @property
     def excess(self) -> float:
-        """The p of no change by the largest p that is clear: clear is 1 or less."""
+        """The p of "no change", divided by the threshold: a change is clear if <= 1."""
         is_other_side = self.rule.is_one_sided and not self.sequence.value > 0
         if self.is_bound or is_other_side or isnan(p := self.sequence.p()):
             return inf
         return p / (2 * self.tail)
 
     @property
-    def verdict(self) -> Verdict:
-        """What is known."""
+    def verdict(self) -> ChangeVerdict:
+        """Whether the measure changed, is as before, or neither can be told."""
         if self.excess <= 1:
             return "changed"
         return "as before" if self._is_within or self._is_equal else "cannot tell"
 
     @property
     def n_would_tell(self) -> float:
-        """How many rows would tell, if more are like these; inf if none would."""
+        """How many rows would be enough, if further rows are like these; inf if none.
+
+        Enough to tell whether the measure is within the margin, or if it is outside
+        already, whether it changed.
+        """
         sequence, margin = self.sequence, self.rule.margin
         if not sequence.n_units or isnan(sequence.error):
             return inf
@@ -216,25 +221,30 @@ class Change:
 
     @property
     def _is_equal(self) -> bool:
-        """Whether numbers without bounds do not differ at all, in rows enough."""
+        """Whether enough units all have the same value as before.
+
+        Such differences have no spread, so a measure without bounds has no interval.
+        """
         sequence = self.sequence
-        is_without = isnan(sequence.spread) and sequence.n_units >= MIN_UNITS
-        return is_without and sequence.value == 0
+        has_no_spread = isnan(sequence.spread) and sequence.n_units >= MIN_UNITS
+        return has_no_spread and sequence.value == 0
 
 
-def change_of(checked: Checked, rule: Rule) -> Change:
-    """Return the clearest change since any check; if none is clear, that since the run.
+def change_of(checked: CheckedReplies, rule: ChangeRule) -> Change:
+    """Return the clearest change since any check, or the one since the run if unclear.
 
     Args:
-        checked: All replies of a measure so far.
-        rule: When it has changed.
+        checked: All replies so far.
+        rule: When the measure counts as changed.
     """
-    changes = [_since(checked, rule, start) for start in range(1, checked.n_checks + 1)]
+    changes = [
+        _change_since(checked, rule, start) for start in range(1, checked.n_checks + 1)
+    ]
     clearest = min(changes, key=lambda change: change.excess)
     return clearest if clearest.excess <= 1 else changes[0]
 
 
-def _since(checked: Checked, rule: Rule, start: int) -> Change:
+def _change_since(checked: CheckedReplies, rule: ChangeRule, start: int) -> Change:
     gaps = rule.gaps(checked, start)
     return Change(
         rule=rule,

@@ -1,6 +1,6 @@
-"""Replies of a frame side by side: rows, columns, labels, and what differs.
+"""Arrange the replies of a frame side by side in a table, and mark what differs.
 
-Of replies that are not shown, only the columns are read that say where they belong.
+For replies that are not shown, only the columns that place them in the table are read.
 """
 
 import json
@@ -38,15 +38,15 @@ MAX_ROWS = 50
 MAX_COLUMNS = 12
 MAX_IN_FIELD = 12
 _LABEL_CHARS = 60
-_N_OWN = 3
-_REFUSED = 400  # the status of what would be refused again
-# what a table shows of a reply; replies that are equal in all this are shown once
-_SAID = (
+_N_OWN_COLUMNS = 3  # columns of the user's rows that help to tell prompts apart
+_REFUSED = 400  # the HTTP status of a request that would be refused again
+# the columns that a table shows; replies that are equal in all of them are shown once
+_CONTENT = (
     *("text", "tool_calls", "status", "is_cut", "finish_reason"),
     *("error_type", "http_status", "error_message"),
 )
-_AGAIN = ("repeat", "choice_index")  # shown only where labels would be the same
-_INSTEAD = {
+_TIE_BREAKERS = ("repeat", "choice_index")  # shown only where labels would be the same
+_NO_REPLY = {
     "planned": "not sent yet",
     "not_run": "not run",
     "cancelled": "interrupted",
@@ -69,7 +69,7 @@ def compare(
     check_flag("diff", diff)
     _check_texts(df)
     varied = factors(df)
-    down = _down(df, varied) if rows is None else named(df, rows, param="rows")
+    down = _row_columns(df, varied) if rows is None else named(df, rows, param="rows")
     if columns is None:
         across = [name for name in varied if name not in down] or ["model"]
     else:
@@ -100,13 +100,13 @@ def compare(
 
 
 def _check_texts(df: pd.DataFrame) -> None:
-    """Refuse replies that came from elsewhere without what they say."""
-    said = [name for name in ("text", "tool_calls") if name in df.columns]
-    is_silent = (df["status"] == "ok").all() and df[said].isna().all(axis=None)
-    if is_silent and len(df):
+    """Refuse imported replies that have neither texts nor calls of tools."""
+    content = [name for name in ("text", "tool_calls") if name in df.columns]
+    is_empty = (df["status"] == "ok").all() and df[content].isna().all(axis=None)
+    if is_empty and len(df):
         raise ParameterError(
-            "No reply of the frame has a text, so there is nothing to set side by "
-            "side. svc.as_replies(df, reply=...) names the column with the texts.",
+            "No reply of the frame has a text, so there is nothing to show side by "
+            "side. Name the column with the texts: svc.as_replies(df, reply=...).",
             param="df",
         )
 
@@ -122,60 +122,64 @@ def find(df: pd.DataFrame, conditions: Mapping[str, object]) -> str:
     """Return the id of the one exchange whose columns have these values.
 
     Raises:
-        ParameterError: No reply fits, or several do; the message says what still
-            varies.
+        ParameterError: No exchange matches, or several do; the message names the
+            columns that still differ.
     """
     left = check_replies(df)
     for condition, value in conditions.items():
         [name] = named(df, condition, param=condition)
-        is_meant = [row_value == value for row_value in plain(left[name])]
-        if not any(is_meant):
+        is_match = [row_value == value for row_value in plain(left[name])]
+        if not any(is_match):
             raise ParameterError(
                 f"No reply has {name}={shorten(repr(value), _LABEL_CHARS)}; "
                 f"{_choices(left, name)}.",
                 param=condition,
             )
-        left = left[is_meant]
+        left = left[is_match]
     exchange_ids = left["exchange_id"].dropna().unique()
     if len(exchange_ids) == 1:
         return str(exchange_ids[0])
     if not len(exchange_ids):
-        status = _INSTEAD.get(str(next(iter(left["status"]), "")), "no reply")
+        status = _NO_REPLY.get(str(next(iter(left["status"]), "")), "no reply")
         raise ParameterError(
-            f"There is no reply to return: {status}. run.run() sends what is missing."
+            f"There is no reply to return ({status}). Call run.run() to send the "
+            "requests that are missing."
         )
     names = dict.fromkeys((*factors(left), *unit(left), "run", "repeat"))
     more = [_choices(left, name) for name in names if len(left[name].unique()) > 1]
     raise ParameterError(
-        f"{len(exchange_ids):,} replies match. Say which one: "
+        f"{len(exchange_ids):,} replies match. Choose one: "
         f"{'; '.join(more) or 'give its exchange_id'}."
     )
 
 
 def _choices(df: pd.DataFrame, name: str) -> str:
-    """Return the values of a column in words."""
+    """Return the values of a column for a message, such as "model is 'a', 'b'"."""
     values = plain(df[name].drop_duplicates().iloc[: MAX_COLUMNS + 1])
-    words = [shorten(repr(value), _LABEL_CHARS) for value in values[:MAX_COLUMNS]]
+    texts = [shorten(repr(value), _LABEL_CHARS) for value in values[:MAX_COLUMNS]]
     more = " and others" if len(values) > MAX_COLUMNS else ""
-    return f"{name} is {', '.join(words)}{more}"
+    return f"{name} is {', '.join(texts)}{more}"
 
 
-def _down(df: pd.DataFrame, varied: Sequence[str]) -> list[str]:
-    """Return what tells prompts apart to a reader: their texts, if each has one."""
+def _row_columns(df: pd.DataFrame, varied: Sequence[str]) -> list[str]:
+    """Return the columns that name a table's rows: the prompt, if each unit has one.
+
+    Otherwise they are the columns of the unit, with some columns of the user's rows.
+    """
     names = unit(df)
-    if "row" in names and df["prompt"].isna().all():  # made elsewhere
+    if "row" in names and df["prompt"].isna().all():  # imported without prompts
         return names
     prompts = df.groupby(names, dropna=False)["prompt"] if len(df) else None
     if prompts is None or prompts.nunique(dropna=False).max() <= 1:
         return ["prompt"]
     known = {*varied, *(column.name for column in REPLIES)}
     before = list(df.columns[: df.columns.get_loc("text")])
-    own = [
+    extra = [
         name
         for name in before
         if name not in known and not name.endswith((LABEL, TEMPLATE))
     ]
-    return list(dict.fromkeys((*names, *own[:_N_OWN])))
+    return list(dict.fromkeys((*names, *extra[:_N_OWN_COLUMNS])))
 
 
 class _Fields:
@@ -184,8 +188,8 @@ class _Fields:
     Attributes:
         rows: The key of each row that is shown, by its number.
         heads: The key of each column that is shown, by its number.
-        n_rows, n_columns: How many there are.
-        n_more_replies: How many replies `entries` left out so far.
+        n_rows, n_columns: How many rows and columns there are, shown or not.
+        n_more_replies: How many replies `entries` has left out so far.
     """
 
     def __init__(
@@ -195,18 +199,21 @@ class _Fields:
         across: Sequence[str],
         inside: Sequence[str],
     ) -> None:
-        at, top = numbered(df, down), numbered(df, across)
-        self.n_rows = int(at.max()) + 1 if len(df) else 0
-        self.n_columns = int(top.max()) + 1 if len(df) else 0
+        row, column = numbered(df, down), numbered(df, across)
+        self.n_rows = int(row.max()) + 1 if len(df) else 0
+        self.n_columns = int(column.max()) + 1 if len(df) else 0
         self.n_more_replies = 0
-        is_shown = (at < MAX_ROWS) & (top < MAX_COLUMNS)
-        shown, places = df[is_shown], (at[is_shown], top[is_shown])
+        is_shown = (row < MAX_ROWS) & (column < MAX_COLUMNS)
+        shown, places = df[is_shown], (row[is_shown], column[is_shown])
         self.rows = _keys(shown, places[0], down)
         self.heads = _keys(shown, places[1], across)
-        self._labels = _varying(shown, places, [x for x in inside if x in df.columns])
-        again = _varying(shown, places, [x for x in _AGAIN if x in df.columns])
-        names = dict.fromkeys((*self._labels, *again, *_SAID))
-        self._again = again
+        self._labels = _varying_columns(
+            shown, places, [x for x in inside if x in df.columns]
+        )
+        self._tie_breakers = _varying_columns(
+            shown, places, [x for x in _TIE_BREAKERS if x in df.columns]
+        )
+        names = dict.fromkeys((*self._labels, *self._tie_breakers, *_CONTENT))
         self._values = {
             name: plain(shown[name]) if name in shown else [None] * len(shown)
             for name in names
@@ -216,24 +223,24 @@ class _Fields:
             self._positions.setdefault(place, []).append(position)
 
     def entries(self, row: int, top: int) -> list[ComparedText]:
-        """Return the replies of a field, equal ones once."""
+        """Return the replies in a field; replies with equal content appear once."""
         equal: dict[Any, list[int]] = {}
         for position in self._positions.get((row, top), ()):
-            key = (self._read(self._labels, position), self._read(_SAID, position))
+            key = (self._read(self._labels, position), self._read(_CONTENT, position))
             equal.setdefault(key, []).append(position)
         n_alike = Counter(labels for labels, _ in equal)
         shown = list(equal.items())[:MAX_IN_FIELD]
         self.n_more_replies += len(self._positions.get((row, top), ()))
         self.n_more_replies -= sum(len(positions) for _, positions in shown)
         entries = []
-        for (labels, said), positions in shown:
+        for (labels, content), positions in shown:
             parts = list(map(_named_value, self._labels, labels))
             if len(positions) > 1:
                 parts.append(f"{len(positions):,} times")
             elif n_alike[labels] > 1:
-                again = self._read(self._again, positions[0])
-                parts += map(_named_value, self._again, again)
-            record = dict(zip(_SAID, said, strict=True))
+                numbers = self._read(self._tie_breakers, positions[0])
+                parts += map(_named_value, self._tie_breakers, numbers)
+            record = dict(zip(_CONTENT, content, strict=True))
             entries.append(replace(_entry(record), label=" · ".join(parts)))
         return entries
 
@@ -255,7 +262,7 @@ def numbered(df: pd.DataFrame, names: Sequence[str]) -> "np.ndarray":
 def _keys(
     df: pd.DataFrame, numbers: "np.ndarray", names: Sequence[str]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the values of each group, in words, in the order of the numbers."""
+    """Return, by the number of each group, the values of its columns in words."""
     _, firsts = np.unique(numbers, return_index=True)
     values = [plain(df[name].iloc[firsts]) for name in names]
     keys = zip(*values, strict=True) if names else [()] * len(firsts)
@@ -265,10 +272,10 @@ def _keys(
     }
 
 
-def _varying(
+def _varying_columns(
     df: pd.DataFrame, places: tuple["np.ndarray", "np.ndarray"], names: Sequence[str]
 ) -> list[str]:
-    """Return the columns that have several values in one field."""
+    """Return the columns that have several values within some field."""
     if df.empty:
         return []
     index = pd.RangeIndex(len(df))
@@ -281,38 +288,38 @@ def _varying(
 
 
 def plain(values: pd.Series) -> list[Any]:
-    """Return values as Python has them; None is a missing one."""
+    """Return the values as Python's own types; None is a missing value."""
     is_missing = values.isna()
     return values.astype(object).where(~is_missing, None).tolist()
 
 
 def _named_value(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
-    words = " ".join(in_words(name, value).split())
-    return f"{name.removesuffix('_index')} {shorten(words, _LABEL_CHARS)}"
+    text = " ".join(in_words(name, value).split())
+    return f"{name.removesuffix('_index')} {shorten(text, _LABEL_CHARS)}"
 
 
 def compared(df: pd.DataFrame) -> list[ComparedText]:
-    """Return the reply of each row as it is shown in a table."""
+    """Return the reply of each row as a table shows it."""
     values = [
-        plain(df[name]) if name in df.columns else [None] * len(df) for name in _SAID
+        plain(df[name]) if name in df.columns else [None] * len(df) for name in _CONTENT
     ]
     return [
-        _entry(dict(zip(_SAID, said, strict=True)))
-        for said in zip(*values, strict=True)
+        _entry(dict(zip(_CONTENT, content, strict=True)))
+        for content in zip(*values, strict=True)
     ]
 
 
-def _entry(said: Mapping[str, Any]) -> ComparedText:
-    """Return a reply with marks for what must not be overlooked."""
-    text, status, reason = said["text"], said["status"], said["finish_reason"]
-    calls = _calls(said["tool_calls"])
-    marks = ["cut"] if said["is_cut"] is True else []
+def _entry(content: Mapping[str, Any]) -> ComparedText:
+    """Return a reply with marks such as "cut", "refused" or "empty"."""
+    text, status, reason = content["text"], content["status"], content["finish_reason"]
+    calls = _calls(content["tool_calls"])
+    marks = ["cut"] if content["is_cut"] is True else []
     if status == "error":
-        marks.append("refused" if said["http_status"] == _REFUSED else "failed")
-        marks.append(said["error_type"] or "error")
-        text = text or said["error_message"]
-    elif status in _INSTEAD:
-        marks.append(_INSTEAD[status])
+        marks.append("refused" if content["http_status"] == _REFUSED else "failed")
+        marks.append(content["error_type"] or "error")
+        text = text or content["error_message"]
+    elif status in _NO_REPLY:
+        marks.append(_NO_REPLY[status])
     elif reason not in _USUAL:
         marks.append(shorten(reason, _LABEL_CHARS))
     elif calls:
@@ -324,7 +331,8 @@ def _entry(said: Mapping[str, Any]) -> ComparedText:
     )
 
 
-def _calls(tool_calls: Any) -> list[str]:  # noqa: ANN401 - of a frame that people change
+def _calls(tool_calls: Any) -> list[str]:  # noqa: ANN401 - users may change the frame
+    """Return each call of a tool as "name(arguments)"; none if it cannot be read."""
     with suppress(ValueError, TypeError, AttributeError, KeyError):
         called = [call["function"] for call in json.loads(tool_calls)]
         return [f"{call['name']}({call['arguments']})" for call in called]
@@ -332,6 +340,6 @@ def _calls(tool_calls: Any) -> list[str]:  # noqa: ANN401 - of a frame that peop
 
 
 def as_markdown(entry: ComparedText) -> ComparedText:
-    """Let a reply be rendered; errors and calls of tools stay as written."""
+    """Mark a reply as Markdown; errors and calls of tools stay plain text."""
     is_reply = not {"failed", "refused", "tool calls"} & {*entry.marks}
     return replace(entry, is_markdown=is_reply)

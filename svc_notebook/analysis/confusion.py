@@ -1,4 +1,4 @@
-"""Which labels are taken for which: counts, precision, recall and F1 of each."""
+"""Confusion matrix: answers by correct label, with precision, recall and F1."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from .statistics import HOW_TO_INSTALL, MIN_PROMPTS, Floats, Ratios, Share
 from .summary import Groups, few_prompts, grouped, refuse_clash, say
 
 MACRO = "macro average"
-"""The label of the row that has the means over the labels."""
+"""What the column `label` has in the last row, which has the means over labels."""
 MAX_LABELS = 30
 _AS = "n_as_"
 _FIGURES = {
@@ -49,11 +49,11 @@ CONFUSION = tuple(
         doc,
     )
     for name, doc in {
-        "label": "what is right; the last row has the means over labels",
+        "label": "the correct label; the last row has the means over labels",
         "n_prompts": "prompts with this label and a good reply",
         "n_replies": "good replies to them",
-        "n_no_answer": "those whose answer is missing or is no label",
-        "n_failed": "requests that failed: not among the replies",
+        "n_no_answer": "replies whose answer is missing or is not a label",
+        "n_failed": "requests that failed; they are not among the replies",
         **{
             name + ending: doc.format(name)
             for name, meaning in _FIGURES.items()
@@ -61,8 +61,8 @@ CONFUSION = tuple(
         },
     }.items()
 )
-"""The columns of `confusion_df`, after those it is grouped by; `n_as_LABEL` counts the
-replies that answer with each label, after `n_replies`."""
+"""The columns of `confusion_df`, after the columns of `by`; after `n_replies` there is
+also a column `n_as_LABEL` for each label, with the replies that answer with it."""
 _DTYPES: dict[str, Any] = {column.name: column.dtype for column in CONFUSION}
 
 
@@ -74,16 +74,17 @@ def confusion_df(
     unit: str | Sequence[str] | None = None,
     missing: Literal["drop", "wrong"] = "drop",
 ) -> pd.DataFrame:
-    """Count which labels are answered for which: see `svc.confusion_df`."""
+    """Count the answers for each correct label: see `svc.confusion_df`."""
     df = check_replies(df)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
-    labelled = _Labelled.of(df, _label_of(df, label))
+    labelled = _Labelled.of(df, _label_column(df, label))
     units = unit_codes(df, unit)
     n_labels = len(labelled.labels)
     rows = _counts(df, labelled, groups)
     if check_missing(missing) == "bounds":
         raise ParameterError(
-            "A precision has no worst case; give missing='drop' or missing='wrong'.",
+            "missing='bounds' is not possible here, since precision has no worst case; "
+            "give missing='drop' or missing='wrong'.",
             param="missing",
         )
     counted_replies = labelled.with_failed() if missing == "wrong" else labelled
@@ -109,22 +110,22 @@ def confusion_df(
     return frame
 
 
-def _label_of(df: pd.DataFrame, label: Any) -> str:  # noqa: ANN401 - whatever was given
+def _label_column(df: pd.DataFrame, label: Any) -> str:  # noqa: ANN401 - not checked yet
     if not isinstance(label, str):
-        raise must_be("label", "the name of the column that has what is right", label)
+        raise must_be("label", "the name of the column of correct labels", label)
     return named(df, label, param="label")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """What is right for each row of a frame, and what was answered.
+    """The correct label and the answered label of each row of a frame.
 
     Attributes:
-        labels: What there is: what is right, then what else was answered.
-        right: The code of what is right; -1 if that is not known.
-        answered: The code of what was answered; -1 for no answer, or no label.
-        is_reply: Which rows are good replies, for which it is known what is right.
-        has_failed: Which rows failed, likewise.
+        labels: All labels: the correct ones, then others that were answered.
+        right: The position of the correct label in `labels`; -1 if it is not known.
+        answered: The position of the answered label; -1 for no answer, or no label.
+        is_reply: Which rows are good replies with a known correct label.
+        has_failed: Which rows are failed requests with a known correct label.
     """
 
     labels: list[str]
@@ -135,7 +136,10 @@ class _Labelled:
 
     @classmethod
     def of(cls, df: pd.DataFrame, label: str) -> "_Labelled":
-        """Read what is right from a column, and answers, or texts if there are none."""
+        """Read the correct labels from a column, and the answers.
+
+        Without a column of answers, the texts of the replies are the answers.
+        """
         values = _plain_values(df[label])
         right = _codes(values, known := _distinct(values, label))
         is_reply = has(df, "status", "ok") & (right >= 0)
@@ -150,7 +154,10 @@ class _Labelled:
         ]
         answered = _codes(answers, known)
         if is_read:
-            known = [*known, *_others(answers, answered, MAX_LABELS - len(known))]
+            known = [
+                *known,
+                *_wrong_answers(answers, answered, MAX_LABELS - len(known)),
+            ]
             answered = _codes(answers, known)
         return cls(
             [printable(in_words("", value)) for value in known],
@@ -161,14 +168,14 @@ class _Labelled:
         )
 
     def with_failed(self) -> "_Labelled":
-        """Return it with requests that failed as replies without an answer."""
+        """Return a copy where failed requests count as replies without an answer."""
         answered = np.where(self.has_failed, -1, self.answered)
         return replace(
             self, answered=answered, is_reply=self.is_reply | self.has_failed
         )
 
     def lines(self, label: str) -> list[str]:
-        """Return how many replies are left out: what is right is not known."""
+        """Return a note on the replies left out for lack of a correct label."""
         n = int((self.right < 0).sum())
         if not n:
             return []
@@ -177,13 +184,13 @@ class _Labelled:
 
 
 def _plain_values(values: pd.Series) -> list[Any]:
-    """Return Python's own values; None is missing."""
+    """Return the values as Python's own types; None is a missing value."""
     plain_values: list[Any] = values.astype(object).where(values.notna(), None).tolist()
     return plain_values
 
 
 def _distinct(values: list[Any], label: str) -> list[Any]:
-    """Return what can be right, in order of appearance."""
+    """Return the correct labels, in order of appearance."""
     distinct: dict[str, Any] = {}
     for value in values:
         if value is not None:
@@ -191,34 +198,35 @@ def _distinct(values: list[Any], label: str) -> list[Any]:
             if len(distinct) > MAX_LABELS:
                 raise ParameterError(
                     f"{label} has more than {MAX_LABELS} different values, so it is "
-                    "not a label. Group them into fewer labels, or score the answers "
-                    "as numbers or texts, with run.score.",
+                    "not a column of labels. Group the values into fewer labels, or "
+                    "score the answers as numbers or texts with run.score.",
                     param="label",
                 )
     if values and not distinct:
         raise ParameterError(
-            f"{label} has no value in these replies, so nothing is known to be right.",
+            f"{label} has no value in these replies, so the correct label of none of "
+            "them is known. Name the column that has it.",
             param="label",
         )
     return list(distinct.values())
 
 
 def _codes(values: list[Any], labels: list[Any]) -> Any:  # noqa: ANN401 - an array
-    """Return which label each value is; -1 for none."""
-    code_of: dict[str, int] = {plain(label): at for at, label in enumerate(labels)}
+    """Return the position of each value in the labels; -1 if it is not one of them."""
+    code_of: dict[str, int] = {plain(label): n for n, label in enumerate(labels)}
 
     def code(value: Any) -> int:  # noqa: ANN401 - of any column
         text = plain(value)
         if value is None or text in code_of:
             return -1 if value is None else code_of[text]
-        same = (at for at, label in enumerate(labels) if is_same(value, label))
+        same = (n for n, label in enumerate(labels) if is_same(value, label))
         return code_of.setdefault(text, next(same, -1))
 
     return np.array([code(value) for value in values], dtype=np.int64)
 
 
-def _others(answers: list[Any], answered: Any, n_most: int) -> list[Any]:  # noqa: ANN401 - codes
-    """Return the most frequent answers that are never right."""
+def _wrong_answers(answers: list[Any], answered: Any, n_most: int) -> list[Any]:  # noqa: ANN401 - codes
+    """Return the most frequent answers that are not a correct label of any row."""
     counts = Counter(
         plain(answer)
         for answer, code in zip(answers, answered.tolist(), strict=True)
@@ -228,7 +236,7 @@ def _others(answers: list[Any], answered: Any, n_most: int) -> list[Any]:  # noq
 
 
 def _counts(df: pd.DataFrame, labelled: _Labelled, groups: Groups) -> dict[str, Any]:
-    """Return the columns of counts; the last row of each group is their sum."""
+    """Return the columns of counts; the last row of each group has their sums."""
     n_labels, n_groups = len(labelled.labels), len(groups.keys)
 
     def count(flags: Any) -> Any:  # noqa: ANN401 - an array
@@ -260,8 +268,8 @@ def _figures(
 ) -> dict[str, Share]:
     """Return precision, recall and F1 of each label and group, and their means.
 
-    F1 is made of the share of the prompts with this label, or this answer, that have
-    both: F1 = 2 J / (1 + J), with Jaccard's J, which is a share of prompts.
+    F1 = 2 J / (1 + J), where Jaccard's J is, of the prompts that have the label or the
+    answer, the share that has both. Since J is a share of prompts, it has an interval.
     """
     rows = np.flatnonzero(labelled.is_reply)
     prompt, group = prompt_codes(df)[rows], groups.codes[rows]
@@ -269,7 +277,7 @@ def _figures(
     right, answered = labelled.right[rows], labelled.answered[rows]
     size = int(prompt.max(initial=0)) + 1
     cell = group.astype(np.int64) * size + prompt
-    weight = 1 / np.bincount(cell)[cell]  # prompts count the same
+    weight = 1 / np.bincount(cell)[cell]  # so that all prompts count the same
     n_labels, n_groups = len(labelled.labels), len(groups.keys)
     is_right, is_label = right == answered, answered >= 0
     hit = np.where(is_right, weight, 0.0)
@@ -295,13 +303,13 @@ def _figures(
     is_asked = np.bincount(place, minlength=n) > 0
     part_of = np.where(is_asked, np.repeat(np.arange(n_groups), n_labels), -1)
     return {
-        name: _with_mean(name, one, part_of, n_groups)
-        for name, one in by_figure.items()
+        name: _with_mean(name, figure_ratios, part_of, n_groups)
+        for name, figure_ratios in by_figure.items()
     }
 
 
 def _with_mean(name: str, ratios: Ratios, part_of: Any, n_groups: int) -> Share:  # noqa: ANN401 - codes
-    """Return a figure of each label, and behind those of each group their mean."""
+    """Return a figure of each label, and after the labels of each group their mean."""
     if name == "f1":
         share = Share(*map(_f1, ratios.share()))
         mean = ratios.mean(part_of, n_groups, scale=_f1, slope=_slope_of_f1)
@@ -325,7 +333,7 @@ def _slope_of_f1(jaccard: Floats) -> Floats:
 
 
 def _interval_lines(rows: dict[str, Any], n_labels: int, what: str) -> list[str]:
-    """Return why there are no intervals, if they are missing."""
+    """Return a note that says why intervals are missing, if they are."""
     if statistics.special() is None:
         return [f"low and high {HOW_TO_INSTALL}."]
     n_prompts = np.delete(rows["n_prompts"], np.s_[n_labels :: n_labels + 1])

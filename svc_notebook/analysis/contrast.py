@@ -1,4 +1,4 @@
-"""Which value of a factor is better, by how much, and whether that is chance."""
+"""Compare the values of a factor in pairs: how far they differ, by chance or not."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from svc_notebook.service.params import check_flag, check_int, check_number, mus
 
 from . import contrast_display, statistics
 from .contrast_pair import Pair, compare_groups, compare_pair, dependence_of
-from .contrast_sentences import Drawn, Said, drawn, sentence, verdict
+from .contrast_sentences import Drawn, Terms, drawn, sentence, verdict
 from .contrast_study import (
     Design,
     Study,
@@ -28,7 +28,7 @@ from .contrast_study import (
     pairs_of,
     shown,
 )
-from .differences import Correction, Difference, concluded, corrected, p_value
+from .differences import Correction, Difference, corrected, difference_of, p_value
 from .flips import Flips, chosen_comparison
 from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
@@ -45,43 +45,44 @@ _DTYPES: dict[str, Any] = {
     **dict.fromkeys(("n_prompts", "n_units", "n_scored", "n_labels"), "Int64"),
     "is_between_groups": "boolean",
 }
-_MANY = 3  # values; that two of two cannot be told apart is in their sentence
-_PER = 1_000
+# ties are listed from this many values on: of two, the sentence itself says it
+_MIN_TIE_LEVELS = 3
+_PER_REQUESTS = 1_000  # costs and savings are stated for so many requests
 DRAWN_AT_RANDOM = (
     "This holds if the replies with labels were drawn at random. If they were chosen "
     "for what they say, or for their scores, it may be wrong."
 )
 HOLDS_AT_ANY_LOOK = (
-    "These intervals hold however often one looks: replies may be added until it is "
-    "clear."
+    "These intervals hold at any number of looks, so replies may be added until the "
+    "answer is clear."
 )
 CONTRAST = tuple(
     Column(name, _DTYPES.get(name, "Float64"), name, doc)
     for name, doc in {
-        "factor": "what is compared",
+        "factor": "the column whose values are compared",
         "level": "a value of the factor",
         "against": "the value it is compared with",
         "on": "the score, or other column",
-        "is_between_groups": "of the differences in two subgroups, how far they differ",
-        "n_prompts": "prompts that have both",
-        "n_units": "what the interval is over: the prompts, or what unit names",
-        "n_scored": "replies of both with a value",
-        "mean": "mean, or share, of the level over these prompts",
-        "mean_against": "that of the other",
-        "difference": "the first less the second",
+        "is_between_groups": "whether it compares the differences of two subgroups",
+        "n_prompts": "prompts that have both values",
+        "n_units": "number of units the interval is over: prompts, or values of unit",
+        "n_scored": "replies with a score, of both values together",
+        "mean": "mean, or share, of level over these prompts",
+        "mean_against": "mean, or share, of against over these prompts",
+        "difference": "mean less mean_against",
         "low": "lower end of its interval, corrected as p is",
         "high": "its upper end",
-        "p": "chance of such a difference if there is none, or with a margin if it is "
-        "just that; corrected for the rows of the call",
-        "smallest_difference": "what would have been found 8 of 10 times",
+        "p": "chance of such a difference if the true one is 0, or with a margin if "
+        "the true one equals the margin; corrected for the comparisons of the call",
+        "smallest_difference": "the difference that would be found 8 of 10 times",
         "verdict": "with a margin: not worse than it, worse, or cannot tell",
-        "cost_ratio": "cost of a request, by that of the other",
-        "saved_per_1000": "what 1,000 requests cost less than those of the other",
-        "mistakes_per_1000": "what the mistakes of 1,000 replies cost more",
-        "labels": "the labels that scores are corrected by, if there are any",
-        "n_labels": "how many labels",
-        "score_weight": "how much the scores count; with 0 the labels are alone",
-        "says": "all this as a sentence",
+        "cost_ratio": "mean cost of a request of level, divided by that of against",
+        "saved_per_1000": "how much less 1,000 requests of level cost",
+        "mistakes_per_1000": "how much more the mistakes of 1,000 replies cost",
+        "labels": "the labels that correct the scores, if there are any",
+        "n_labels": "number of labels",
+        "score_weight": "weight of the scores; with 0 only the labels count",
+        "says": "the comparison as a sentence",
     }.items()
 )
 """The columns of `contrast_df`."""
@@ -104,7 +105,7 @@ class Tie(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A comparison of a study, and the difference that p is the chance of."""
+    """One comparison, and the null: the difference that p tests against."""
 
     study: Study
     pair: Pair
@@ -112,36 +113,38 @@ class _Row(NamedTuple):
 
     @property
     def on(self) -> str:
-        """The column that was compared: of scores, if labels correct them."""
+        """The column that was compared; with labels, the scores that they correct."""
         return (self.study.scored or self.study).on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Values of factors, compared in pairs: to be read, and a frame to go on with.
+    """The comparisons of values of factors: shown in a cell, and a frame in `df`.
 
-    Shown in a cell it is a sentence for each comparison, the differences with their
-    intervals (a filled point is clear, a hollow one is not), what is tied, what
-    requests cost, and the first rows that only one of two values gets right.
+    A cell shows a sentence for each comparison, a chart of the differences with their
+    intervals (a filled point is a clear difference, a hollow one is not), which values
+    are tied, what requests cost, and the first rows that only one of two values gets
+    right.
 
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.
         says: A sentence for each comparison, with its caveats.
-        notes: What holds for all of them.
+        notes: Remarks that apply to all comparisons.
         replies: The frame of replies that was compared.
-        factors: The columns that were compared.
-        scores: The columns that they were compared on.
+        factors: The columns whose values were compared.
+        scores: The columns that were measured, such as scores.
         by: The columns of the subgroups.
         unit: The columns that say which replies belong together.
         pair_by: The columns that replies are paired by.
         margin: The difference that would not matter, if one was given.
         level: The level of the intervals.
         correct: How the comparisons of the call are corrected together.
-        missing: What becomes of replies without a value.
+        missing: How replies without a value are treated.
         tied: Sets of values of which no two can be told apart, if there are three
             values or more.
-        drawn: What is drawn of each comparison, in the direction of its sentence.
-        looks: `any` if the intervals hold however often one looks.
+        drawn: The numbers that the chart shows of each comparison, in the direction of
+            its sentence.
+        looks: `any` if the intervals hold at any number of looks.
         labels: The column of the labels that scores are corrected by, if there is one.
 
     Example:
@@ -179,17 +182,17 @@ class Contrast:
         """Find the rows that only one of two values gets right.
 
         Args:
-            level: One of the values; None is the one that is not sent.
-            against: The other one. Of what is left open, the two are taken whose
-                difference is the clearest.
-            factor: What is compared, if there are several.
-            on: The score, if there are several; of one that is no rate, the rows are
-                found where it differs.
-            n: How many rows are shown each way.
+            level: One of the values; None is the value "not sent".
+            against: The other value. If arguments are left out, the comparison with the
+                clearest difference among those that match is used.
+            factor: The column, if several were compared.
+            on: The score, if there are several. For a score that is not a rate, these
+                are the rows where it differs.
+            n: How many rows are shown in each direction.
 
         Returns:
-            How many rows only one of the two gets right, each way, with the first ones
-            side by side; `df` has them all.
+            How many rows only the one and only the other value gets right, with the
+            first of them side by side; `df` has all of them.
 
         Raises:
             ParameterError: These values were not compared.
@@ -206,10 +209,10 @@ class Contrast:
         """Draw the differences with their intervals, and the margin as a band.
 
         Args:
-            width: In pixels.
+            width: The width of the chart in pixels.
 
         Returns:
-            A chart, as of `svc.plot`.
+            A chart like that of `svc.plot`.
 
         Raises:
             ConfigError: Altair is missing; the message names the command.
@@ -255,10 +258,10 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         pair_by=pair_by,
         looks=looks,
     )
-    said = Said(
+    terms = Terms(
         level=level, correct=correct, margin=margin, mistake_costs=mistake_costs
     )
-    _check_said(said, against)
+    _check_terms(terms, against)
     columns, measures = _factors(df, factor), _scores(df, on)
     if labels is not None:
         labels = check_labels(df, labels, measures, design)
@@ -270,14 +273,14 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         for row in _rows(
             labelled_study(df, column, measure, design, labels),
             values.get(column, ...),
-            said,
+            terms,
         )
     ]
     p = np.array([p_value(row.pair.estimate, row.null) for row in rows])
-    said = replace(said, n_family=int((~np.isnan(p)).sum()))
+    terms = replace(terms, n_family=int((~np.isnan(p)).sum()))
     p, tails = corrected(p, level=level, correct=correct)
     differences = [
-        concluded(row.pair.estimate, tail=tail, p=float(of_row))
+        difference_of(row.pair.estimate, tail=tail, p=float(of_row))
         for row, of_row, tail in zip(rows, p, tails, strict=True)
     ]
     says = [
@@ -285,7 +288,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
             study,
             pair,
             difference,
-            said,
+            terms,
             dependence_of(study, pair, level=level),
         )
         for (study, pair, _), difference in zip(rows, differences, strict=True)
@@ -293,9 +296,13 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     tied = list(_ties(rows, differences, level)) if margin is None else []
     pair_columns = list(design.pair_by or unit_columns(df))
     return Contrast(
-        df=_frame(rows, differences, said, says),
+        df=_frame(rows, differences, terms, says),
         says=says,
-        notes=[*repeated_lines(df), *_lines(rows, looks, labels), *_tied_lines(tied)],
+        notes=[
+            *repeated_lines(df),
+            *_interval_notes(rows, looks, labels),
+            *_tied_lines(tied),
+        ],
         replies=df,
         factors=columns,
         scores=list(dict.fromkeys(row.on for row in rows)),
@@ -308,7 +315,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         missing=missing,
         tied=tied,
         drawn=[
-            drawn(row.study, row.pair, difference, said)
+            drawn(row.study, row.pair, difference, terms)
             for row, difference in zip(rows, differences, strict=True)
         ],
         looks=looks,
@@ -322,13 +329,13 @@ def contrast_df(
     on: str | Sequence[str] | None = None,
     **options: Any,  # noqa: ANN401 - those of `contrast`
 ) -> pd.DataFrame:
-    """Return the frame of `contrast`; what holds for all its rows goes to stderr."""
+    """Return the frame of `contrast`, and write its notes to stderr."""
     compared = contrast(df, factor, on, **options)
     say(compared.notes)
     return compared.df
 
 
-def _design(  # noqa: PLR0913 - all that belongs to it
+def _design(  # noqa: PLR0913 - the fields of a design
     df: pd.DataFrame,
     *,
     by: Any,  # noqa: ANN401 - columns
@@ -343,7 +350,7 @@ def _design(  # noqa: PLR0913 - all that belongs to it
     if weight not in get_args(Weight):
         raise must_be("weight", "'prompts' or 'replies'", weight)
     by = [] if by is None else named(df, by)
-    if taken := [name for name in by if name in {one.name for one in CONTRAST}]:
+    if taken := [name for name in by if name in {column.name for column in CONTRAST}]:
         raise ParameterError(
             f"by={taken[0]!r} is a column of the result; give the column another name.",
             param="by",
@@ -364,7 +371,7 @@ def _design(  # noqa: PLR0913 - all that belongs to it
 
 
 def _check_any_look(by: Any, *, is_paired: bool, weight: Weight, missing: Any) -> None:  # noqa: ANN401 - columns, and checked later
-    """Refuse what has no interval that may be looked at again and again."""
+    """Refuse options for which there is no interval that holds at any look."""
     unfit = {
         "by": bool(by),
         "paired": not is_paired,
@@ -374,35 +381,38 @@ def _check_any_look(by: Any, *, is_paired: bool, weight: Weight, missing: Any) -
     for name, is_unfit in unfit.items():
         if is_unfit:
             raise ParameterError(
-                "looks='any' has intervals for pairs of single values, each unit "
+                "looks='any' works only for pairs of single values, with each unit "
                 f"counting the same; leave {name} out, or leave looks out and look "
-                "once, at the end.",
+                "only once, at the end.",
                 param=name,
             )
 
 
 def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: ANN401 - columns
-    """Return columns that exist, as they are called: no label replaces its factor."""
+    """Return columns that exist under their own names.
+
+    `named` alone would replace a factor by the column of its labels.
+    """
     named(df, names, param=param)
     return list(dict.fromkeys(map(str, as_names(names))))
 
 
-def _check_said(said: Said, against: Any) -> None:  # noqa: ANN401 - a value
-    if said.margin is not None:
-        check_number("margin", said.margin, above=0)
+def _check_terms(terms: Terms, against: Any) -> None:  # noqa: ANN401 - a value
+    if terms.margin is not None:
+        check_number("margin", terms.margin, above=0)
         if against is ...:
             raise ParameterError(
-                "margin says how much worse a value may be, so it needs the value that "
-                "the others are compared with, such as against='old'.",
+                "margin is how much worse than a given value the others may be, so "
+                "name that value, such as against='old'.",
                 param="against",
             )
-    if said.mistake_costs is not None:
-        check_number("mistake_costs", said.mistake_costs, above=0)
-    check_number("level", said.level, above=0)
-    if said.level >= 1:
-        raise must_be("level", "a share < 1, such as 0.95", said.level)
-    if said.correct not in (None, *get_args(Correction)):
-        raise must_be("correct", "'holm', 'bonferroni' or None", said.correct)
+    if terms.mistake_costs is not None:
+        check_number("mistake_costs", terms.mistake_costs, above=0)
+    check_number("level", terms.level, above=0)
+    if terms.level >= 1:
+        raise must_be("level", "a share < 1, such as 0.95", terms.level)
+    if terms.correct not in (None, *get_args(Correction)):
+        raise must_be("correct", "'holm', 'bonferroni' or None", terms.correct)
 
 
 def _factors(df: pd.DataFrame, factor: Any) -> list[str]:  # noqa: ANN401 - names
@@ -421,52 +431,52 @@ def _scores(df: pd.DataFrame, on: Any) -> list[str]:  # noqa: ANN401 - names
     columns: list[str] = []
     for name in as_names(on):
         is_pattern = isinstance(name, str) and "*" in name
-        columns += _fitting(df, name) if is_pattern else [column_of(df, name)]
+        columns += _matching_scores(df, name) if is_pattern else [column_of(df, name)]
     return list(dict.fromkeys(columns))
 
 
-def _fitting(df: pd.DataFrame, pattern: str) -> list[str]:
-    fitting = [
+def _matching_scores(df: pd.DataFrame, pattern: str) -> list[str]:
+    matching = [
         name
         for name in scores(df)
         if fnmatchcase(name.removeprefix(PREFIX), pattern)
         and pd.api.types.is_numeric_dtype(df[name].dtype)
     ]
-    if not fitting:
+    if not matching:
         known = ", ".join(name.removeprefix(PREFIX) for name in scores(df))
         raise ParameterError(
-            f"on={pattern!r} fits no score of numbers; the scores are "
+            f"on={pattern!r} matches no numeric score; the scores are "
             f"{known or 'none'}.",
             param="on",
         )
-    return fitting
+    return matching
 
 
 def _against(columns: list[str], against: Any) -> dict[str, Any]:  # noqa: ANN401 - a value
-    """Return the value that the others are compared with, by factor."""
+    """Return, by factor, the value that the others are compared with."""
     if isinstance(against, Mapping):
         if unknown := [name for name in against if name not in columns]:
             raise ParameterError(
-                f"against has a value for {unknown[0]}, which is not compared. What is "
-                f"compared is {', '.join(columns)}.",
+                f"against has a value for {unknown[0]}, which is not compared. Give "
+                f"values for factors that are compared: {', '.join(columns)}.",
                 param="against",
             )
         return dict(against)
     if against is not ... and len(columns) > 1:
         raise ParameterError(
-            "With several factors, against has a value for each: "
-            f"against={{{columns[0]!r}: ...}}.",
+            "With several factors, against must be a dict with the value for each "
+            f"factor: against={{{columns[0]!r}: ...}}.",
             param="against",
         )
     return {columns[0]: against}
 
 
-def _rows(study: Study, against: Any, said: Said) -> Iterable[_Row]:  # noqa: ANN401 - a value
-    """Compare each pair; in each subgroup, and then between each two of them."""
-    _check_measure(study, said)
+def _rows(study: Study, against: Any, terms: Terms) -> Iterable[_Row]:  # noqa: ANN401 - a value
+    """Compare each pair; with subgroups in each, and then between each two of them."""
+    _check_measure(study, terms)
     null = 0.0
-    if said.margin is not None:
-        null = said.margin if study.is_of_requests else -said.margin
+    if terms.margin is not None:
+        null = terms.margin if study.is_of_requests else -terms.margin
     for pair in pairs_of(study, against):
         if study.groups.empty:
             yield _Row(study, compare_pair(study, *pair), null)
@@ -474,19 +484,19 @@ def _rows(study: Study, against: Any, said: Said) -> Iterable[_Row]:  # noqa: AN
         by_group = [
             compare_pair(study, *pair, group) for group in range(len(study.groups))
         ]
-        yield from (_Row(study, one, null) for one in by_group)
-        known = (one for one in by_group if one.n_prompts)
-        for one, other in combinations(known, 2):
-            yield _Row(study, compare_groups(study, other, one), 0.0)
+        yield from (_Row(study, in_group, null) for in_group in by_group)
+        known = (in_group for in_group in by_group if in_group.n_prompts)
+        for earlier, later in combinations(known, 2):
+            yield _Row(study, compare_groups(study, later, earlier), 0.0)
 
 
-def _check_measure(study: Study, said: Said) -> None:
+def _check_measure(study: Study, terms: Terms) -> None:
     is_share = np.isfinite(study.most)
-    check_share_margin(said.margin, is_share=bool(is_share))
-    if said.mistake_costs is not None and not is_share:
+    check_share_margin(terms.margin, is_share=bool(is_share))
+    if terms.mistake_costs is not None and not is_share:
         raise ParameterError(
-            f"mistake_costs needs a score of right and wrong, and {study.name} has "
-            "other values.",
+            f"mistake_costs needs a score of right and wrong, but {study.name} has "
+            "other values. Leave mistake_costs out, or name another score in on.",
             param="mistake_costs",
         )
 
@@ -494,11 +504,11 @@ def _check_measure(study: Study, said: Said) -> None:
 def _frame(
     rows: Sequence[_Row],
     differences: Sequence[Difference],
-    said: Said,
+    terms: Terms,
     says: Sequence[str],
 ) -> pd.DataFrame:
     numbers = [
-        _numbers(row, difference, said)
+        _numbers(row, difference, terms)
         for row, difference in zip(rows, differences, strict=True)
     ]
     by = rows[0].study.design.by
@@ -526,7 +536,7 @@ def _labels_of(study: Study) -> Any:  # noqa: ANN401 - a text, or missing
 
 
 def _levels(rows: Sequence[_Row], place: int) -> Any:  # noqa: ANN401 - an array
-    """Return values of the factors; as texts if the factors are of several kinds."""
+    """Return the levels of each row; as texts if they are of several dtypes."""
     values = [row.study.levels.take([row.pair.levels[place]]) for row in rows]
     if len({value.dtype for value in values}) == 1:
         return pd.concat([pd.Series(value) for value in values]).array
@@ -538,16 +548,16 @@ def _levels(rows: Sequence[_Row], place: int) -> Any:  # noqa: ANN401 - an array
 
 
 def _group_value(row: _Row, name: str) -> str:
-    """Return the value of a subgroup, or what is compared with what."""
+    """Return the value of a subgroup, or of two, such as "Thai less English"."""
     values = row.study.groups[name].array.take(list(row.pair.groups))
     return " less ".join(dict.fromkeys(shown(name, value) for value in values))
 
 
-def _numbers(row: _Row, difference: Difference, said: Said) -> dict[str, Any]:
+def _numbers(row: _Row, difference: Difference, terms: Terms) -> dict[str, Any]:
     study, pair, _ = row
     mistakes = np.nan
-    if said.mistake_costs is not None and not pair.is_between_groups:
-        mistakes = -_PER * said.mistake_costs * difference.value
+    if terms.mistake_costs is not None and not pair.is_between_groups:
+        mistakes = -_PER_REQUESTS * terms.mistake_costs * difference.value
     return {
         "is_between_groups": pair.is_between_groups,
         "n_prompts": pair.n_prompts,
@@ -560,9 +570,9 @@ def _numbers(row: _Row, difference: Difference, said: Said) -> dict[str, Any]:
         "high": difference.high,
         "p": difference.p,
         "smallest_difference": difference.smallest,
-        "verdict": verdict(study, pair, difference, said),
+        "verdict": verdict(study, pair, difference, terms),
         "cost_ratio": pair.cost_ratio,
-        "saved_per_1000": _PER * (pair.costs[1] - pair.costs[0]),
+        "saved_per_1000": _PER_REQUESTS * (pair.costs[1] - pair.costs[0]),
         "mistakes_per_1000": mistakes,
         "labels": _labels_of(study),
         "n_labels": None if pair.labelled is None else pair.labelled.n,
@@ -575,45 +585,52 @@ def _ties(
 ) -> Iterable[Tie]:
     """Return the largest sets of values of which no two can be told apart."""
     by_study: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    for at, (study, pair, _) in enumerate(rows):
-        if not pair.is_between_groups and len(study.levels) >= _MANY:
-            by_study.setdefault((id(study), pair.groups), []).append(at)
-    for places in by_study.values():
+    for number, (study, pair, _) in enumerate(rows):
+        if not pair.is_between_groups and len(study.levels) >= _MIN_TIE_LEVELS:
+            by_study.setdefault((id(study), pair.groups), []).append(number)
+    for numbers in by_study.values():
         pairs = [
-            rows[at].pair.levels
-            for at in places
-            if rows[at].pair.n_prompts and not differences[at].p < 1 - level
+            rows[number].pair.levels
+            for number in numbers
+            # "not <" since p is NaN where nothing is known: that is a tie, too
+            if rows[number].pair.n_prompts and not differences[number].p < 1 - level
         ]
-        row = rows[places[0]]
-        means = _level_means(rows[at].pair for at in places)
+        row = rows[numbers[0]]
+        means = _level_means(rows[number].pair for number in numbers)
         names = level_names(row.study)
         group = ", ".join(_group_value(row, name) for name in row.study.design.by)
         for tied in _tied_sets(pairs):
             order = sorted(tied, key=means.__getitem__, reverse=True)
-            said = tuple(names[number] for number in order)
-            yield Tie(row.study.factor, row.on, group, said)
+            yield Tie(row.study.factor, row.on, group, tuple(names[n] for n in order))
 
 
 def _tied_sets(pairs: Iterable[tuple[int, int]]) -> list[set[int]]:
     """Return the largest sets of values in which each two are one of the pairs."""
-    alike: dict[int, set[int]] = {}
-    for one, other in pairs:
-        alike.setdefault(one, set()).add(other)
-        alike.setdefault(other, set()).add(one)
-    return list(_cliques(set(), set(alike), set(), alike)) if alike else []
+    neighbours: dict[int, set[int]] = {}
+    for first, second in pairs:
+        neighbours.setdefault(first, set()).add(second)
+        neighbours.setdefault(second, set()).add(first)
+    if not neighbours:
+        return []
+    return list(_cliques(set(), set(neighbours), set(), neighbours))
 
 
 def _cliques(
-    chosen: set[int], left: set[int], done: set[int], alike: Mapping[int, set[int]]
+    clique: set[int],
+    candidates: set[int],
+    excluded: set[int],
+    neighbours: Mapping[int, set[int]],
 ) -> Iterable[set[int]]:
     """Return the maximal cliques of a graph (Bron and Kerbosch 1973)."""
-    if not left and not done:
-        yield chosen
-    while left:
-        one = min(left)
-        near = alike[one]
-        yield from _cliques(chosen | {one}, left & near, done & near, alike)
-        left, done = left - {one}, done | {one}
+    if not candidates and not excluded:
+        yield clique
+    while candidates:
+        node = min(candidates)
+        near = neighbours[node]
+        yield from _cliques(
+            clique | {node}, candidates & near, excluded & near, neighbours
+        )
+        candidates, excluded = candidates - {node}, excluded | {node}
 
 
 def _level_means(pairs: Iterable[Pair]) -> dict[int, float]:
@@ -634,8 +651,10 @@ def _tied_lines(tied: Sequence[Tie]) -> Iterable[str]:
         yield f"Tied{where}: {values} cannot be told apart."
 
 
-def _lines(rows: Sequence[_Row], looks: Looks, labels: str | None) -> Iterable[str]:
-    """Return which intervals these are, or why there are none."""
+def _interval_notes(
+    rows: Sequence[_Row], looks: Looks, labels: str | None
+) -> Iterable[str]:
+    """Return notes on the kind of the intervals, or why there are none."""
     if labels is not None:
         yield DRAWN_AT_RANDOM
     if looks == "any":

@@ -1,4 +1,4 @@
-"""How a comparison is read: sentences, a drawing of the differences, and flips."""
+"""Show a comparison: its sentences, a chart of the differences, and the flips."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from .reply_factors import column_of, in_words, is_rate
 from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
-_SENTENCES = 6  # more are folded, or counted
-_DRAWN = 30
-_DRAWN_IN_TERMINAL = 12
+_SENTENCES = 6  # further sentences are folded, or counted in a terminal
+_MAX_DRAWN = 30  # differences in the chart of a page
+_MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
-_FLIPS = 2  # rows that are shown each way
-_PER = 1_000  # requests whose cost is said
+_FLIPS = 2  # rows that are shown in each direction
+_PER_REQUESTS = 1_000  # costs are stated for so many requests
 _SAME_COST = 0.005  # half a percent, as in sentences
 
 
 class Contrasted(Protocol):
-    """What is shown of a comparison; a `Contrast` has all of it."""
+    """The parts of a `Contrast` that are shown."""
 
     @property
     def df(self) -> pd.DataFrame:
@@ -44,11 +44,11 @@ class Contrasted(Protocol):
 
     @property
     def drawn(self) -> Sequence[Drawn]:
-        """What is drawn of each comparison."""
+        """The numbers that the chart shows of each comparison."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What holds for all of them."""
+        """Remarks that apply to all comparisons."""
 
     @property
     def replies(self) -> pd.DataFrame:
@@ -56,11 +56,11 @@ class Contrasted(Protocol):
 
     @property
     def factors(self) -> Sequence[str]:
-        """The columns that were compared."""
+        """The columns whose values were compared."""
 
     @property
     def scores(self) -> Sequence[str]:
-        """The columns that they were compared on."""
+        """The columns that were measured, such as scores."""
 
     @property
     def by(self) -> Sequence[str]:
@@ -72,7 +72,7 @@ class Contrasted(Protocol):
 
     @property
     def missing(self) -> Missing:
-        """What becomes of replies without a value."""
+        """How replies without a value are treated."""
 
     @property
     def margin(self) -> float | None:
@@ -85,14 +85,14 @@ class Contrasted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """What is drawn on one axis: all rates together, or another score alone."""
+    """The intervals on one axis: of all rates together, or of another score alone."""
 
     is_rate: bool
     intervals: list[Interval]
 
 
 def html(contrast: Contrasted) -> str:
-    """Draw what is known of a comparison, to be read without a kernel."""
+    """Return a comparison as HTML that needs no kernel and no network."""
     flipped = most_different(contrast)
     first, rest = _sentences(contrast)
     parts = [_block(first)]
@@ -100,7 +100,7 @@ def html(contrast: Contrasted) -> str:
         title = f"{len(rest):,} more sentence{'s'[: len(rest) != 1]}"
         parts.append(details_html(title, _block(rest)))
     parts += [chart.html() for chart in charts(contrast)]
-    parts.append(_block(_facts(contrast, n_drawn=_DRAWN)))
+    parts.append(_block(_facts(contrast, n_drawn=_MAX_DRAWN)))
     if flipped is not None:
         parts.append(f"<div style=margin-top:.6em>{flipped.html()}</div>")
     parts.append(quiet_html(to_text(_hint(flipped))))
@@ -108,13 +108,13 @@ def html(contrast: Contrasted) -> str:
 
 
 def text(contrast: Contrasted) -> str:
-    """Write and draw the same for a terminal of 80 columns, without the replies."""
+    """Return the same for a terminal of 80 columns, without the replies."""
     flipped = most_different(contrast)
     first, rest = _sentences(contrast)
     if rest:
         first.append(f"({len(rest):,} more sentences are in .says)")
-    drawn = charts(contrast, n_most=_DRAWN_IN_TERMINAL)
-    facts = _facts(contrast, n_drawn=_DRAWN_IN_TERMINAL)
+    drawn = charts(contrast, n_most=_MAX_DRAWN_IN_TERMINAL)
+    facts = _facts(contrast, n_drawn=_MAX_DRAWN_IN_TERMINAL)
     closing = [*([] if flipped is None else [flipped.says]), _hint(flipped)]
     blocks = [wrapped(first), *(chart.text() for chart in drawn)]
     blocks += [wrapped(facts), wrapped(closing)]
@@ -122,7 +122,7 @@ def text(contrast: Contrasted) -> str:
 
 
 def short_lines(contrast: Contrasted) -> list[str]:
-    """Return the clearest comparison as a sentence, and what flips between the two."""
+    """Return the clearest comparison as a sentence, and a sentence on its flips."""
     sentence = clearest(contrast)
     if n_more := len(contrast.df) - 1:
         factor, on = (
@@ -143,14 +143,14 @@ def clearest(contrast: Contrasted) -> str:
 
 
 def is_clear(contrast: Contrasted) -> list[bool]:
-    """Say of each comparison whether it found something."""
+    """Return for each comparison whether it found a difference or has a verdict."""
     return [_is_clear(contrast, row) for row in records(contrast.df)]
 
 
 def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
     """Return the rows on which the values of a comparison differ.
 
-    Of two runs those come first that were right before.
+    Of two runs, the rows that only the earlier run gets right come first.
     """
     heads = ("", "")
     if row["factor"] == RUN:
@@ -173,11 +173,11 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
 
 
 def most_different(contrast: Contrasted, n: int = _FLIPS) -> Flips | None:
-    """Return the rows of the clearest comparison of a score."""
+    """Return the flips in the clearest comparison of a score; None if none."""
     is_score = [
         _score(contrast, row).startswith(PREFIX) for row in records(contrast.df)
     ]
-    if not any(is_score):  # such as seconds, which differ in every row
+    if not any(is_score):  # other columns, such as seconds, differ in every row
         return None
     row = chosen_comparison(contrast.df[is_score], (..., ...), {})
     flipped = flips_of(contrast, row, n)
@@ -188,14 +188,14 @@ def _score(contrast: Contrasted, row: Mapping[str, Any]) -> str:
     return column_of(contrast.replies, row["on"])
 
 
-def _measured(contrast: Contrasted, row: Mapping[str, Any]) -> str:
-    """Return the column that a difference is of: of labels, if they correct a score."""
+def _measured_column(contrast: Contrasted, row: Mapping[str, Any]) -> str:
+    """Return the column that is compared: the labels, if they correct scores."""
     name = row["on"] if pd.isna(row["labels"]) else row["labels"]
     return column_of(contrast.replies, name)
 
 
-def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]:
-    """Return the first differences with their intervals, a chart for each axis."""
+def charts(contrast: Contrasted, *, n_most: int = _MAX_DRAWN) -> list[IntervalChart]:
+    """Return charts of the first `n_most` differences, one chart for each axis."""
     band = None if contrast.margin is None else (-contrast.margin, contrast.margin)
     return [
         IntervalChart(
@@ -210,24 +210,28 @@ def charts(contrast: Contrasted, *, n_most: int = _DRAWN) -> list[IntervalChart]
 
 
 def axes(contrast: Contrasted, n_most: int | None = None) -> list[_Axis]:
-    """Return the differences that are drawn together."""
+    """Return the differences grouped by the axis that they are drawn on.
+
+    Of more than `n_most` differences, the clear ones come before the others.
+    """
     axes_by_name: dict[str, _Axis] = {}
     rows = records(contrast.df)
-    for at in np.sort(_clear_first(contrast)[:n_most]).tolist():
-        score = _measured(contrast, rows[at])
+    for position in np.sort(_clear_first(contrast)[:n_most]).tolist():
+        row = rows[position]
+        score = _measured_column(contrast, row)
         is_share = is_rate(contrast.replies, score)
         axis = axes_by_name.setdefault("" if is_share else score, _Axis(is_share, []))
-        axis.intervals.append(_interval(contrast, at, rows[at], is_share=is_share))
+        axis.intervals.append(_interval(contrast, position, row, is_share=is_share))
     return list(axes_by_name.values())
 
 
 def _interval(
-    contrast: Contrasted, at: int, row: Mapping[str, Any], *, is_share: bool
+    contrast: Contrasted, position: int, row: Mapping[str, Any], *, is_share: bool
 ) -> Interval:
-    """Return what is drawn of a comparison, with the difference as in its sentence."""
-    name, amounts, means = contrast.drawn[at]
+    """Return the drawing of a comparison, with the numbers of its sentence."""
+    name, amounts, means = contrast.drawn[position]
     value, low, high = amounts
-    said = difference_with_interval(
+    numbers = difference_with_interval(
         amounts,
         is_rate=is_share,
         means=() if row["is_between_groups"] else means,
@@ -238,7 +242,7 @@ def _interval(
         value=value,
         low=low,
         high=high,
-        numbers="no value" if np.isnan(value) else said,
+        numbers="no value" if np.isnan(value) else numbers,
         is_clear=_is_clear(contrast, row),
         title=_title(contrast, row),
     )
@@ -247,23 +251,23 @@ def _interval(
 def _title(contrast: Contrasted, row: Mapping[str, Any]) -> str:
     """Name the score, and the factor if there are several."""
     by = f" by {row['factor']}" if len(contrast.factors) > 1 else ""
-    name = _measured(contrast, row).removeprefix(PREFIX)
-    return f"difference in {name}{by}{_through(row)}"
+    name = _measured_column(contrast, row).removeprefix(PREFIX)
+    return f"difference in {name}{by}{_corrected_scores(row)}"
 
 
-def _through(row: Mapping[str, Any]) -> str:
-    """Name the scores that labels correct."""
+def _corrected_scores(row: Mapping[str, Any]) -> str:
+    """Name the scores that labels correct; "" without labels."""
     return "" if pd.isna(row["labels"]) else f", by {row['on']} and labels"
 
 
 def _level_names(contrast: Contrasted) -> dict[str, dict[str, str]]:
-    """Return what the values of each factor are called, by their words."""
+    """Return, by factor, the short name of each level by its text in `in_words`."""
     names = {}
     for column, rows in contrast.df.groupby("factor", sort=False):
         factor = str(column)
         levels = pd.concat([rows["level"], rows["against"]]).unique()
-        words = [in_words(factor, level) for level in levels]
-        names[factor] = dict(zip(words, short_names(factor, levels), strict=True))
+        texts = [in_words(factor, level) for level in levels]
+        names[factor] = dict(zip(texts, short_names(factor, levels), strict=True))
     return names
 
 
@@ -276,7 +280,7 @@ def _names(
 
 
 def _facts(contrast: Contrasted, *, n_drawn: int) -> list[str]:
-    """Return what is left out, what it costs, and the notes."""
+    """Return how many comparisons are not drawn, what requests cost, and the notes."""
     n_more = len(contrast.df) - n_drawn
     more = [f"{n_more:,} more comparisons are in .df"] if n_more > 0 else []
     return [*more, *_costs(contrast), *contrast.notes]
@@ -288,26 +292,26 @@ def _costs(contrast: Contrasted) -> Iterable[str]:
     if "cost" not in df.columns:
         return
     for factor, names in _level_names(contrast).items():
-        paid = _PER * df["cost"].groupby(df[factor].array, dropna=False).mean()
-        paid = paid.dropna().sort_values()
-        said = [
-            f"{names[words]}: {number(float(cost))}"
-            for level, cost in paid.items()
-            if (words := in_words(factor, level)) in names
+        mean_costs = df["cost"].groupby(df[factor].array, dropna=False).mean()
+        costs = _PER_REQUESTS * mean_costs.dropna().sort_values()
+        parts = [
+            f"{names[text]}: {number(float(cost))}"
+            for level, cost in costs.items()
+            if (text := in_words(factor, level)) in names
         ]
-        if said and paid.iloc[-1] - paid.iloc[0] > _SAME_COST * paid.iloc[-1]:
-            yield f"{_PER:,} requests cost {', '.join(said)}"
+        if parts and costs.iloc[-1] - costs.iloc[0] > _SAME_COST * costs.iloc[-1]:
+            yield f"{_PER_REQUESTS:,} requests cost {', '.join(parts)}"
 
 
 def _is_clear(contrast: Contrasted, row: Mapping[str, Any]) -> bool:
-    """Say whether a comparison found something."""
+    """Say whether a comparison found a difference, or reached a verdict."""
     if not pd.isna(row["verdict"]):
         return bool(row["verdict"] != CANNOT_TELL)
     return _float(row["p"]) < 1 - contrast.level
 
 
 def _clear_first(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
-    """Return the positions of all comparisons, those that found something first."""
+    """Return the positions of all comparisons, the clear ones first."""
     return np.argsort(~np.array(is_clear(contrast), dtype=bool), kind="stable")
 
 
@@ -315,7 +319,7 @@ def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
     """Return the sentences that are shown, and the rest, in the order of the frame."""
     order = _clear_first(contrast)
     parts = (np.sort(part) for part in (order[:_SENTENCES], order[_SENTENCES:]))
-    first, rest = ([contrast.says[at] for at in part] for part in parts)
+    first, rest = ([contrast.says[position] for position in part] for part in parts)
     return first, rest
 
 

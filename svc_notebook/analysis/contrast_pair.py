@@ -1,4 +1,4 @@
-"""Two values of a factor, compared; and how far two such differences differ."""
+"""Compare two values of a factor, and the differences in two subgroups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,18 +25,19 @@ from .reply_factors import coded, has, has_flag
 from .sequential import sequence_of
 from .statistics import Floats, Prompts
 
-_MOST_VALUES = 12  # of another factor that a difference may depend on
+# another factor with more values is not searched: there would be too many tests
+_MOST_VALUES = 12
 
 
 class Gap(NamedTuple):
-    """Replies of one level that have no value.
+    """How many replies of one level have no value.
 
     Attributes:
-        level: Its position.
-        n_failed: How many failed.
-        n_cut: How many were cut, and have no value.
-        n_unscored: How many others have no value.
-        n_all: How many replies there should be.
+        level: The position of the level.
+        n_failed: Requests that failed.
+        n_cut: Replies that were cut and have no value.
+        n_unscored: Other replies without a value.
+        n_all: How many replies with a value there should be.
     """
 
     level: int
@@ -50,13 +51,14 @@ class Labelled(NamedTuple):
     """The labels that a difference of scores is corrected by.
 
     Attributes:
-        n: How many labels.
-        n_units: Units that have one for both levels.
-        n_unpaired: Labels of replies whose counterpart has none: they do not count.
-        n_prompts: Prompts that have one for both levels.
+        n: The number of labels that are used.
+        n_units: Units that have labels for both levels.
+        n_unpaired: Labels that are not used, since the counterpart has none.
+        n_prompts: Prompts that have labels for both levels.
         n_all_units: Units that have scores for both levels, with labels or not.
-        weight: How much the scores count; with 0 the labels are alone.
-        parts: What makes the difference unsure; None for that of two differences.
+        weight: The weight of the scores; with 0 only the labels count.
+        parts: The parts of the variance of the difference; None where two differences
+            are compared.
     """
 
     n: int
@@ -82,21 +84,22 @@ class Dependence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two levels, compared; or in two subgroups, how far the differences differ.
+    """A comparison of two levels, or of their differences in two subgroups.
 
     Attributes:
         levels: The positions of the levels.
         groups: The positions of the subgroups: none, one or two.
-        figures: The difference; or the lowest and the highest possible one.
-        estimate: The same with an interval.
-        n_prompts: The prompts that it is over.
-        n_scored: The replies that it is over.
-        means: Of the first level and the second, or of the two differences.
-        costs: The mean cost of a request of both levels; NaN is not known.
-        share: For rates, as in `Figure.with_floor`.
-        is_confounded: Whether the factor varies only together with the others.
-        gaps: What is missing of both levels.
-        labelled: The labels that it is corrected by, if there are any.
+        figures: The difference; or with missing="bounds" the lowest and the highest
+            that is possible.
+        estimate: The difference with its interval.
+        n_prompts: The number of prompts in it.
+        n_scored: The number of replies in it.
+        means: Of the first level and the second, or the two differences.
+        costs: The mean cost of a request, for each level; NaN is not known.
+        share: For rates, the `share` of `Figure.with_floor`.
+        is_confounded: Whether the factor varies only together with other factors.
+        gaps: The replies of each level that have no value.
+        labelled: The labels that correct the difference, if there are any.
     """
 
     levels: tuple[int, int]
@@ -114,18 +117,18 @@ class Pair:
 
     @property
     def is_between_groups(self) -> bool:
-        """Whether it says how far the differences in two subgroups differ."""
+        """Whether it compares the differences in two subgroups."""
         return len(self.groups) > 1
 
     @property
     def cost_ratio(self) -> float:
-        """The cost of the first by that of the second; NaN if either is not known."""
+        """The cost of the first divided by that of the second; NaN if not known."""
         first, second = self.costs
         return first / second if second > 0 else np.nan
 
 
 class _Side(NamedTuple):
-    """One of the two levels, and the cells that it is taken from."""
+    """One of the two levels, and the cells that are used for it."""
 
     level: int
     cells: Cells
@@ -139,7 +142,7 @@ def compare_pair(
     Args:
         study: What is compared.
         first: The position of a level.
-        second: That of the one whose mean is subtracted.
+        second: The position of the level whose mean is subtracted.
         group: The position of a subgroup; all replies if None.
     """
     if study.scored is not None:
@@ -171,23 +174,23 @@ def compare_pair(
 def _corrected_pair(
     study: Study, scored: Study, levels: tuple[int, int], group: int | None
 ) -> Pair:
-    """Compare two levels by labels, which the scores of all replies make surer."""
+    """Compare two levels by labels, made more precise by the scores of all replies."""
     all_sides, is_confounded = _sides(scored, *levels, group)
     cells, scored_cells = (
-        one.whole if is_confounded else one.cells for one in (study, scored)
+        either.whole if is_confounded else either.cells for either in (study, scored)
     )
     is_labelled = np.ones(len(cells.prompt), dtype=bool)
     for level in levels:
         is_labelled &= _is_used(cells, level, group)
         is_labelled &= _is_used(scored_cells, level, group)
     sides, scored_sides = (
-        [_Side(level, one.where(is_labelled)) for level in levels]
-        for one in (cells, scored_cells)
+        [_Side(level, all_cells.where(is_labelled)) for level in levels]
+        for all_cells in (cells, scored_cells)
     )
     share = _share(study, sides, is_confounded=is_confounded)
     [labels], [of_labelled], [of_all] = (
-        _figures(one, of_study, share)
-        for one, of_study in (
+        _figures(either, of_study, share)
+        for either, of_study in (
             (study, sides),
             (scored, scored_sides),
             (scored, all_sides),
@@ -203,7 +206,7 @@ def _corrected_pair(
         int(sum(side.cells.n_scored[:, side.level].sum() for side in of_study))
         for of_study in (sides, all_sides)
     )
-    n_given = sum(_n_values(study, level, group) for level in levels)
+    n_all_labels = sum(_n_values(study, level, group) for level in levels)
     n_prompts = len(np.unique(all_sides[0].cells.prompt)) if n_labels else 0
     return Pair(
         levels=levels,
@@ -220,7 +223,7 @@ def _corrected_pair(
         labelled=Labelled(
             n=n_labels,
             n_units=labels.n_units,
-            n_unpaired=n_given - n_labels,
+            n_unpaired=n_all_labels - n_labels,
             n_prompts=len(np.unique(sides[0].cells.prompt)),
             n_all_units=of_all.n_units,
             weight=weight,
@@ -230,17 +233,20 @@ def _corrected_pair(
 
 
 def _n_values(study: Study, level: int, group: int | None) -> int:
-    is_there = (study.codes["level"] == level).to_numpy() & ~np.isnan(study.values)
+    has_value = (study.codes["level"] == level).to_numpy() & ~np.isnan(study.values)
     if group is not None:
-        is_there &= (study.codes["group"] == group).to_numpy()
-    return int(is_there.sum())
+        has_value &= (study.codes["group"] == group).to_numpy()
+    return int(has_value.sum())
 
 
 def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
-    """Return by how much the difference of a subgroup is larger than in another one."""
+    """Return by how much the difference is larger in one subgroup than in another."""
+    # with bounds: the lowest of the first less the highest of the second, and reverse
     figures: tuple[Figure, ...] = tuple(
-        one - other
-        for one, other in zip(first.figures, reversed(second.figures), strict=True)
+        in_first - in_second
+        for in_first, in_second in zip(
+            first.figures, reversed(second.figures), strict=True
+        )
     )
     return Pair(
         levels=first.levels,
@@ -253,11 +259,11 @@ def compare_groups(study: Study, first: Pair, second: Pair) -> Pair:
         share=first.share,
         is_confounded=first.is_confounded or second.is_confounded,
         gaps=(*first.gaps, *second.gaps),
-        labelled=_together(first.labelled, second.labelled),
+        labelled=_sum_of_labels(first.labelled, second.labelled),
     )
 
 
-def _together(first: Labelled | None, second: Labelled | None) -> Labelled | None:
+def _sum_of_labels(first: Labelled | None, second: Labelled | None) -> Labelled | None:
     if first is None or second is None:
         return None
     return Labelled(
@@ -273,8 +279,9 @@ def _together(first: Labelled | None, second: Labelled | None) -> Labelled | Non
 def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | None:
     """Return the other factor that a difference clearly depends on, if there is one.
 
-    The difference is tested between each two values of each other factor, over the
-    prompts that have both; all tests of a pair share their chance of a false alarm.
+    For each other factor, the difference is compared between each two of its values,
+    over the prompts that have both. All these tests together have a chance of at most
+    `1 - level` of a false alarm (Bonferroni).
     """
     is_plain = study.design.is_paired and len(pair.figures) == 1
     if not is_plain or pair.is_confounded or pair.is_between_groups or pair.labelled:
@@ -297,9 +304,9 @@ def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | Non
             value: _figures(study, part, pair.share)[0] for value, part in parts.items()
         }
     tests = [
-        (p_value(_between(study, (one - other,), most=2 * study.most)), name)
+        (p_value(_between(study, (first - second,), most=2 * study.most)), name)
         for name, figures in by_factor.items()
-        for one, other in combinations(figures.values(), 2)
+        for first, second in combinations(figures.values(), 2)
     ]
     known = [test for test in tests if not np.isnan(test[0])]
     if not known or min(known)[0] * len(known) >= 1 - level:
@@ -312,7 +319,11 @@ def dependence_of(study: Study, pair: Pair, *, level: float) -> Dependence | Non
 def _sides(
     study: Study, first: int, second: int, group: int | None
 ) -> tuple[list[_Side], bool]:
-    """Return the cells of both levels, and whether the factor never varies alone."""
+    """Return the cells of both levels, and whether they are confounded.
+
+    If no cell has both levels, other factors always vary with this one. Then whole
+    prompts are compared.
+    """
     is_confounded = False
     cells = study.cells
     used = [_is_used(cells, level, group) for level in (first, second)]
@@ -338,16 +349,16 @@ def _is_used(cells: Cells, level: int, group: int | None) -> Any:  # noqa: ANN40
 def _share(
     study: Study, sides: Sequence[_Side], *, is_confounded: bool
 ) -> float | None:
-    """Return the share of `Figure.with_floor`, for rates."""
+    """Return the `share` of `Figure.with_floor`, for rates."""
     if not study.is_rate:
         return None
     replies = study.repeats(study.whole if is_confounded else study.cells)
     share = float(shares(replies)[[side.level for side in sides]].mean())
-    return share * _share_of_a_cell(study, sides)
+    return share * _unit_variance_share(study, sides)
 
 
-def _share_of_a_cell(study: Study, sides: Sequence[_Side]) -> float:
-    """Return how much less a unit varies than a cell of it, whose repeats are known."""
+def _unit_variance_share(study: Study, sides: Sequence[_Side]) -> float:
+    """Return the variance of a unit's mean as a share of the variance of its cells."""
     if not study.design.is_paired:  # nothing is subtracted within cells
         return float(
             np.mean(
@@ -364,13 +375,14 @@ def _share_of_a_cell(study: Study, sides: Sequence[_Side]) -> float:
 def _figures(
     study: Study, sides: Sequence[_Side], share: float | None
 ) -> tuple[Figure, ...]:
-    """Return the difference, or the lowest and the highest that is possible."""
+    """Return the difference; with missing="bounds" the lowest and highest possible."""
     first, second = sides
     ends = [("low", "high"), ("high", "low")]
     if study.design.missing != "bounds":
         ends = [("low", "low")]
     figures = [
-        _mean(study, first, one) - _mean(study, second, other) for one, other in ends
+        _mean(study, first, end) - _mean(study, second, other_end)
+        for end, other_end in ends
     ]
     if share is not None:
         figures = [figure.with_floor(share) for figure in figures]
@@ -396,15 +408,16 @@ def _estimate(
     sides: Sequence[_Side],
     group: int | None,
 ) -> Estimate:
-    is_apart = all(len(figure.samples) > 1 for figure in figures)
-    if not (study.is_rate and is_apart):
+    """Estimate by Newcombe for rates of independent groups, else Student."""
+    is_independent = all(len(figure.samples) > 1 for figure in figures)
+    if not (study.is_rate and is_independent):
         shape = None
         if study.is_of_requests:
             shape = Shape.of(*(_mean(study, side, "low") for side in sides))
         return _between(study, figures, most=study.most, shape=shape)
-    place = np.full(len(study.levels), -1)
-    place[[side.level for side in sides]] = 0, 1
-    side = place[study.codes["level"]]
+    side_of_level = np.full(len(study.levels), -1)
+    side_of_level[[side.level for side in sides]] = 0, 1
+    side = side_of_level[study.codes["level"]]
     if group is not None:
         side = np.where(study.codes["group"] == group, side, -1)
     ends = [study.ends, study.ends._replace(low=study.ends.high, high=study.ends.low)]
@@ -425,7 +438,7 @@ def _prompts(
     *,
     is_used: Any,  # noqa: ANN401 - flags
 ) -> Prompts:
-    """Return what prompts, and the units that they belong to, got by group."""
+    """Return the values of the used replies by prompt, unit and group."""
     group = np.asarray(group)[is_used]
     prompt, unit = (
         study.codes[name].to_numpy()[is_used] for name in ("prompt", "unit")
@@ -470,7 +483,7 @@ def _bounded(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _costs(study: Study, sides: Sequence[_Side]) -> tuple[float, float]:
-    """Return the mean costs over what both have a cost for."""
+    """Return the mean costs; of pairs, over the cells where both costs are known."""
     costs = [side.cells.cost[:, side.level] for side in sides]
     known = [~np.isnan(cost) for cost in costs]
     if study.design.is_paired:
@@ -483,10 +496,10 @@ def _costs(study: Study, sides: Sequence[_Side]) -> tuple[float, float]:
 
 
 def _gaps(study: Study, levels: tuple[int, int], group: int | None) -> tuple[Gap, ...]:
-    is_asked = is_expected(study.df, study.on)
+    is_due = is_expected(study.df, study.on)
     if group is not None:
-        is_asked &= (study.codes["group"] == group).to_numpy()
-    is_bad = is_asked & np.isnan(study.values)
+        is_due &= (study.codes["group"] == group).to_numpy()
+    is_bad = is_due & np.isnan(study.values)
     if not is_bad.any():
         return ()
     is_failed = has(study.df, "status", "error")
@@ -494,9 +507,9 @@ def _gaps(study: Study, levels: tuple[int, int], group: int | None) -> tuple[Gap
     gaps = []
     for level in levels:
         is_level = (study.codes["level"] == level).to_numpy()
-        why = (is_failed, is_cut, ~(is_failed | is_cut))
-        n_bad = [int((is_bad & is_level & is_why).sum()) for is_why in why]
+        reasons = (is_failed, is_cut, ~(is_failed | is_cut))
+        n_bad = [int((is_bad & is_level & is_reason).sum()) for is_reason in reasons]
         if any(n_bad):
-            n_all = int((is_asked & is_level).sum())
+            n_all = int((is_due & is_level).sum())
             gaps.append(Gap(level, n_bad[0], n_bad[1], n_bad[2], n_all))
     return tuple(gaps)

@@ -1,4 +1,4 @@
-"""A comparison of two values as a sentence, with what it leaves open."""
+"""Write a comparison of two values as a sentence, with its caveats."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from .differences import Correction, Difference, units_needed
 from .reply_factors import in_number
 from .rounding import is_shown_as_none, number, percent, round_up
 from .sequential import MIN_UNITS, ConfidenceSequence
-from .statistics import LEVEL, MIN_PROMPTS, special
+from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 
+# names of scores that describe a reply: "a is right more often than b"
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
-_MOST_MORE = 20  # times as many prompts would be no advice
-_SAME_COST = 0.005  # half a percent, which would be shown as none
+_MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
+_SAME_COST = 0.005  # half a percent, which would be shown as 0 %
 _TWICE, _HUNDREDTH = 2.0, 0.01
 _SHOWN_VALUES = 4
-_PER = 1_000
+_PER_REPLIES = 1_000  # savings and mistakes are stated for so many replies
 _TENTH = 0.1
-_FILLED = {
+_MISSING_TREATMENT = {
     "drop": "Left out",
     "wrong": "Counted as wrong",
     "bounds": "The interval allows for any value of what is missing",
@@ -33,15 +34,15 @@ _FILLED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What is said of all comparisons of a call.
+class Terms:
+    """The options that apply to all comparisons of a call.
 
     Attributes:
         level: The level of the intervals.
-        correct: How they are corrected.
+        correct: How the comparisons are corrected together.
         n_family: How many are corrected together.
         margin: The difference that would not matter.
-        mistake_costs: What one mistake costs.
+        mistake_costs: The cost of one mistake, in the currency of `cost`.
     """
 
     level: float = LEVEL
@@ -52,12 +53,12 @@ class Said:
 
 
 class Drawn(NamedTuple):
-    """A difference as its sentence has it: in the same direction.
+    """A difference as the chart shows it, in the direction of its sentence.
 
     Attributes:
-        name: What is subtracted from what, such as "en: large less small".
+        name: The subtraction in words, such as "en: large less small".
         amounts: The difference, and the ends of its interval.
-        means: What it is the difference of.
+        means: The two means that are subtracted.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Drawn(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What a sentence is about, the subject first."""
+    """The names and numbers of a sentence, its subject first."""
 
     first: str
     second: str
@@ -81,38 +82,38 @@ def sentence(
     study: Study,
     pair: Pair,
     difference: Difference,
-    said: Said,
+    terms: Terms,
     dependence: Dependence | None = None,
 ) -> str:
-    """Say what a comparison found, with its caveats."""
+    """Return the result of a comparison as a sentence, with its caveats."""
     facts = _facts(study, pair, difference)
     subgroup = _subgroup(study, pair)
     if not pair.n_prompts:
         closing = left_out(study, pair)
-        return f"{subgroup}{_nothing(study, facts)}{' '.join(['', *closing])}"
+        return f"{subgroup}{_no_common_prompts(study, facts)}{' '.join(['', *closing])}"
     if pair.is_between_groups:
-        claim = _between_groups(study, pair, difference, said)
-    elif said.margin is not None:
-        claim = _not_worse(study, pair, difference, said, facts)
+        claim = _between_groups(study, pair, difference, terms)
+    elif terms.margin is not None:
+        claim = _not_worse(study, pair, difference, terms, facts)
     else:
-        claim = _better(study, pair, difference, said, _higher_first(facts))
+        claim = _better(study, pair, difference, terms, _higher_first(facts))
     caveats = [
         *_confounded(study, pair),
         *_depends(study, pair, dependence),
         *left_out(study, pair),
-        *_family(said),
+        *_correction_note(terms),
     ]
     return " ".join([f"{subgroup}{claim}", *caveats])
 
 
-def drawn(study: Study, pair: Pair, difference: Difference, said: Said) -> Drawn:
-    """Return a comparison as it is drawn: in the direction of its sentence."""
+def drawn(study: Study, pair: Pair, difference: Difference, terms: Terms) -> Drawn:
+    """Return a comparison as the chart shows it, in the direction of its sentence."""
     levels: tuple[int, ...] = pair.levels
     groups, means = pair.groups, pair.means
     amounts = difference.value, difference.low, difference.high
     if pair.is_between_groups:
         levels, groups, means, amounts = _largest_first(pair, difference)
-    elif amounts[0] < 0 and said.margin is None:
+    elif amounts[0] < 0 and terms.margin is None:
         levels, means, amounts = levels[::-1], means[::-1], _negative(amounts)
     subgroup = " less ".join(_group_name(study, group) for group in groups)
     names = short_names(study.factor, study.levels)
@@ -130,12 +131,16 @@ class _Between(NamedTuple):
 
 
 def _largest_first(pair: Pair, difference: Difference) -> _Between:
-    """Return the difference of two differences so that as much as can be is above 0."""
+    """Turn the difference of two differences so that its numbers are above 0.
+
+    The larger difference comes first; if their sum is negative, the levels are
+    exchanged as well.
+    """
     levels, groups, means = pair.levels, pair.groups, pair.means
     amounts = difference.value, difference.low, difference.high
     if amounts[0] < 0:
         groups, means, amounts = groups[::-1], means[::-1], _negative(amounts)
-    if sum(means) < 0:  # both subtracted the other way
+    if sum(means) < 0:  # exchange the levels: both differences change their sign
         levels, groups, means = levels[::-1], groups[::-1], (-means[1], -means[0])
     return _Between(levels, groups, means, amounts)
 
@@ -145,16 +150,21 @@ def _negative(amounts: tuple[float, float, float]) -> tuple[float, float, float]
     return -value, -high, -low
 
 
-def verdict(study: Study, pair: Pair, difference: Difference, said: Said) -> str | None:
-    """Return whether a value is at most so much worse, with a margin."""
-    if said.margin is None or pair.is_between_groups or np.isnan(difference.low):
+def verdict(
+    study: Study, pair: Pair, difference: Difference, terms: Terms
+) -> str | None:
+    """Return whether a value is worse than `against` by more than the margin.
+
+    None without a margin, or if there is no interval.
+    """
+    if terms.margin is None or pair.is_between_groups or np.isnan(difference.low):
         return None
     low, high = difference.low, difference.high
-    if study.is_of_requests:  # less is better
+    if study.is_of_requests:  # for seconds, tokens and cost, less is better
         low, high = -high, -low
-    if low > -said.margin:
-        return f"not worse than {_margin(study, said)}"
-    return "worse" if high < -said.margin else CANNOT_TELL
+    if low > -terms.margin:
+        return f"not worse than {_margin(study, terms)}"
+    return "worse" if high < -terms.margin else CANNOT_TELL
 
 
 def _facts(study: Study, pair: Pair, difference: Difference) -> _Facts:
@@ -179,50 +189,50 @@ def _higher_first(facts: _Facts) -> _Facts:
 
 
 def _better(
-    study: Study, pair: Pair, difference: Difference, said: Said, facts: _Facts
+    study: Study, pair: Pair, difference: Difference, terms: Terms, facts: _Facts
 ) -> str:
-    figures = _figures(study, pair, facts, said)
-    closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
+    figures = _figures(study, pair, facts, terms)
+    closing = f"{_cost(study, facts)}{_mistakes(facts, terms)}."
     amounts = facts.value, facts.low, facts.high
     if is_shown_as_none(amounts, is_rate=study.is_rate, means=facts.means):
         return f"{_no_difference(study, pair, facts, figures)}{closing}"
     seen = f"{_more(study, facts.first, facts.second)}: {figures}"
     if np.isnan(facts.low):
-        why = _why(study, pair)
+        why = _why_no_interval(study, pair)
         return f"too early to say whether {seen}; {why}{closing}"
-    if difference.p < 1 - said.level:
+    if difference.p < 1 - terms.level:
         return f"{seen}{closing}"
-    would = _what_would(study, pair, difference)
+    would = _what_would_tell(study, pair, difference)
     return f"cannot tell yet whether {seen}; {would}{closing}"
 
 
 def _no_difference(study: Study, pair: Pair, facts: _Facts, figures: str) -> str:
-    """Say that none is seen, and how large it may be."""
+    """Say that no difference is seen, and how large it may be."""
     seen = f"no difference in {study.name} is seen between {facts.first} and "
     seen += f"{facts.second}: {figures}"
     if np.isnan(facts.low):
-        return f"{seen}; {_why(study, pair)}"
+        return f"{seen}; {_why_no_interval(study, pair)}"
     farthest = max(-facts.low, facts.high)
     most = rounding.difference(farthest, is_rate=study.is_rate)
     return f"{seen}, so it may be up to {most} either way"
 
 
 def _not_worse(
-    study: Study, pair: Pair, difference: Difference, said: Said, facts: _Facts
+    study: Study, pair: Pair, difference: Difference, terms: Terms, facts: _Facts
 ) -> str:
-    first, second, margin = facts.first, facts.second, _margin(study, said)
-    figures = _figures(study, pair, facts, said)
+    first, second, margin = facts.first, facts.second, _margin(study, terms)
+    figures = _figures(study, pair, facts, terms)
     on = "" if study.name in ADJECTIVES else f" in {study.name}"
-    closing = f"{_cost(study, facts)}{_mistakes(facts, said)}."
-    conclusion = verdict(study, pair, difference, said)
+    closing = f"{_cost(study, facts)}{_mistakes(facts, terms)}."
+    conclusion = verdict(study, pair, difference, terms)
     if conclusion is None:
-        why = _why(study, pair)
+        why = _why_no_interval(study, pair)
         return (
             f"too early to say whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {why}{closing}"
         )
     if conclusion == CANNOT_TELL:
-        would = _what_would(study, pair, difference, said.margin)
+        would = _what_would_tell(study, pair, difference, terms.margin)
         return (
             f"cannot tell yet whether {first} is worse than {second}{on} by more than "
             f"{margin}: {figures}; {would}{closing}"
@@ -237,7 +247,7 @@ def _not_worse(
 
 
 def _between_groups(
-    study: Study, pair: Pair, difference: Difference, said: Said
+    study: Study, pair: Pair, difference: Difference, terms: Terms
 ) -> str:
     """Say whether a difference is larger in one subgroup than in the other."""
     levels, groups, means, amounts = _largest_first(pair, difference)
@@ -245,7 +255,7 @@ def _between_groups(
     first, second = (names[level] for level in levels)
     group_names = [_group_name(study, group) for group in groups]
     interval = rounding.difference_with_interval(
-        amounts, is_rate=study.is_rate, level=said.level
+        amounts, is_rate=study.is_rate, level=terms.level
     )
     shown_means = rounding.means_of_difference(
         means, amounts, is_rate=study.is_rate, is_of_differences=True
@@ -260,13 +270,13 @@ def _between_groups(
         f"{group_names[1]}: {interval}{_over(study, pair)}"
     )
     if np.isnan(difference.low):
-        return f"too early to say whether {seen}; {_why(study, pair)}."
-    if difference.p < 1 - said.level:
+        return f"too early to say whether {seen}; {_why_no_interval(study, pair)}."
+    if difference.p < 1 - terms.level:
         return f"{seen}."
     return f"cannot tell yet whether {seen}."
 
 
-def _nothing(study: Study, facts: _Facts) -> str:
+def _no_common_prompts(study: Study, facts: _Facts) -> str:
     if study.design.is_paired:
         what = "no row has" if study.counted == "rows" else "no prompt has"
         return f"{what} {study.name} for both {facts.first} and {facts.second}."
@@ -281,13 +291,13 @@ def _more(study: Study, first: str, second: str) -> str:
     return f"{study.name} is true more often for {first} than for {second}"
 
 
-def _figures(study: Study, pair: Pair, facts: _Facts, said: Said) -> str:
-    """Write the means, the difference, and what it is over."""
+def _figures(study: Study, pair: Pair, facts: _Facts, terms: Terms) -> str:
+    """Write the means, the difference, and the number of units if unit was given."""
     figures = rounding.means_with_difference(
         facts.means,
         (facts.value, facts.low, facts.high),
         is_rate=study.is_rate,
-        level=said.level,
+        level=terms.level,
     )
     return f"{figures}{_over(study, pair)}"
 
@@ -300,7 +310,7 @@ def _over(study: Study, pair: Pair) -> str:
 
 
 def _from_labels(study: Study, pair: Pair) -> str:
-    """Say what a corrected difference was made of."""
+    """Say how many scores and labels a corrected difference was made from."""
     if pair.labelled is None or study.scored is None:
         return ""
     labels = in_number(pair.labelled.n, "labels")
@@ -310,12 +320,12 @@ def _from_labels(study: Study, pair: Pair) -> str:
     return f", from {scores} of {study.scored.name}, corrected by {labels}"
 
 
-def _margin(study: Study, said: Said) -> str:
-    return rounding.difference(said.margin or 0.0, is_rate=study.is_rate)
+def _margin(study: Study, terms: Terms) -> str:
+    return rounding.difference(terms.margin or 0.0, is_rate=study.is_rate)
 
 
 def _cost(study: Study, facts: _Facts) -> str:
-    """Say what the subject of a sentence costs, by the other one."""
+    """Say what the subject of a sentence costs, compared with the other value."""
     first, second = facts.costs
     if np.isnan(first) or np.isnan(second) or study.on == "cost":
         return ""
@@ -338,21 +348,28 @@ def _cost_ratio(facts: _Facts, ratio: float) -> str:
     return f"{facts.first} costs {percent(1 - ratio)} less"
 
 
-def _mistakes(facts: _Facts, said: Said) -> str:
+def _mistakes(facts: _Facts, terms: Terms) -> str:
     """Say what the cheaper value saves, and what its mistakes cost."""
-    if said.mistake_costs is None:
+    if terms.mistake_costs is None:
         return ""
-    more = _PER * said.mistake_costs * facts.value  # that the second's mistakes cost
-    saved = _PER * (facts.costs[1] - facts.costs[0])
+    # how much more the mistakes of the second value cost than those of the first
+    more = _PER_REPLIES * terms.mistake_costs * facts.value
+    saved = _PER_REPLIES * (facts.costs[1] - facts.costs[0])
     subject, other = facts.first, facts.second
     if saved < 0 or (np.isnan(saved) and more < 0):
         subject, other, more, saved = other, subject, -more, -saved
     if np.isnan(saved) or not saved:
-        how = "saves" if more >= 0 else "costs"
-        return f"; per {_PER:,} replies, {subject} {how} {_money(more)} in mistakes"
-    how = "" if more >= 0 else "costs "
-    how += f"{_money(more)} {'more ' if more < 0 else ''}in mistakes"
-    return f"; per {_PER:,} replies, {subject} saves {_money(saved)} and {how}"
+        verb = "saves" if more >= 0 else "costs"
+        return (
+            f"; per {_PER_REPLIES:,} replies, {subject} {verb} {_money(more)} in "
+            "mistakes"
+        )
+    mistakes = "" if more >= 0 else "costs "
+    mistakes += f"{_money(more)} {'more ' if more < 0 else ''}in mistakes"
+    return (
+        f"; per {_PER_REPLIES:,} replies, {subject} saves {_money(saved)} and "
+        f"{mistakes}"
+    )
 
 
 def _money(amount: float) -> str:
@@ -360,18 +377,18 @@ def _money(amount: float) -> str:
     return f"{size:,.2f}" if size >= _TENTH or not size else number(size)
 
 
-def _what_would(
+def _what_would_tell(
     study: Study, pair: Pair, difference: Difference, margin: float | None = None
 ) -> str:
-    """Return how many prompts would tell, or what this many could have found.
+    """Say how many prompts would be enough, or which difference this run could find.
 
-    To go on with a study until it tells would double its false alarms, so it is said as
-    a plan for another one.
+    To add prompts until a difference shows would double the false alarms, so the advice
+    is a plan for a new run.
     """
     if len(pair.figures) > 1:
-        return "what is missing leaves it open"
+        return "the answer depends on the missing replies"
     if isinstance(pair.estimate, ConfidenceSequence):
-        return _going_on(study, pair.estimate, difference.tail, margin)
+        return _more_units_needed(study, pair.estimate, difference.tail, margin)
     smallest = difference.smallest
     seen = abs(difference.value)
     if margin is not None:
@@ -400,36 +417,37 @@ def _what_would(
     return f"this run would have found a difference of {least}"
 
 
-def _going_on(
+def _more_units_needed(
     study: Study, sequence: ConfidenceSequence, tail: float, margin: float | None
 ) -> str:
-    """Return how many prompts in all would tell, where a study may simply go on."""
+    """Say how many prompts in all would be enough, where prompts may be added."""
     null = 0.0
     if margin is not None:
         null = margin if study.is_of_requests else -margin
     n = sequence.n_would_tell(null, tail)
     if n is None:
-        return f"many times as many {study.counted} would not tell, either"
+        return f"even many times as many {study.counted} would not be enough"
     return (
         f"if others are like these, about {round_up(n):,} {study.counted} in all would "
         "tell"
     )
 
 
-def _why(study: Study, pair: Pair) -> str:
+def _why_no_interval(study: Study, pair: Pair) -> str:
+    """Say why a comparison has no interval."""
     if (
         isinstance(pair.estimate, ConfidenceSequence)
         and pair.estimate.n_units < MIN_UNITS
     ):
-        return f"{MIN_UNITS} {study.counted} are the least that could tell"
+        return f"at least {MIN_UNITS} {study.counted} are needed"
     if special() is None and not isinstance(pair.estimate, ConfidenceSequence):
-        return "only SciPy could tell whether it is chance"
+        return f"intervals {HOW_TO_INSTALL}"
     if pair.estimate.n_units < MIN_PROMPTS * max(len(pair.groups), 1):
         labels = "" if pair.labelled is None else " with labels"
-        return f"{MIN_PROMPTS} {study.counted}{labels} are the least that could tell"
+        return f"at least {MIN_PROMPTS} {study.counted}{labels} are needed"
     return (
-        f"all {study.counted} differ by the same amount, so nothing is known about "
-        "others"
+        f"all {study.counted} differ by the same amount, so it is not known how much "
+        "others vary"
     )
 
 
@@ -465,19 +483,19 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
     half = _SHOWN_VALUES // 2
     if len(by_size) > _SHOWN_VALUES:
         by_size = by_size[:half] + by_size[-half:]
-    said = ", ".join(
+    differences = ", ".join(
         f"{rounding.difference(value, is_rate=study.is_rate)} with {name}"
         for name, value in by_size
     )
     first, second = (level_names(study)[level] for level in pair.levels)
     yield (
-        f"But it depends on {dependence.factor}: {first} less {second} is {said}; the "
-        "difference is their mean."
+        f"But it depends on {dependence.factor}: {first} less {second} is "
+        f"{differences}; the difference is their mean."
     )
 
 
 def left_out(study: Study, pair: Pair) -> Iterable[str]:
-    """Say what is missing, and what becomes of it."""
+    """Say how many replies have no value, and how they are treated."""
     labelled = pair.labelled
     if labelled is not None and labelled.n_unpaired:
         yield (
@@ -486,27 +504,27 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
         )
     study = study.scored or study
     names = level_names(study)
-    said = []
+    parts = []
     for gap in dict.fromkeys(pair.gaps):
         of = f"of {gap.n_all:,} replies of {names[gap.level]}"
-        why = {
+        reasons = {
             "failed": gap.n_failed,
             f"{'was' if gap.n_cut == 1 else 'were'} cut": gap.n_cut,
-            f"{'has' if gap.n_unscored == 1 else 'have'} no {_called(study)}": (
+            f"{'has' if gap.n_unscored == 1 else 'have'} no {_score_name(study)}": (
                 gap.n_unscored
             ),
         }
-        said += [f"{n:,} {of} {verb}" for verb, n in why.items() if n]
-    if said:
-        yield f"{_FILLED[study.design.missing]}: {', '.join(said)}."
+        parts += [f"{n:,} {of} {verb}" for verb, n in reasons.items() if n]
+    if parts:
+        yield f"{_MISSING_TREATMENT[study.design.missing]}: {', '.join(parts)}."
 
 
-def _called(study: Study) -> str:
+def _score_name(study: Study) -> str:
     return f"score {study.name}" if study.on.startswith(PREFIX) else study.name
 
 
-def _family(said: Said) -> Iterable[str]:
-    if said.n_family > 1:
+def _correction_note(terms: Terms) -> Iterable[str]:
+    if terms.n_family > 1:
         how = {"holm": "Corrected", "bonferroni": "Corrected", None: "Not corrected"}
-        by = f" ({said.correct.title()})" if said.correct else ""
-        yield f"{how[said.correct]} for {said.n_family} comparisons{by}."
+        by = f" ({terms.correct.title()})" if terms.correct else ""
+        yield f"{how[terms.correct]} for {terms.n_family} comparisons{by}."

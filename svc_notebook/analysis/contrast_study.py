@@ -1,4 +1,4 @@
-"""A factor and a score in a frame of replies: what each prompt got with each value."""
+"""Prepare a comparison: the mean score of each prompt with each value of a factor."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from .statistics import Floats, Prompts, Weight
 
 MAX_LEVELS = 30
 MAX_SUBGROUPS = 8
-"""Each two of them are compared, too: 8 make 36 comparisons of each pair."""
+"""Each two subgroups are compared as well: 8 make 8 + 28 comparisons of each pair."""
 _SHOWN_CHARS = 40
 
 
@@ -41,24 +41,25 @@ def check_share_margin(margin: float | None, *, is_share: bool) -> None:
     """Refuse a margin in points, such as 3, for a score whose values are 0 to 1."""
     if margin is not None and is_share and margin >= 1:
         raise ParameterError(
-            f"margin={margin:g} is more than a rate can differ; give a share, such as "
-            "0.03 for 3 points.",
+            f"margin={margin:g} is too large for a rate, which is from 0 to 1; give a "
+            "share, such as 0.03 for 3 points.",
             param="margin",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What is compared with what, and what belongs together.
+    """The design of a comparison: subgroups, units, pairs and weights.
 
     Attributes:
-        by: Columns of the subgroups that are compared one by one.
-        unit: Columns that say which prompts belong together; None is each alone.
+        by: The columns of the subgroups; each subgroup is compared separately.
+        unit: Columns that say which prompts belong together; None if none do.
         pair_by: Columns that replies are paired by; None is the prompt.
         is_paired: Whether values are compared over the prompts that have both.
-        weight: What counts the same: each prompt, or each reply.
-        missing: What becomes of replies without a value.
-        looks: How often the intervals may be looked at while replies come.
+        weight: Whether each prompt or each reply counts the same.
+        missing: How replies without a value are treated.
+        looks: Whether the intervals hold for one look, or at any time while replies
+            are added.
     """
 
     by: Sequence[str] = ()
@@ -71,19 +72,19 @@ class Design:
 
 
 class Cells(NamedTuple):
-    """What each value got: a row for each prompt and combination of other factors.
+    """Means by cell: a cell is a prompt with one combination of the other factors.
 
     Attributes:
-        prompt: Its code.
-        unit: The code of its unit.
-        group: The code of its subgroup.
-        first: The position of one of its replies in the frame.
-        low: The mean of the measure, a column for each value; NaN is missing. With
-            missing="bounds", what is missing counts as 0.
-        high: The same, where what is missing counts as 1.
-        n: Replies that these are the mean of, likewise.
-        n_scored: Those with a value of their own, likewise.
-        cost: The mean cost of a request, likewise.
+        prompt: Shape (cells,), as are the next three: the code of the prompt.
+        unit: The code of the unit.
+        group: The code of the subgroup.
+        first: The position of the cell's first reply in the frame.
+        low: Shape (cells, levels), as are all that follow: the mean of the measure; NaN
+            is missing. With missing="bounds", a missing value counts as 0.
+        high: The same, but with missing="bounds" a missing value counts as 1.
+        n: The number of replies in the mean.
+        n_scored: The number of replies that have a value themselves.
+        cost: The mean cost of a request.
     """
 
     prompt: Any
@@ -97,26 +98,31 @@ class Cells(NamedTuple):
     cost: Floats
 
     def where(self, is_used: Any) -> "Cells":  # noqa: ANN401 - flags
-        """Return some of the rows."""
+        """Return the cells for which a flag is True."""
         return Cells(*(values[is_used] for values in self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A factor and a measure in a frame of replies.
+    """A factor and a measure in a frame of replies, ready to be compared.
 
     Attributes:
         df: The frame.
+        design: How it is compared.
+        factor: The column whose values are compared.
+        on: The column that is measured.
+        is_rate: Whether the measure is only True and False.
         levels: The values of the factor, in the order of the frame.
         groups: A row for each subgroup, with the values of `by`.
-        cells: For each prompt and combination of the other factors.
-        whole: For each prompt alone, over whatever else differs.
+        cells: Means by prompt and combination of the other factors.
+        whole: Means by prompt, over all other factors.
         others: The other factors.
         codes: The codes of the prompt, cell, level, group and unit of each reply.
-        values: The measure of each reply.
-        ends: The same, with what takes the place of missing ones.
-        counted: What the units are called: rows, prompts or values of a column.
-        scored: The same of the scores of all replies, if the measure is a few labels.
+        values: The measure of each reply; NaN is missing.
+        ends: The same, with missing values filled in as `missing` says.
+        counted: What the units are called, such as "rows" or "prompts".
+        scored: If the measure is labels that few replies have: the same study with the
+            scores of all replies.
     """
 
     df: pd.DataFrame
@@ -137,12 +143,12 @@ class Study:
 
     @property
     def name(self) -> str:
-        """The name of the score in a sentence."""
+        """The name of the measure in a sentence."""
         return shown("", self.on.removeprefix(PREFIX))
 
     @property
     def is_of_requests(self) -> bool:
-        """Whether it is of requests, such as seconds: skewed, and less is better."""
+        """Whether it measures requests, such as seconds: skewed, and less is better."""
         return self.on in OF_REQUESTS
 
     @property
@@ -153,14 +159,14 @@ class Study:
         return 1.0 if self.is_rate or is_share else np.inf
 
     def repeats(self, cells: Cells) -> Prompts:
-        """Return what each of the cells got with each level: its repeats."""
+        """Return the values of the repeats in each cell, grouped by level."""
         cell = "prompt" if cells is self.whole else "cell"
         code, level = (self.codes[name].to_numpy() for name in (cell, "level"))
         return Prompts.of(self.values, code, level, len(self.levels))
 
     @property
     def n_units(self) -> int:
-        """How many units there are codes for."""
+        """The number of unit codes."""
         return int(self.codes["unit"].max()) + 1 if len(self.codes) else 0
 
 
@@ -170,7 +176,7 @@ def study_of(
     on: str | None,
     design: Design = Design(),
 ) -> Study:
-    """Gather what each prompt got with each value of a factor.
+    """Gather the measure of each prompt with each value of a factor.
 
     Raises:
         ParameterError: The factor, the score or the design does not fit the frame.
@@ -190,7 +196,7 @@ def study_of(
     unit_code = prompt if design.unit is None else unit_codes(df, design.unit)
     if design.is_paired:
         _check_pairs(df, column, prompt, level, design)
-    elif design.unit is None:  # the same prompt again counts as another one
+    elif design.unit is None:  # a prompt with another level counts as another unit
         unit_code = group_codes(pd.DataFrame({"unit": unit_code, "level": level}))[0]
     taken = {column, *design.by, *pair_columns}
     others = [name for name in factors(df) if name not in taken]
@@ -227,7 +233,7 @@ def labelled_study(
     design: Design,
     labels: str | None,
 ) -> Study:
-    """Return a study of scores, or of labels with the scores that they correct."""
+    """Return a study of scores; with labels, one of labels that has these scores."""
     study = study_of(df, factor, on, design)
     if labels is None:
         return study
@@ -236,22 +242,22 @@ def labelled_study(
 
 def check_labels(
     df: pd.DataFrame,
-    labels: Any,  # noqa: ANN401 - whatever was given
+    labels: Any,  # noqa: ANN401 - not checked yet
     measures: Sequence[str],
     design: Design,
 ) -> str:
-    """Return the column of labels; refuse what they cannot correct."""
+    """Return the column of labels; refuse designs that labels cannot correct."""
     column = column_of(df, labels, param="labels")
     if column in measures:
         raise ParameterError(
-            f"labels={labels!r} is what is compared, too. Give the scores of all "
-            "replies in on, and the labels of some of them in labels.",
+            f"labels={labels!r} is also compared in on. Name the scores that all "
+            "replies have in on, and the labels that some replies have in labels.",
             param="labels",
         )
     if df[column].isna().all():
         raise ParameterError(
             f"{labels} has no value in these replies, so it cannot correct the "
-            "scores. Label some replies that are drawn at random.",
+            "scores. Draw some replies at random and label them.",
             param="labels",
         )
     unfit = {
@@ -263,8 +269,8 @@ def check_labels(
     for name, is_unfit in unfit.items():
         if is_unfit:
             raise ParameterError(
-                "labels correct the differences of pairs, each prompt counting the "
-                f"same, for one look; leave {name} out.",
+                "labels can only correct differences of pairs, with each prompt "
+                f"counting the same, for one look; leave {name} out.",
                 param=name,
             )
     return column
@@ -274,8 +280,8 @@ def _only_factor(df: pd.DataFrame, factor: str) -> str:
     names = named(df, factor, param="factor")
     if len(names) != 1:
         raise ParameterError(
-            f"factor must be one column, but {len(names)} are given. What varies is "
-            f"{', '.join(factors(df)) or 'nothing'}.",
+            f"factor must be one column; got {len(names)}. The columns that vary are: "
+            f"{', '.join(factors(df)) or 'none'}.",
             param="factor",
         )
     return names[0]
@@ -286,14 +292,14 @@ def _check_factor(
 ) -> None:
     if column in pair_columns and design.is_paired:
         raise ParameterError(
-            f"Replies are compared within one {column}, so it cannot be the factor. "
-            f"What varies is {', '.join(factors(df)) or 'nothing'}.",
+            f"Replies are paired by {column}, so it cannot be the factor. The columns "
+            f"that vary are: {', '.join(factors(df)) or 'none'}.",
             param="factor",
         )
     if column in design.by:
         raise ParameterError(
-            f"{column} is compared, so it cannot make the subgroups, too. What varies "
-            f"is {', '.join(factors(df)) or 'nothing'}.",
+            f"{column} is the factor, so it cannot also be in by. The columns that "
+            f"vary are: {', '.join(factors(df)) or 'none'}.",
             param="by",
         )
 
@@ -308,51 +314,52 @@ def _check_pairs(
     if len(np.unique(prompt * (level.max() + 1) + level)) > prompt.max() + 1:
         return
     raise ParameterError(
-        f"Each prompt has one value of {column}, so that there are no pairs. "
-        f"paired=False compares different prompts.{_other_texts(df, design)}",
+        f"Each prompt has only one value of {column}, so there are no pairs. To "
+        f"compare different prompts, give paired=False.{_other_texts(df, design)}",
         param="factor",
     )
 
 
 def _other_texts(df: pd.DataFrame, design: Design) -> str:
-    """Say so if rows have no pairs because each run has its own template."""
+    """Explain it if rows have no pairs because each run has its own template."""
     if design.pair_by or "row" not in df.columns or df["row"].isna().any():
         return ""
     n_texts = df.groupby("row")["prompt"].nunique()
     if unit(df) != ["prompt"] or n_texts.max() == 1:
         return ""
     return (
-        " A row has different texts in these runs, and each text counts as a prompt: "
-        "pair_by='row' pairs them. In one sweep, templates are given as "
-        "prompt={'short': ..., 'long': ...}."
+        " A row has different texts in these runs, and each text counts as a separate "
+        "prompt. To pair them, give pair_by='row'. In one sweep, templates are given "
+        "as prompt={'short': ..., 'long': ...}."
     )
 
 
 def _groups(df: pd.DataFrame, by: Sequence[str]) -> tuple[Any, list[int]]:
-    """Return the code of each reply's subgroup, and where each first is."""
+    """Return the code of each reply's subgroup, and the first position of each."""
     if not by:
         return np.zeros(len(df), dtype=np.int64), [0][: len(df)]
     codes, firsts = group_codes(
         pd.DataFrame({str(n): coded(df[name])[0] for n, name in enumerate(by)})
     )
-    said = " and ".join(by)
+    names = " and ".join(by)
     if len(firsts) > MAX_SUBGROUPS:
         raise ParameterError(
-            f"by={said} makes {len(firsts)} subgroups, and at most {MAX_SUBGROUPS} can "
-            "be compared, since each two of them are. To say that rows with the same "
-            f"{said} belong together, give unit={_as_given(by)} instead; otherwise "
-            "keep some rows of the frame.",
+            f"by={names} makes {len(firsts)} subgroups; at most {MAX_SUBGROUPS} are "
+            "allowed, since each is compared with each. If rows with the same "
+            f"{names} belong together, give unit={_argument(by)} instead; otherwise "
+            "keep fewer rows of the frame.",
             param="by",
         )
     if len(firsts) == 1:
         raise ParameterError(
-            f"by={said} has one value, so that there are no subgroups; leave by out.",
+            f"by={names} has only one value, so there are no subgroups; leave by out.",
             param="by",
         )
     return codes, firsts
 
 
-def _as_given(names: Sequence[str]) -> str:
+def _argument(names: Sequence[str]) -> str:
+    """Write names as the value of an argument: one alone, or a list."""
     return repr(names[0] if len(names) == 1 else list(names))
 
 
@@ -364,9 +371,10 @@ def _cells(
     block: Any,  # noqa: ANN401 - codes
     n_levels: int,
 ) -> Cells:
+    """Return the means by block: a block is a cell, or a prompt in a subgroup."""
     n_blocks = block.max(initial=-1) + 1
     first = np.zeros(n_blocks, dtype=np.int64)
-    first[block[::-1]] = np.arange(len(block))[::-1]
+    first[block[::-1]] = np.arange(len(block))[::-1]  # the last write is the first row
     cell, shape = block * n_levels + codes["level"].to_numpy(), (n_blocks, n_levels)
     cost = (
         df["cost"].to_numpy(dtype="float64", na_value=np.nan)
@@ -389,39 +397,39 @@ def _cells(
 
 
 def _cell_means(values: Any, cell: Any, shape: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ANN401 - arrays
-    is_there = ~np.isnan(values)
+    """Return the mean of the values in each cell, and how many it has."""
+    is_known = ~np.isnan(values)
     size = shape[0] * shape[1]
-    n = np.bincount(cell[is_there], minlength=size)
+    n = np.bincount(cell[is_known], minlength=size)
     with np.errstate(all="ignore"):
-        means = np.bincount(cell[is_there], values[is_there], size) / n
+        means = np.bincount(cell[is_known], values[is_known], size) / n
     return means.reshape(shape), n.reshape(shape)
 
 
 def _check_levels(df: pd.DataFrame, column: str, levels: Any) -> None:  # noqa: ANN401 - an array
     if 1 < len(levels) <= MAX_LEVELS:
         return
-    varied = ", ".join(factors(df)) or "nothing"
+    varied = f"The columns that vary are: {', '.join(factors(df)) or 'none'}."
     if len(levels) > 1:
         raise ParameterError(
-            f"{column} has {len(levels)} values, and at most {MAX_LEVELS} can be "
-            f"compared in pairs; keep some rows of the frame. What varies is {varied}.",
+            f"{column} has {len(levels)} values; at most {MAX_LEVELS} can be compared "
+            f"in pairs. Keep fewer rows of the frame. {varied}",
             param="factor",
         )
     only = f"only {shown(column, levels[0])}" if len(levels) else "no value"
     raise ParameterError(
-        f"{column} has {only}, and a comparison needs at least two values. "
-        f"What varies is {varied}.",
+        f"{column} has {only}, but a comparison needs at least two values. {varied}",
         param="factor",
     )
 
 
 def pairs_of(study: Study, against: Any = ...) -> list[tuple[int, int]]:  # noqa: ANN401 - a value
-    """Return the positions of the levels of each pair: the later one, the earlier.
+    """Return the positions of the two levels of each pair, the later level first.
 
     Args:
-        study: What is compared.
-        against: A value of the factor that each other one is compared with; None and
-            pd.NA are the one that was not sent, and `...` is all pairs.
+        study: The study whose levels are compared.
+        against: The value of the factor that all others are compared with; None and
+            pd.NA are the value "not sent", and `...` makes all pairs.
 
     Raises:
         ParameterError: The factor has no such value.
@@ -454,8 +462,9 @@ def only_score(df: pd.DataFrame) -> str:
         return score_names[0]
     known = ", ".join(name.removeprefix(PREFIX) for name in score_names)
     raise ParameterError(
-        f"on is needed: {f'the scores are {known}' if known else 'there is no score'}. "
-        "It may also be another column of numbers, such as on='completion_tokens'.",
+        "Name a score in on: "
+        f"{f'the scores are {known}' if known else 'there is no score yet'}. Another "
+        "column of numbers is possible as well, such as on='completion_tokens'.",
         param="on",
     )
 
@@ -466,7 +475,7 @@ def shown(factor: str, level: Any) -> str:  # noqa: ANN401 - a value
 
 
 def level_names(study: Study) -> list[str]:
-    """Return what the levels are called in a sentence, without what all share."""
+    """Return the names of the levels in a sentence, such as "temperature=0.5"."""
     names = short_names(study.factor, study.levels)
     if study.factor == "model" or study.factor.endswith("_label"):
         return names
@@ -474,12 +483,13 @@ def level_names(study: Study) -> list[str]:
 
 
 def short_names(factor: str, levels: Iterable[Any]) -> list[str]:
-    """Write values of a factor; of models without what all their names share."""
+    """Write values of a factor; names of models without the parts that all share."""
     texts = [shown(factor, level) for level in levels]
     if factor != "model":
         return texts
     parts = [label.split("-") for label in texts]
     least = min(map(len, parts), default=0)
+    # how many parts all names share, at their start and at their end
     head = next((n for n in range(least) if len({p[n] for p in parts}) > 1), least)
     tail = next((n for n in range(least) if len({p[-1 - n] for p in parts}) > 1), least)
     cut = ["-".join(p[head : len(p) - tail]) for p in parts]

@@ -1,6 +1,6 @@
-"""A decision about the values of a factor: in words, and look by look.
+"""Report the decision of a sequential study: its sentences, frame and chart.
 
-What each look knows, and when a study may end, is in `stopping_rule`.
+The rule that ends a study, and what is known at each look, are in `stopping_rule`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,20 +31,20 @@ _UNKNOWN = Known(nan, nan, nan, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, and what it is based on: to be read at the end of a cell.
+    """The decision and its evidence; a cell shows it as sentences and a chart.
 
     Attributes:
         says: The decision in some sentences, the answer first.
-        value: The value to use, as it is called; None if it cannot be told.
-        left: The values that no other one is clearly better than.
-        is_planned: Whether all was fixed before the first request.
+        value: The name of the value to use; None if it cannot be told.
+        left: The values that are not clearly worse than another one.
+        is_planned: Whether the question was fixed before the first request.
         n_requests: How many requests were sent.
-        n_possible: How many the whole run has.
-        cost: What they cost; NaN is not known.
-        notes: What else should be known.
-        df: One row for each look: requests, and the difference that decides with its
-            interval.
-        chart: The same as a drawing.
+        n_possible: How many requests the whole run has.
+        cost: The cost of the requests sent; NaN is not known.
+        notes: Further remarks.
+        df: One row for each look: the requests so far, and the difference that decides
+            with its interval.
+        chart: The rows of `df` as a chart.
 
     Example:
         >>> decision = run.decide("model", on="right", margin=0.03)
@@ -78,15 +78,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What was allowed and used.
+    """The size and the budget of a sequential study.
 
     Attributes:
-        n_possible: Requests of the whole run.
-        most: The budget in words, such as "1,000 requests", if it is what ended it.
-        per_row: Requests of one row for one value.
-        currency: Of the costs.
-        is_planned: Whether all was fixed before the first request.
-        notes: What else should be known.
+        n_possible: The number of requests of the whole run.
+        most: The budget in words, such as "1,000 requests", if it ended the study.
+        per_row: The number of requests of one row for one value.
+        currency: The currency of the costs.
+        is_planned: Whether the question was fixed before the first request.
+        notes: Further remarks.
     """
 
     n_possible: int
@@ -98,14 +98,14 @@ class Spent:
 
 
 def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision:
-    """Conclude from all looks."""
+    """Return the decision that follows from all looks."""
     last = looks[-1]
     if last.value is None:
-        says = _open(last, question, spent)
+        says = _undecided_sentence(last, question, spent)
     else:
         says = _answer(looks, question, last.value)
     return Decision(
-        says=f"{says} {_sent(last, spent)}",
+        says=f"{says} {_requests_sentence(last, spent)}",
         value=None if last.value is None else last.names[last.value],
         left=[last.names[value] for value in last.asked],
         is_planned=spent.is_planned,
@@ -119,14 +119,15 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
 
 
 def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
-    """Draw how the interval of the difference that decides shrinks, look by look."""
+    """Draw the difference that decides with its interval, look by look."""
     one, other = _deciding(looks)
     known = [look for look in looks if look.difference(one, other) is not None]
+    # of many looks, some that are evenly spread
     places = np.linspace(0, len(known) - 1, _DRAWN_LOOKS).round().astype(int)
     is_rate, margin = looks[-1].study.is_rate, question.margin
     return IntervalChart(
         intervals=[
-            _drawn(known[place], one, other, question)
+            _interval(known[place], one, other, question)
             for place in np.unique(places).tolist()
         ],
         origin=0.0,
@@ -137,16 +138,18 @@ def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
 
 
 def n_fixed(looks: Sequence[Look], question: Question, per_row: int) -> int | None:
-    """Return the requests of a plan without looks that finds the margin 8 of 10 times.
+    """Return how many requests a fixed-size study would need, with the same margin.
 
-    It is for all values, by the differences so far that vary the most; None if they do
-    not vary, or without a margin.
+    It finds a difference of the margin 8 of 10 times. The number is for all values, and
+    is based on the pair whose differences vary the most so far. None if no differences
+    vary, or without a margin.
     """
     last = looks[-1]
     spreads = [sequence.spread for sequence in last.sequences.values()]
     spread = max((spread for spread in spreads if spread > 0), default=0.0)
     if question.margin is None or not spread:
         return None
+    # n = ((z of the level + z of the power) * spread / difference) ** 2
     quantile = NormalDist().inv_cdf
     reach = quantile(1 - tail_of(last.study, question)) + quantile(POWER)
     n_units = ceil((reach * spread / question.margin) ** 2)
@@ -166,27 +169,28 @@ def _answer(looks: Sequence[Look], question: Question, use: int) -> str:
         if len(last.names) > _PAIR:
             name = f"all others; than {name}, which comes next,"
         why = f"It is better than {name} by "
-        why += _said(last.study, _latest(looks, use, nearest), question)
+        why += _with_interval(last.study, _latest(looks, use, nearest), question)
     return f"Use {last.names[use]}. {why}{_cost_words(looks, use, nearest)}."
 
 
 def _not_worse(
     looks: Sequence[Look], question: Question, use: int, others: Sequence[int]
 ) -> str:
+    """Say that the value is at most the margin worse than each of the others."""
     last = looks[-1]
     most = rounding.difference(question.margin or 0.0, is_rate=last.study.is_rate)
-    said = []
+    comparisons = []
     for other in others:
         known = _latest(looks, use, other)
         is_more = known.value > (question.margin or 0.0)
         better = ", and probably better" if is_more else ""
         ends = _ends(last.study, known, question)
-        said.append(f"than {last.names[other]}{better} ({ends})")
-    return f"It is at most {most} worse {' and '.join(said)}"
+        comparisons.append(f"than {last.names[other]}{better} ({ends})")
+    return f"It is at most {most} worse {' and '.join(comparisons)}"
 
 
-def _open(last: Look, question: Question, spent: Spent) -> str:
-    """Say what is not clear, and how many requests would probably tell."""
+def _undecided_sentence(last: Look, question: Question, spent: Spent) -> str:
+    """Say what cannot be told, and how many requests would probably be enough."""
     limit = f"within {spent.most}" if spent.most else "with all rows"
     if len(last.asked) == _PAIR:
         one, other = _deciding([last])
@@ -202,13 +206,13 @@ def _open(last: Look, question: Question, spent: Spent) -> str:
 def _would_tell(last: Look, question: Question, spent: Spent) -> str:
     n_units = last.n_units_would_tell(question.margin, tail_of(last.study, question))
     if n_units == inf:
-        return "more rows like these would not tell, either"
+        return "more rows like these would not be enough"
     n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
     n_requests = last.n_requests + n_more * len(last.asked) * spent.per_row
     return f"about {round_up(ceil(n_requests)):,} would"
 
 
-def _sent(last: Look, spent: Spent) -> str:
+def _requests_sentence(last: Look, spent: Spent) -> str:
     cost = ""
     if not isnan(last.cost):
         cost = f" for {number(last.cost)} {spent.currency}".rstrip()
@@ -220,7 +224,7 @@ _ENDED = "asked until this was clear"
 
 
 def _cost_words(looks: Sequence[Look], use: int, other: int) -> str:
-    """Say what the chosen value costs by another one."""
+    """Say what the chosen value costs, compared with another one."""
     both = (look.costs for look in reversed(looks) if {use, other} <= look.costs.keys())
     costs = next(both, {use: nan, other: nan})
     if not (costs[use] >= 0 and costs[other] > 0):
@@ -234,23 +238,23 @@ def _cost_words(looks: Sequence[Look], use: int, other: int) -> str:
 
 
 def _dropped(looks: Sequence[Look]) -> Iterable[str]:
-    """Say when a value was no longer asked, if it was one of several."""
-    asked = set(range(len(looks[0].names)))
-    for look in looks if len(asked) > _PAIR else ():
-        for value in sorted(asked - set(look.asked)):
+    """Say when a value was dropped, if there were more than two."""
+    candidates = set(range(len(looks[0].names)))
+    for look in looks if len(candidates) > _PAIR else ():
+        for value in sorted(candidates - set(look.asked)):
             name, n = look.names[value], look.n_requests
             yield f"{name} was clearly worse after {n:,} requests."
-        asked &= set(look.asked)
+        candidates &= set(look.asked)
 
 
 def _tied(last: Look) -> Iterable[str]:
-    """Name the values that are left, if there were more to choose from."""
+    """Name the values that are tied, if there were more than two."""
     if len(last.asked) > 1 and len(last.names) > _PAIR:
         yield f"Tied: {_listed(last)} cannot be told apart."
 
 
 def _left_out(looks: Sequence[Look]) -> Iterable[str]:
-    """Say which replies of the two values that decide have no score."""
+    """Say how many replies have no score, of the two values that decide."""
     one, other = _deciding(looks)
     for look in reversed(looks):
         for places in ((one, other), (other, one)):
@@ -287,14 +291,14 @@ def _deciding(looks: Sequence[Look]) -> tuple[int, int]:
     return last.value, others[0] if others else _nearest(looks, last.value)
 
 
-def _drawn(look: Look, one: int, other: int, question: Question) -> Interval:
+def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
     known = look.difference(one, other) or _UNKNOWN
     return Interval(
         name=f"{look.n_requests:,} requests",
         value=known.value,
         low=known.low,
         high=known.high,
-        numbers=_said(look.study, known, question),
+        numbers=_with_interval(look.study, known, question),
         is_clear=look.value is not None or known.low > 0 or known.high < 0,
         title=f"{look.names[one]} less {look.names[other]}, look by look",
     )
@@ -306,14 +310,18 @@ def _frame(looks: Sequence[Look]) -> pd.DataFrame:
     columns = {"n_requests": [look.n_requests for look in looks]}
     columns["n_units"] = [row.n_units for row in rows]
     differences = {
-        name: pd.array([getattr(row, of_row) for row in rows], dtype="Float64")
-        for name, of_row in (("difference", "value"), ("low", "low"), ("high", "high"))
+        name: pd.array([getattr(row, field_name) for row in rows], dtype="Float64")
+        for name, field_name in (
+            ("difference", "value"),
+            ("low", "low"),
+            ("high", "high"),
+        )
     }
     counts = {name: pd.array(n, dtype="Int64") for name, n in columns.items()}
     return pd.DataFrame({**counts, **differences})
 
 
-def _said(study: Study, known: Known, question: Question) -> str:
+def _with_interval(study: Study, known: Known, question: Question) -> str:
     """Write a difference with its interval."""
     if not study.is_rate or isnan(known.low):
         return rounding.difference_with_interval(
@@ -326,5 +334,5 @@ def _said(study: Study, known: Known, question: Question) -> str:
 
 def _ends(study: Study, known: Known, question: Question) -> str:
     """Write the interval alone, such as "-2.6 to 1.9"."""
-    said = _said(study, known, question)
-    return said.partition("(")[2].removesuffix(")") or "not known"
+    text = _with_interval(study, known, question)
+    return text.partition("(")[2].removesuffix(")") or "not known"

@@ -1,8 +1,9 @@
-"""Differences between groups of replies: their interval, and whether it is chance.
+"""Differences between groups of replies: their intervals, p and required sample size.
 
-Units are the sample: prompts, or what holds several of them together. A figure keeps
-what each unit adds to its error, so that figures over the same units are paired when
-they are subtracted, and those over different units are independent.
+Units are the sample: prompts, or groups of prompts that belong together. A figure keeps
+the contribution of each unit to its error (the influence function). So subtracting
+figures over the same units makes a paired comparison, and subtracting figures over
+different units makes one of independent samples.
 """
 
 from collections.abc import Callable
@@ -27,13 +28,16 @@ from .statistics import (
 
 POWER = 0.8
 Correction = Literal["holm", "bonferroni"]
-"""How the chance of a false alarm is kept for all comparisons of a call together."""
-_FADE = 3  # by simulation: 1 covered 0.999 of noisy rates, 4 only 0.92 of steady ones
-_FARTHEST = 8.0  # in standard deviations: a p of 1e-15 is the least
-_HALVINGS = 60
-_STEPS = 40
+"""How the chance of a false alarm is limited for all comparisons of a call together."""
+# the exponent with which the floor fades, by simulation: with 1 the intervals of noisy
+# rates covered 0.999, with 4 those of steady rates only 0.92
+_FADE = 3
+_FARTHEST = 8.0  # in standard deviations: the smallest p is 1e-15
+_HALVINGS = 60  # of the search for p
+_STEPS = 40  # of the iteration that corrects an interval for skew
 _MOST_UNITS = 10**9
-_PSEUDO = 0.5  # units that differ as a whole, behind what is seen
+# in `share_of_unit`: a prior of half a unit whose differences are all equal
+_PSEUDO_UNITS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,10 @@ class Sample:
     """Units that are independent of those of another sample.
 
     Attributes:
-        influence: What each unit adds to the error of the figure, by the unit's code; 0
-            for units that are not in the sample.
-        share: How much of the figure each unit is; the sum is 1.
-        floor: The least sum of squared influences that is believed.
+        influence: Shape (unit codes,): the contribution of each unit to the error of
+            the figure; 0 for units that are not in the sample.
+        share: Shape (unit codes,): the weight of each unit in the figure; the sum is 1.
+        floor: A lower bound of the sum of squared influences.
     """
 
     influence: Floats
@@ -53,23 +57,23 @@ class Sample:
 
     @property
     def n_units(self) -> int:
-        """How many units there are."""
+        """The number of units in the sample."""
         return int(np.count_nonzero(self.share))
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom: n - 1 for units of one size, less for unequal ones.
+        """Degrees of freedom: n - 1 if all units have equal weights, else fewer.
 
-        They are those that are left after Kish's design effect (Carter, Schnepel and
+        n is the effective number of units by Kish's design effect (Carter, Schnepel and
         Steigerwald 2017, Rev. Econ. Stat. 99).
         """
         return float(1 / (self.share**2).sum()) - 1
 
     @property
     def variance(self) -> float:
-        """The variance of the figure by the jackknife: how far it moves without a unit.
+        """The jackknife variance: from how far the figure moves without each unit.
 
-        For units of one size it is that of Student's t.
+        If all units have equal weights, it is the variance of Student's t.
         """
         m = self.n_units
         moves = self.influence / (1 - self.share)
@@ -85,63 +89,63 @@ class Figure:
 
     @classmethod
     def mean(cls, values: Floats, weights: Floats, unit: Any, n_units: int) -> "Figure":  # noqa: ANN401 - codes
-        """Return a weighted mean; NaN without values.
+        """Return a weighted mean; NaN if there are no values.
 
         Args:
-            values: Of each prompt, or of each prompt with other conditions.
-            weights: How much each counts.
-            unit: The code of the unit that each belongs to.
-            n_units: How many codes there are.
+            values: One for each prompt, or for each prompt and condition.
+            weights: The weight of each value.
+            unit: The code of the unit of each value.
+            n_units: The number of unit codes.
         """
         total = float(weights.sum())
         if not total:
             return cls(np.nan, ())
-        part = weights / total
-        value = float((part * values).sum())
+        shares_of_values = weights / total
+        value = float((shares_of_values * values).sum())
         influence, share = (
-            np.bincount(unit, of_prompt, n_units).astype(float)
-            for of_prompt in (part * (values - value), part)
+            np.bincount(unit, contributions, n_units).astype(float)
+            for contributions in (shares_of_values * (values - value), shares_of_values)
         )
         return cls(value, (Sample(influence, share),))
 
     def __sub__(self, other: "Figure") -> "Figure":
-        negative = (replace(one, influence=-one.influence) for one in other.samples)
+        negative = (replace(x, influence=-x.influence) for x in other.samples)
         samples = (*self.samples, *negative)
-        is_shared = np.sum([one.share > 0 for one in samples], axis=0) > 1
-        if np.any(is_shared):
-            influence = np.sum([one.influence for one in samples], axis=0)
-            share = np.mean([one.share for one in samples], axis=0)
-            floor = sum(one.floor for one in samples)
+        is_shared = np.sum([sample.share > 0 for sample in samples], axis=0) > 1
+        if np.any(is_shared):  # paired: one sample, whose influences are differences
+            influence = np.sum([sample.influence for sample in samples], axis=0)
+            share = np.mean([sample.share for sample in samples], axis=0)
+            floor = sum(sample.floor for sample in samples)
             samples = (Sample(influence, share, floor),)
         return Figure(self.value - other.value, samples)
 
     def with_floor(self, share: float) -> "Figure":
-        """Return it with the spread of at least one prompt that differs.
+        """Return the figure with a variance as if at least one prompt differed.
 
-        It may just not have come up yet: without this floor intervals of rates near 1
-        covered 0.5 to 0.9. Where repeats differ, so do most prompts, by little, and the
-        floor fades.
+        If all prompts are equal, one that differs may just not have occurred yet: in
+        simulations, intervals of rates near 1 covered 0.5 to 0.9 without this floor. If
+        repeats of a prompt differ, most prompts differ a little, so the floor fades.
 
         Args:
-            share: For rates, the mean of their `shares`.
+            share: For rates, the mean of their `shares`, from 0 to 1.
         """
         samples = tuple(
             replace(
-                one,
-                floor=share**_FADE / max(one.n_units - 1, 1) ** 2,
+                sample,
+                floor=share**_FADE / max(sample.n_units - 1, 1) ** 2,
             )
-            for one in self.samples
+            for sample in self.samples
         )
         return replace(self, samples=samples)
 
     @property
     def n_units(self) -> int:
-        """How many units it is over."""
-        return sum(one.n_units for one in self.samples)
+        """The number of units in all samples."""
+        return sum(sample.n_units for sample in self.samples)
 
     @property
     def by_unit(self) -> Floats:
-        """Return the value of each unit, where all are of one sample."""
+        """The value of each unit; the figure must have a single sample."""
         if not self.samples:
             return np.zeros(0)
         [sample] = self.samples
@@ -152,52 +156,55 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The skew that seconds and the like of two groups share, at their two scales.
+    """The common skew of two groups of seconds, tokens or costs.
 
-    Values that are n times as large are taken to be n times as skewed, so that equal
-    means have a difference without skew. Taken from the differences themselves, the
-    skew is mostly noise, and 9 % of false alarms came from it.
+    Both groups are assumed to have the same distribution up to its scale, so the
+    difference of equal means has no skew. If the skew were estimated from the
+    differences themselves, it would be mostly noise: it caused 9 % of false alarms in
+    simulations.
 
     Attributes:
-        middle: The mean of both means.
-        own: The third central moment of a mean of the scale 1.
-        joint: The same of both together, where the units are the same.
+        middle: The mean of the two means.
+        single: The third central moment of a mean, scaled to a mean of 1.
+        joint: The mixed third central moment of both means, scaled likewise; 0 if they
+            have no units in common.
     """
 
     middle: float
-    own: float
+    single: float
     joint: float
 
     @classmethod
     def of(cls, first: Figure, second: Figure) -> "Shape | None":
-        """Return the shape of two means; None if they are not above 0."""
+        """Return the shape of two means; None unless both are > 0 and have units."""
         means, samples = (first.value, second.value), (*first.samples, *second.samples)
-        if not min(means) > 0 or min(one.n_units for one in samples) < MIN_PROMPTS:
+        n_units = [sample.n_units for sample in samples]
+        if not min(means) > 0 or min(n_units) < MIN_PROMPTS:
             return None
-        one, other = (
+        a, b = (
             sample.influence / mean for sample, mean in zip(samples, means, strict=True)
         )
-        n_units = [sample.n_units for sample in samples]
-        own = (_unbiased(one**3, n_units[0]) + _unbiased(other**3, n_units[1])) / 2
-        joint = _unbiased((one**2 * other + one * other**2) / 2, min(n_units))
-        return cls(sum(means) / 2, own, joint)
+        single = (_unbiased(a**3, n_units[0]) + _unbiased(b**3, n_units[1])) / 2
+        joint = _unbiased((a**2 * b + a * b**2) / 2, min(n_units))
+        return cls(sum(means) / 2, single, joint)
 
     def third_moment(self, difference: Floats) -> Floats:
-        """Return the third central moment of the difference if it is so large."""
+        """Return the third central moment of the estimate if this is the difference."""
         first, second = (
             np.maximum(self.middle + side * difference / 2, 0) for side in (1, -1)
         )
         between = first**2 * second - first * second**2
-        moment: Floats = self.own * (first**3 - second**3) - 3 * self.joint * between
+        moment: Floats = self.single * (first**3 - second**3) - 3 * self.joint * between
         return moment
 
 
 def _unbiased(cubes: Floats, m: int) -> float:
+    """Return the sum of cubes without the bias of a third moment from m units."""
     return float(cubes.sum()) * m**2 / ((m - 1) * (m - 2))
 
 
 class Estimate(Protocol):
-    """A difference with an interval for each level."""
+    """A difference with an interval at any level."""
 
     @property
     def value(self) -> float:
@@ -205,27 +212,27 @@ class Estimate(Protocol):
 
     @property
     def error(self) -> float:
-        """Its standard error; NaN if nothing is known of it."""
+        """Its standard error; NaN if it is not known."""
 
     @property
     def n_units(self) -> int:
-        """How many units it is over."""
+        """The number of units."""
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of Student's t."""
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side."""
+        """Return the interval whose chance of error on each side is `tail`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudentEstimate:
-    """A difference by Student's t over units, or by Welch's over two samples of them.
+    """A difference by Student's t over units, or by Welch's t over two samples.
 
     Attributes:
-        shape: Where the skew comes from that is corrected for, if any.
-        most: It cannot be farther from 0: 1 for rates.
+        shape: The skew that the interval is corrected for, if any.
+        most: The largest possible distance from 0: 1 for rates.
     """
 
     value: float
@@ -247,13 +254,14 @@ class StudentEstimate:
         """Return the estimate of a figure.
 
         Means of seconds and tokens are skewed, which is corrected for (Hall 1992, J. R.
-        Stat. Soc. B 54): for 50 rows or fewer plain t covers 0.87 to 0.92 of them. The
-        skew is that of the difference which is tested.
+        Stat. Soc. B 54): with 50 rows or fewer, uncorrected intervals at 0.95 covered
+        0.87 to 0.92.
 
         Args:
             figure: A difference.
-            largest: The largest value, which says what is a rounding error.
-            shape: Of the two means, if they are skewed.
+            largest: The largest value; an error that is tiny next to it is a rounding
+                error, and counts as not known.
+            shape: The shape of the two means, if they are skewed.
             most: As the attribute.
         """
         n_units = [sample.n_units for sample in figure.samples]
@@ -264,7 +272,7 @@ class StudentEstimate:
         error = float(np.sqrt(variances.sum()))
         if error <= NEGLIGIBLE * max(largest, abs(figure.value)):
             return cls(figure.value, np.nan, np.nan, sum(n_units))
-        # Welch (1947); of one sample it is its own
+        # Welch (1947); with one sample, this is the freedom of that sample
         freedom = float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
         return cls(
             figure.value,
@@ -276,7 +284,7 @@ class StudentEstimate:
         )
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side."""
+        """Return the interval whose chance of error on each side is `tail`."""
         reach = -float(t_quantile(tail, self.freedom))
         reaches = np.array([reach, -reach])
         ends = self.value - self.error * reaches
@@ -296,7 +304,7 @@ class RatesEstimate:
     """The difference of the rates of two groups (Newcombe 1998, method 10).
 
     Attributes:
-        prompts: What the prompts of two groups got; no unit is in both.
+        prompts: The prompts of two groups with their values; no unit is in both.
     """
 
     prompts: Prompts
@@ -309,13 +317,13 @@ class RatesEstimate:
 
     @property
     def error(self) -> float:
-        """Its standard error, as the interval of 0.95 has it."""
+        """Its standard error, from the width of the interval at 0.95."""
         low, high = self.ends((1 - LEVEL) / 2)
         return (high - low) / 2 / float(t_quantile((1 + LEVEL) / 2, self.freedom))
 
     @property
     def n_units(self) -> int:
-        """How many units it is over."""
+        """The number of units."""
         return int(self.prompts.units().n.sum())
 
     @property
@@ -324,7 +332,7 @@ class RatesEstimate:
         return self.n_units - 2
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side."""
+        """Return the interval whose chance of error on each side is `tail`."""
         value, low, high, *_ = rates(self.prompts, 1 - 2 * tail)
         down = np.hypot(value[0] - low[0], high[1] - value[1])
         up = np.hypot(high[0] - value[0], value[1] - low[1])
@@ -334,24 +342,24 @@ class RatesEstimate:
 
 @dataclass(frozen=True, slots=True)
 class BoundsEstimate:
-    """A difference that is only known to be between two others (Manski 2003)."""
+    """A difference that is only known to lie between two others (Manski 2003)."""
 
     lower: Estimate
     upper: Estimate
 
     @property
     def value(self) -> float:
-        """The middle."""
+        """The middle of both."""
         return (self.lower.value + self.upper.value) / 2
 
     @property
     def error(self) -> float:
-        """The larger standard error."""
+        """The larger standard error of both."""
         return max(self.lower.error, self.upper.error)
 
     @property
     def n_units(self) -> int:
-        """How many units it is over."""
+        """The number of units."""
         return self.lower.n_units
 
     @property
@@ -360,14 +368,14 @@ class BoundsEstimate:
         return self.lower.freedom
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side, at worst."""
+        """Return an interval whose chance of error on each side is at most `tail`."""
         return self.lower.ends(tail)[0], self.upper.ends(tail)[1]
 
 
 def p_value(estimate: Estimate, null: float = 0.0) -> float:
-    """Return the p of a difference: its interval of the level 1 - p ends at `null`.
+    """Return the two-sided p: the interval at the level 1 - p ends at `null`.
 
-    NaN without an interval.
+    NaN if there is no interval.
     """
     if isinstance(estimate, ConfidenceSequence):
         return estimate.p(null)
@@ -375,7 +383,8 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float:
     if functions is None or not estimate.error > 0:
         return np.nan
     if isinstance(estimate, StudentEstimate) and not (estimate.shape and null):
-        far = abs(estimate.value - null) / estimate.error  # the same, quickly
+        # without skew there is a formula, so that no search is needed
+        far = abs(estimate.value - null) / estimate.error
         return 2 * float(functions.stdtr(estimate.freedom, -far))
     near, far = 0.0, _FARTHEST
     for _ in range(_HALVINGS):
@@ -386,11 +395,11 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float:
 
 
 class Corrected(NamedTuple):
-    """What is left of p if several comparisons are made at once.
+    """Several comparisons, corrected together.
 
     Attributes:
-        p: Corrected; NaN stays.
-        tail: What the interval of each leaves out on each side.
+        p: The corrected p of each; NaN stays NaN.
+        tail: The chance of error on each side of the interval of each.
     """
 
     p: Floats
@@ -400,12 +409,13 @@ class Corrected(NamedTuple):
 def corrected(
     p: Floats, *, level: float = LEVEL, correct: Correction | None = "holm"
 ) -> Corrected:
-    """Correct a family of comparisons: p is below 1 - level where 0 is left out.
+    """Correct a family of comparisons, so that each interval agrees with its p.
 
-    By Holm (1979) the chance that any of them finds what is not there is 1 - level, as
-    by Bonferroni, but more of what is there is found. The interval of each comparison
-    is that of its own step, so that it agrees with its p: each alone holds the truth at
-    least as often as `level` says. By Bonferroni all do so at once.
+    That is, p is below 1 - level exactly where the interval excludes 0. With Holm
+    (1979) the chance of any false alarm is at most 1 - level, as with Bonferroni, but
+    the power is higher. The interval of each comparison has the level of its step in
+    Holm's procedure: each interval alone contains the true difference at least as often
+    as `level` says. With Bonferroni, all intervals together do.
     """
     tail = np.full(len(p), (1 - level) / 2)
     known = np.flatnonzero(~np.isnan(p))
@@ -426,10 +436,10 @@ class Difference(NamedTuple):
     """The mean difference of two groups; NaN is not known.
 
     Attributes:
-        spread: Standard deviation of the units' differences.
-        p: Corrected for the comparisons, as is the interval.
+        spread: The standard deviation of the units' differences.
+        p: Corrected for the number of comparisons, as is the interval.
         smallest: The smallest difference that would be found with `POWER`.
-        tail: What the interval leaves out on each side.
+        tail: The chance of error on each side of the interval.
     """
 
     value: float
@@ -446,8 +456,8 @@ def spread_of(estimate: Estimate) -> float:
     return float(estimate.error * np.sqrt(estimate.n_units))
 
 
-def concluded(estimate: Estimate, *, tail: float, p: float) -> Difference:
-    """Return what is known of a difference, with a corrected p and tail."""
+def difference_of(estimate: Estimate, *, tail: float, p: float) -> Difference:
+    """Return the difference of an estimate, with a corrected p and tail."""
     spread = spread_of(estimate)
     if isinstance(estimate, ConfidenceSequence):
         ends = estimate.ends(tail)
@@ -469,16 +479,16 @@ def units_needed(
     power: float = POWER,
     is_one_sided: bool = False,
 ) -> int:
-    """Return how many units find a difference: the smallest number with the power.
+    """Return the smallest number of units that finds a difference with this power.
 
-    It is that of Student's t, by the noncentral distribution (as TTestPower of
-    statsmodels, and G*Power).
+    By Student's t and its noncentral distribution, as TTestPower of statsmodels and
+    G*Power.
 
     Args:
-        spread: Standard deviation of the units' differences.
-        difference: What is to be found, or with a margin to be ruled out.
-        tail: What the interval leaves out on each side.
-        power: How often it is to be found.
+        spread: The standard deviation of the units' differences.
+        difference: The difference to find, or with a margin to rule out.
+        tail: The chance of error on each side of the interval.
+        power: The chance of finding it, from 0 to 1.
         is_one_sided: Whether only one end of the interval matters.
     """
 
@@ -497,27 +507,30 @@ def units_needed(
 def has_power(
     shift: float, freedom: float, *, tail: float, power: float, is_one_sided: bool
 ) -> bool:
-    """Return whether a study finds a difference so often, by Student's t.
+    """Return whether a study finds a difference with this power, by Student's t.
 
     Args:
-        shift: The difference by its standard error.
+        shift: The difference divided by its standard error.
         freedom: Degrees of freedom.
-        tail: As in `units_needed`, like the others.
-        power: How often.
+        tail: The chance of error on each side of the interval.
+        power: The chance of finding it, from 0 to 1.
         is_one_sided: Whether only one end of the interval matters.
     """
     functions, quantile = special(), float(t_quantile(1 - tail, freedom))
-    if shift > 2 * quantile + 10:  # surely, and out of range
+    if shift > 2 * quantile + 10:  # the power is 1, and SciPy's range is exceeded
         return True
     chance = 1 - functions.nctdtr(freedom, shift, quantile)
     if not is_one_sided:
-        # SciPy has NaN for what is next to nothing
+        # SciPy returns NaN for a chance that is almost 0
         chance += np.nan_to_num(functions.nctdtr(freedom, shift, -quantile))
     return bool(chance >= power)
 
 
 def least(is_enough: Callable[[int], bool], low: int = MIN_PROMPTS - 1) -> int:
-    """Return the least number above `low` that is enough, as all larger ones are."""
+    """Return the least number above `low` that is enough, by bisection.
+
+    All numbers above one that is enough must be enough as well.
+    """
     high = low + 1
     while high < _MOST_UNITS and not is_enough(high):
         low, high = high, 2 * high
@@ -532,12 +545,12 @@ def paired(
 ) -> Difference:
     """Compare by Student's t on the differences of prompts (Student 1908).
 
-    Bonferroni's correction widens the interval and raises p alike.
+    Bonferroni's correction is applied to the interval and to p.
 
     Args:
-        differences: The mean difference of each prompt.
-        n_comparisons: How many are made at once.
-        share: For rates, as in `Figure.with_floor`.
+        differences: Shape (prompts,): the mean difference of each prompt.
+        n_comparisons: How many comparisons are made at once.
+        share: For rates, the `share` of `Figure.with_floor`.
     """
     m = len(differences)
     figure = Figure.mean(differences, np.ones(m), np.arange(m), m)
@@ -549,35 +562,36 @@ def paired(
         most=np.inf if share is None else 1.0,
     )
     p = min(p_value(estimate) * n_comparisons, 1.0)
-    return concluded(estimate, tail=(1 - LEVEL) / 2 / n_comparisons, p=p)
+    return difference_of(estimate, tail=(1 - LEVEL) / 2 / n_comparisons, p=p)
 
 
 def share_of_unit(differences: Floats, unit: Any) -> float:  # noqa: ANN401 - codes
-    """Return the variance of a unit's mean difference as a share of a single one's.
+    """Return the variance of a unit's mean difference as a share of a single row's.
 
-    It is 1 where all differences of a unit are equal, and 1/n where n of them differ as
-    much as those of different units. Half a unit that differs as a whole keeps rare
-    differences, which seem to come one by one, from being taken for that.
+    It is 1 if all differences of a unit are equal, and 1/n if its n differences vary as
+    much as those of different units. Where differences are rare, they seem to be
+    independent of the unit; a pseudo-count of half a unit whose differences are all
+    equal keeps the result from being too small then.
 
     Args:
-        differences: Several of each unit, such as those of its rows.
-        unit: The code of the unit of each.
+        differences: Several for each unit, such as those of its rows.
+        unit: The code of the unit of each difference.
     """
     _, place, n = np.unique(unit, return_inverse=True, return_counts=True)
     if len(n) == len(differences):
         return 1.0
-    rest = differences - (np.bincount(place, differences) / n)[place]
-    within = float((rest**2).sum()) / (len(differences) - len(n))
-    alike = 1 - within / (float(differences.var()) + _PSEUDO / len(n))
+    deviations = differences - (np.bincount(place, differences) / n)[place]
+    within = float((deviations**2).sum()) / (len(differences) - len(n))
+    alike = 1 - within / (float(differences.var()) + _PSEUDO_UNITS / len(n))
     alike = min(max(alike, 0.0), 1.0)
     return alike + (1 - alike) * float((1 / n).mean())
 
 
 def shares(prompts: Prompts) -> Floats:
-    """Return, by group, the variance of a prompt's rate as a share of one reply's.
+    """Return the variance of a prompt's rate as a share of a single reply's, by group.
 
-    It is 1 where the repeats of a prompt are all equal, and 1/n where n repeats differ
-    as much as replies to different prompts.
+    It is 1 if the repeats of a prompt are all equal, and 1/n if its n repeats vary as
+    much as replies to different prompts.
     """
     icc = prompts.icc()
     return icc + (1 - icc) * prompts.sum(1 / prompts.n) / np.maximum(prompts.sum(1), 1)

@@ -1,4 +1,4 @@
-"""Rows that only one of two values gets right, each way, with the replies to them."""
+"""Flips: the rows that only one of two values gets right, with the replies to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,37 +24,38 @@ from .reply_factors import attributes, coded, factors, in_words, is_rate
 from .rounding import number
 
 _AGAINST = "_against"
-_ENDINGS = ("", _AGAINST)  # of the columns of both values
-_HALF = 0.5  # of the replies to a row; if more are right, the row is
-_ALIKE = 1e-9  # relative; scores that differ less are equal
+_ENDINGS = ("", _AGAINST)  # of the column names of `level` and of `against`
+_HALF = 0.5  # a row counts as right if more than half of the replies to it are
+_TOLERANCE = 1e-9  # relative; scores that differ less are equal
 _NAME_CHARS = 40
 _HEAD = "margin:.8em 0 .3em;font-weight:bold"
 _N_NAMED = 6
-_N_OWN = 4  # columns of a row that are shown with it
+_N_ATTRIBUTES = 4  # columns of a row that are shown with it
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The rows on which two values of a factor differ; shown in a cell, side by side.
+    """The rows on which two values of a factor differ; a cell shows them side by side.
 
-    A value gets a row right if more than half of its replies to it are right. Of a
-    score that is no rate, the higher mean counts.
+    A value gets a row right if more than half of its replies to it are right. For a
+    score that is not a rate, the value with the higher mean is better.
 
     Attributes:
         df: One row for each row of the study that differs: first those where `level`
-            is better, each way with the largest differences first. Its columns: what
-            tells prompts apart, other factors, the row's own columns; `better` (the
-            value that is better); `mean` and `n`, the share or mean of `level` and
-            its replies, `text` and `exchange_id` of one of them; and
-            `mean_against`, `n_against`, `text_against`, `exchange_id_against`.
-        n_pairs: Rows with a score for both.
+            is better, then those where `against` is, each with the largest differences
+            first. Its columns: those that tell prompts apart, other factors, the row's
+            own columns; `better` (the value that is better); for `level` its share or
+            mean in `mean`, the number of replies in `n`, and one reply in `text` and
+            `exchange_id`; for the other value `mean_against`, `n_against`,
+            `text_against` and `exchange_id_against`.
+        n_pairs: Rows with a score for both values.
         n_level: Rows that only `level` gets right; or where its score is higher.
         n_against: The same for `against`.
-        n_both: Rows that both get right; or where their scores are equal.
-        n_neither: Rows that neither gets right; 0 for other scores.
-        n_mixed: Rows where replies of one value are right and wrong.
-        says: All this in words.
-        tables: The first rows of each way, below what they have in common.
+        n_both: Rows that both values get right; or where their scores are equal.
+        n_neither: Rows that neither gets right; 0 for scores that are not rates.
+        n_mixed: Rows where some replies of one value are right and some wrong.
+        says: The counts as sentences.
+        tables: For each direction a heading and a table of its first rows.
     """
 
     df: pd.DataFrame
@@ -78,7 +79,7 @@ class Flips:
         return {"text/html": self.html(), "text/plain": repr(self)}
 
     def html(self) -> str:
-        """Draw the counts, and the first rows of each way side by side."""
+        """Return the counts, and the first rows of each direction side by side."""
         tables = (
             f'<div style="{_HEAD}">{to_text(head)}</div>{table.html()}'
             for head, table in self.tables
@@ -88,7 +89,7 @@ class Flips:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Two values of a factor in a frame of replies, and what they are compared by."""
+    """Two values of a factor in a frame of replies, and how they are compared."""
 
     df: pd.DataFrame
     factor: str
@@ -106,15 +107,15 @@ class _Question:
 
     @property
     def is_adjective(self) -> bool:
-        """Whether a reply can be what the score is called."""
+        """Whether the score's name describes a reply, such as "right"."""
         return self.score in ADJECTIVES
 
     def only(self, side: int) -> str:
-        """Return what is found on one side, after the word for it if there is one."""
+        """Say what only one side gets, such as "improved: only b is right"."""
         head = f"{self.heads[side]}: " if self.heads[side] else ""
-        return head + self._only(side)
+        return head + self._only_without_head(side)
 
-    def _only(self, side: int) -> str:
+    def _only_without_head(self, side: int) -> str:
         name = self.names[side]
         if not self.is_rate:
             return f"{self.score} is higher for {name}"
@@ -123,7 +124,7 @@ class _Question:
         return f"{self.score} is true only for {name}"
 
 
-def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is shown
+def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
     df: pd.DataFrame,
     factor: str,
     on: str,
@@ -142,17 +143,17 @@ def flips(  # noqa: PLR0913 - what is compared, where, and how much of it is sho
         factor: One of its columns.
         on: A score or another column of numbers.
         pair: Two values of the factor.
-        names: What the values are called.
+        names: The names of the values in sentences.
         units: The columns that replies are paired by.
-        missing: What becomes of replies without a score; "bounds" leaves them out.
-        n: How many rows are shown each way.
-        heads: A word for the rows of each way, such as "improved".
+        missing: How replies without a score are treated; "bounds" leaves them out.
+        n: How many rows are shown in each direction.
+        heads: A word for the rows of each direction, such as "improved".
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
     values = with_missing(df, on, "drop" if missing == "bounds" else missing).low
     scored = _scored(df[factor], factor, pair, values)
     pairs, scored_pairs = _paired(df, scored, [*units, *others])
-    if pairs.empty:  # the factor never varies alone
+    if pairs.empty:  # other factors always vary with this one: pair whole prompts
         others = []
         pairs, scored_pairs = _paired(df, scored, list(units))
     question = _Question(
@@ -183,12 +184,12 @@ def chosen_comparison(
     values: tuple[object, object],
     columns: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return the comparison that is meant; of several, the clearest one.
+    """Return the comparison that matches; of several, the one with the smallest p.
 
     Args:
         comparisons: The frame of a `Contrast`.
-        values: The two values in either order; ... is any, None the one not sent.
-        columns: What the comparison has in other columns; None is anything.
+        values: The two values in either order; ... matches any, None is "not sent".
+        columns: Values of other columns of the comparison; None matches any.
 
     Raises:
         ParameterError: There is no such comparison.
@@ -212,33 +213,33 @@ def chosen_comparison(
     ]
     more = f" and {len(known) - _N_NAMED} more" if len(known) > _N_NAMED else ""
     raise ParameterError(
-        "No such values were compared. What was compared is "
+        "These values were not compared. Choose one of the comparisons: "
         f"{', '.join(map(printable, known[:_N_NAMED]))}{more}.",
         param="level",
     )
 
 
 def records(df: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return each row by the names of its columns."""
+    """Return each row as a dict by column name."""
     return [{str(name): row[name] for name in row} for row in df.to_dict("records")]
 
 
-def _is_same(factor: str, one: object, other: object) -> bool:
-    """Say whether two values are the same, one of them perhaps in words.
+def _is_same(factor: str, first: object, second: object) -> bool:
+    """Say whether two values are the same, where either may be given as its text.
 
-    A `Contrast` has words where its factors are of several kinds.
+    A `Contrast` has texts if its factors are of several dtypes.
     """
-    if in_words(factor, one) == in_words(factor, other):
+    if in_words(factor, first) == in_words(factor, second):
         return True
-    return shown(factor, one) == str(other) or str(one) == shown(factor, other)
+    return shown(factor, first) == str(second) or str(first) == shown(factor, second)
 
 
 def _better(question: _Question, pairs: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return which side is better for each pair: 1 is the first, -1 the second."""
+    """Return which side is better for each pair: 1 the first, -1 the second, 0 none."""
     first, second = pairs["mean"], pairs["mean_against"]
     if question.is_rate:
         return (first > _HALF).astype(int) - (second > _HALF).astype(int)
-    is_equal = np.isclose(first, second, rtol=_ALIKE, atol=0)
+    is_equal = np.isclose(first, second, rtol=_TOLERANCE, atol=0)
     return np.where(is_equal, 0, np.sign(first - second)).astype(int)
 
 
@@ -278,9 +279,10 @@ def _scored(
 def _paired(
     df: pd.DataFrame, scored: pd.DataFrame, keys: list[str]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the means of both sides, where both have a score, by number of cell.
+    """Return, by code of cell, the means of both sides where both have a score.
 
-    A cell has the same prompt and other factors.
+    A cell is a prompt with one combination of the other factors. The second result is
+    the scored replies in these cells.
     """
     scored = scored.assign(cell=group_codes(df[keys])[0][scored.index])
     first, second = (
@@ -294,35 +296,39 @@ def _paired(
 def _ordered(
     df: pd.DataFrame, flipped: pd.DataFrame, scored: pd.DataFrame, units: list[str]
 ) -> pd.DataFrame:
-    """Return the first way, then the other, with the largest differences first.
+    """Sort the flips: those of the first side first, the largest differences first.
 
-    Of equal differences, those of other rows come before those of the same row.
+    Among equal differences, the first cell of each row comes before further cells of
+    the same row, so that the first flips show different rows.
     """
     positions = scored["cell"].drop_duplicates()
     row = pd.Series(group_codes(df[units])[0][positions.index], positions.array)
     flipped = flipped.assign(row=row.loc[flipped.index])
-    again = flipped.groupby(["better", "size", "row"]).cumcount()
-    return flipped.assign(again=again).sort_values(
-        ["better", "size", "again"], ascending=[False, False, True], kind="stable"
+    n_earlier = flipped.groupby(["better", "size", "row"]).cumcount()
+    return flipped.assign(n_earlier=n_earlier).sort_values(
+        ["better", "size", "n_earlier"], ascending=[False, False, True], kind="stable"
     )
 
 
 def _typical(scored: pd.DataFrame, flipped: pd.DataFrame) -> list[Any]:
-    """Return, for both sides, the position of one reply of each cell.
+    """Return, for both sides, the position of a typical reply of each cell.
 
-    It is the reply whose score is nearest to the mean; on the better side rather a
-    higher one, on the other side a lower one.
+    It is the reply whose score is nearest to the mean. Of two that are equally near,
+    the better side shows the higher score, and the other side the lower one.
     """
     scored = scored[scored["cell"].isin(flipped.index)]
     sides = []
     for side, ending in enumerate(_ENDINGS):
-        own = scored[scored["side"] == side]
-        cells = flipped.loc[own["cell"]]
-        far = (own["value"].to_numpy() - cells[f"mean{ending}"].to_numpy()).round(9)
-        tie = own["value"].to_numpy() * cells["better"].to_numpy() * (2 * side - 1)
-        own = own.assign(far=np.abs(far), tie=tie)
-        own = own.sort_values(["far", "tie"], kind="stable").drop_duplicates("cell")
-        position = own.reset_index().set_index("cell")["index"]
+        replies = scored[scored["side"] == side]
+        cells = flipped.loc[replies["cell"]]
+        values = replies["value"].to_numpy()
+        # rounded, so that replies on both sides of the mean are equally near
+        distance = (values - cells[f"mean{ending}"].to_numpy()).round(9)
+        tie = values * cells["better"].to_numpy() * (2 * side - 1)
+        replies = replies.assign(distance=np.abs(distance), tie=tie)
+        replies = replies.sort_values(["distance", "tie"], kind="stable")
+        nearest = replies.drop_duplicates("cell")
+        position = nearest.reset_index().set_index("cell")["index"]
         sides.append(position.loc[flipped.index].to_numpy())
     return sides
 
@@ -341,30 +347,30 @@ def _frame(
         for name in ("text", "exchange_id"):
             if name in df.columns:
                 columns[f"{name}{ending}"] = df[name].array.take(positions[side])
-    own = [name for name in attributes(df) if name not in columns]
-    keys: pd.DataFrame = df[[*question.keys, *own]].iloc[level]
+    more = [name for name in attributes(df) if name not in columns]
+    keys: pd.DataFrame = df[[*question.keys, *more]].iloc[level]
     return keys.reset_index(drop=True).assign(**columns)
 
 
 def _tables(
     question: _Question, flipped: pd.DataFrame, positions: list[Any], n: int
 ) -> tuple[tuple[str, ComparisonTable], ...]:
-    """Return the first rows of each way, side by side."""
+    """Return, for each direction, a heading and a table of its first rows."""
     tables = []
     for side, sign in enumerate((1, -1)):
         (places,) = np.nonzero(flipped["better"].to_numpy() == sign)
         first_places = places[:n]
         if not len(first_places):
             continue
-        heads = tuple((in_words(question.factor, one),) for one in question.pair)
+        heads = tuple((in_words(question.factor, value),) for value in question.pair)
         names = _shown_keys(question)
         rows = question.df[names].iloc[positions[0][first_places]]
         keys = zip(*(plain(rows[name]) for name in names), strict=True)
         sides = [
             _entries(
-                question, flipped.iloc[first_places], at, positions[at][first_places]
+                question, flipped.iloc[first_places], end, positions[end][first_places]
             )
-            for at in (0, 1)
+            for end in (0, 1)
         ]
         head = f"{question.only(side)}: {_count(len(places), question)}"
         table = ComparisonTable(
@@ -383,9 +389,11 @@ def _tables(
 
 
 def _shown_keys(question: _Question) -> list[str]:
-    own = attributes(question.df)[:_N_OWN]
-    whole = ["prompt"] if not own and not question.factor.startswith("prompt") else []
-    return list(dict.fromkeys([*question.keys, *own, *whole]))
+    """Return the columns that name a row: its keys and attributes, or its prompt."""
+    shown_attributes = attributes(question.df)[:_N_ATTRIBUTES]
+    is_prompt = question.factor.startswith("prompt")
+    prompt = ["prompt"] if not shown_attributes and not is_prompt else []
+    return list(dict.fromkeys([*question.keys, *shown_attributes, *prompt]))
 
 
 def _entries(
@@ -401,7 +409,9 @@ def _entries(
     return [
         replace(
             entry,
-            label=" · ".join([_score(question, mean, int(n)), *_said(entry, answer)]),
+            label=" · ".join(
+                [_score(question, mean, int(n)), *_answer_label(entry, answer)]
+            ),
         )
         for entry, answer, mean, n in zip(
             compared(replies), answers, means, counts, strict=True
@@ -409,11 +419,11 @@ def _entries(
     ]
 
 
-def _said(entry: ComparedText, answer: object) -> list[str]:
+def _answer_label(entry: ComparedText, answer: object) -> list[str]:
     """Return the answer that was read from a reply, unless it is the whole text."""
-    words = " ".join(str(answer).split())
-    is_whole = answer is None or words == " ".join(entry.text.split())
-    return [] if is_whole else [f"answer {shorten(words, _NAME_CHARS)}"]
+    text = " ".join(str(answer).split())
+    is_whole = answer is None or text == " ".join(entry.text.split())
+    return [] if is_whole else [f"answer {shorten(text, _NAME_CHARS)}"]
 
 
 def _score(question: _Question, mean: float, n: int) -> str:

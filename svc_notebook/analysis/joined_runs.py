@@ -1,4 +1,4 @@
-"""Several runs as one frame, the earlier one first, and what pairs their replies."""
+"""Join several runs into one frame, and choose the columns that pair their replies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,17 +13,17 @@ from .reply_factors import attributes, check_replies, coded
 
 RUN = "run"
 REGRESSED, IMPROVED = "regressed", "improved"
-"""What a row has done that only the earlier run gets right, or only the later one."""
+"""What happened to rows that only the earlier run gets right, or only the later one."""
 
 
 class Joined(NamedTuple):
-    """Runs as one frame.
+    """Several runs as one frame.
 
     Attributes:
-        df: Their replies, each with the name of its run in `run`.
-        names: The names, the earlier run first.
-        pair_by: The columns that pair their replies: the row, or the prompt where one
-            has no rows.
+        df: The replies of all runs, each with the name of its run in `run`.
+        names: The names of the runs, the earlier run first.
+        pair_by: The columns that pair their replies: the row, or the prompt if one of
+            the runs has no rows.
     """
 
     df: pd.DataFrame
@@ -32,19 +32,21 @@ class Joined(NamedTuple):
 
 
 def joined(
-    runs: Any,  # noqa: ANN401 - whatever was given
+    runs: Any,  # noqa: ANN401 - not checked yet
     pair_by: str | Sequence[str] | None = None,
 ) -> Joined:
     """Join runs, or frames of replies, into one frame.
 
     Args:
-        runs: A list, the earlier one first, or a mapping from names to them. Names are
-            those of the runs, or `run 1`, `run 2` where they have none of their own.
-        pair_by: What the user pairs by; None pairs by row, else by prompt.
+        runs: A list, the earlier run first, or a mapping from names to runs. In a list,
+            runs keep their names if all have one and all are different; else they are
+            called `run 1`, `run 2` and so on.
+        pair_by: The columns to pair by; if None, the row if all runs have rows, else
+            the prompt.
 
     Raises:
-        ParameterError: There are fewer than two, one is not a frame of replies, or a
-            row is not the same one in all of them.
+        ParameterError: There are fewer than two runs, one is not a frame of replies, or
+            a row has different values in two of them.
     """
     is_named = isinstance(runs, Mapping)
     frames = [_frame(run) for run in (runs.values() if is_named else runs)]
@@ -78,16 +80,16 @@ def is_run(value: object) -> bool:
     return is_frame or hasattr(value, "replies_df")
 
 
-def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
     return check_replies(run.replies_df() if hasattr(run, "replies_df") else run)
 
 
 def _names(frames: Sequence[pd.DataFrame]) -> list[str]:
     """Return the name of each run: its own if all have one, and all are different."""
-    own = [list(frame[RUN].unique()) if RUN in frame else [] for frame in frames]
-    names = [str(of_frame[0]) for of_frame in own if len(of_frame) == 1]
-    has_own = all(len(of_frame) == 1 and not pd.isna(of_frame[0]) for of_frame in own)
-    if has_own and len(set(names)) == len(frames):
+    runs = [list(frame[RUN].unique()) if RUN in frame else [] for frame in frames]
+    names = [str(of_frame[0]) for of_frame in runs if len(of_frame) == 1]
+    are_named = all(len(x) == 1 and not pd.isna(x[0]) for x in runs)
+    if are_named and len(set(names)) == len(frames):
         return names
     return [f"run {number}" for number in range(1, len(frames) + 1)]
 
@@ -97,21 +99,21 @@ def _has_rows(frame: pd.DataFrame) -> bool:
 
 
 def _check_rows(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> None:
-    """Refuse runs whose rows are others: they would be paired by their number alone."""
+    """Refuse runs whose rows differ: they must not be paired by row number alone."""
     first = frames[0]
     for frame, name in zip(frames[1:], names[1:], strict=True):
         shared = [x for x in attributes(first) if x in attributes(frame)]
         for column in shared:
-            if (row := _other(first, frame, column)) is not None:
+            if (row := _different_row(first, frame, column)) is not None:
                 raise ParameterError(
-                    f"Row {row} is not the same one in {names[0]} and in {name}: its "
+                    f"Row {row} is not the same in {names[0]} and in {name}: its "
                     f"{column} differs. Pair by a column that both have, such as "
                     f"pair_by={column!r}, or by the text: pair_by='prompt'.",
                     param="pair_by",
                 )
 
 
-def _other(first: pd.DataFrame, second: pd.DataFrame, column: str) -> object:
+def _different_row(first: pd.DataFrame, second: pd.DataFrame, column: str) -> object:
     """Return the first row whose values in a column differ; None if all are equal."""
     both = pd.concat([_by_row(first, column), _by_row(second, column)])
     codes = pd.Series(coded(both[column])[0], both["row"].to_numpy())

@@ -1,7 +1,7 @@
-"""Replies that a figure cannot stand on: what failed, was not sent or has no score.
+"""Missing replies: requests that failed or were not sent, and replies without a score.
 
-What is missing is counted in words, and a score can count it as wrong, or allow for
-the worst and the best.
+Notes say how many are missing. A score can leave them out, count them as wrong, or give
+bounds with all of them wrong and all of them right.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,27 +32,27 @@ from .reply_factors import (
 )
 
 Missing = Literal["drop", "wrong", "bounds"]
-"""What a score does about replies without a value: leave them out, count them as 0, or
-allow for 0 and for 1."""
+"""How replies without a value are treated: left out, counted as 0, or as 0 in the lower
+end of an interval and as 1 in the upper end."""
 _MAX_LABEL_CHARS = 40
-_MAX_KINDS = 12  # a column with more values tells prompts apart
+_MAX_KINDS = 12  # a column with more values is an id of prompts, not a category
 _CLEAR = 1.645  # standard deviations; chance alone exceeds it in 1 of 20 cases
-_LEAST_SHARE = 0.1  # a smaller difference of shares is not worth a word
-_INSTEAD = {
+_LEAST_SHARE = 0.1  # smaller differences of shares are not mentioned
+_TREATMENT = {
     "drop": "; the figures leave {them} out",
     "wrong": "; {they} as wrong",
-    "bounds": "; low and high allow for all of them being wrong, and right",
+    "bounds": "; low counts all of them as wrong, and high as right",
 }
 
 
 class Ends(NamedTuple):
-    """A score of each row, NaN where it has none: for the lower end, and the upper."""
+    """The score of each row, for the lower and for the upper end; NaN is missing."""
 
     low: Any
     high: Any
 
 
-def check_missing(missing: Any) -> Missing:  # noqa: ANN401 - whatever was given
+def check_missing(missing: Any) -> Missing:  # noqa: ANN401 - not checked yet
     """Return the value if it is one of `Missing`."""
     if missing not in get_args(Missing):
         raise must_be("missing", "'drop', 'wrong' or 'bounds'", missing)
@@ -61,26 +61,26 @@ def check_missing(missing: Any) -> Missing:  # noqa: ANN401 - whatever was given
 
 
 def with_missing(df: pd.DataFrame, on: str, missing: Missing) -> Ends:
-    """Return a measure as floats, with what takes the place of missing values.
+    """Return a measure as floats, with missing values filled in as `missing` says.
 
-    Requests that failed, and replies without a value, are missing; what was not sent
-    is left out in any case.
+    Failed requests and replies without a value are missing. Requests that were not sent
+    are always left out.
 
     Raises:
-        ParameterError: Something takes their place, and the values are not within 0
-            and 1, or are seconds, tokens or costs, which are neither wrong nor right.
+        ParameterError: Values are to be filled in, but the measure is not within 0 and
+            1, or is seconds, tokens or costs, which are neither wrong nor right.
     """
     values = measure(df, on).to_numpy()
     if missing == "drop":
         return Ends(values, values)
     known = values[~np.isnan(values)]
-    why = "is not a score" if column_of(df, on) in OF_REQUESTS else ""
+    problem = "is not a score" if column_of(df, on) in OF_REQUESTS else ""
     if ((known < 0) | (known > 1)).any():
-        why = why or f"has values from {known.min():g} to {known.max():g}"
-    if why:
+        problem = problem or f"has values from {known.min():g} to {known.max():g}"
+    if problem:
         raise ParameterError(
-            f"missing={missing!r} counts what is missing as 0 or 1, but {on} {why}. "
-            "Leave it at 'drop', or measure a score of True and False, or of 0 to 1.",
+            f"missing={missing!r} counts missing values as 0 or 1, but {on} {problem}. "
+            "Use missing='drop', or a score of True and False or from 0 to 1.",
             param="missing",
         )
     is_missing = np.isnan(values) & is_expected(df, column_of(df, on))
@@ -97,54 +97,56 @@ def missing_lines(
     by: Iterable[str] = (),
     missing: Missing = "drop",
 ) -> list[str]:
-    """Return a line for each reason why replies are missing: how many of how many.
+    """Return a note for each reason why replies are missing, such as "2 of 9 failed".
 
-    A line names where they are clearly more frequent: a value of a factor, of a column
-    of the rows, or of one in `by`. That is all that is said of replies that were cut,
-    which have a score, and of all kinds if nothing is measured.
+    If a reason is clearly more frequent for one value of a factor, of a column of the
+    rows, or of a column in `by`, the note names that value. Replies that were cut have
+    a score, so they are mentioned only then; without measures, so is everything else.
 
     Args:
         df: A frame of replies.
-        on: The measures that figures are about; None is of no figures at all.
+        on: The measures that are reported; None if there are none.
         by: Columns that the figures are grouped by.
-        missing: What figures do about them.
+        missing: How the figures treat missing values.
     """
     names = [column_of(df, name) for name in as_names(on or ())]
     gaps = [gap for gap in _gaps(df, names) if gap.is_bad.any()]
     if not gaps:
         return repeated_lines(df)
     prompt, compared = prompt_codes(df), [*factors(df), *by]
-    # what is compared comes first: of it, figures stand side by side
+    # compared columns come first, since their figures are shown side by side
     kinds = _kinds_of(df, compared), _kinds_of(df, attributes(df))
     lines = []
     for gap in gaps:
         where = _where(gap, prompt, kinds[0]) or _where(gap, prompt, kinds[1])
         if where or (on is not None and gap.is_left_out):
-            how = None if on is None else missing
-            lines.append(_line(df, gap, where, prompt, how))
+            treatment = None if on is None else missing
+            lines.append(_line(df, gap, where, prompt, treatment))
     return [*repeated_lines(df), *lines]
 
 
 class _Gap(NamedTuple):
-    """Replies that are missing for one reason, among all of which they could be.
+    """Replies that are missing for one reason.
 
     Attributes:
-        what: What the rows are called.
-        verbs: What one did, and what several did.
-        is_left_out: Whether figures cannot be about them.
-        is_filled: Whether `missing` says what takes their place.
+        noun: The plural of the rows, such as "requests".
+        verbs: What happened to them, for one and for several.
+        is_bad: Which rows are missing for this reason.
+        is_due: Which rows could be.
+        is_left_out: Whether figures cannot include them.
+        is_filled: Whether `missing` fills in a value for them.
     """
 
-    what: str
+    noun: str
     verbs: tuple[str, str]
     is_bad: Any
-    is_asked: Any
+    is_due: Any
     is_left_out: bool = True
     is_filled: bool = True
 
 
 def _gaps(df: pd.DataFrame, names: Sequence[str]) -> Iterable[_Gap]:
-    """Return what may be missing; rows are bad only where they are asked for."""
+    """Return one gap for each reason: not sent, failed, cut, and without a score."""
     is_first, is_ok = is_request(df), has(df, "status", "ok")
     is_error = has(df, "status", "error") & is_first
     is_ended = is_error | (is_ok & is_first)
@@ -162,16 +164,17 @@ def _gaps(df: pd.DataFrame, names: Sequence[str]) -> Iterable[_Gap]:
     yield _Gap("replies", ("was cut", "were cut"), is_cut, is_ok, is_left_out=False)
     alike: dict[bytes, tuple[Any, Any, list[str]]] = {}
     for name in names:
-        is_asked = is_ok & is_expected(df, name)
-        is_bad = is_asked & np.isnan(measure(df, name).to_numpy())
-        alike.setdefault(is_bad.tobytes(), (is_bad, is_asked, []))[2].append(name)
-    for is_bad, is_asked, same in alike.values():
-        said = " and ".join(map(_called, same))
-        yield _Gap("replies", (f"has no {said}", f"have no {said}"), is_bad, is_asked)
+        is_due = is_ok & is_expected(df, name)
+        is_bad = is_due & np.isnan(measure(df, name).to_numpy())
+        alike.setdefault(is_bad.tobytes(), (is_bad, is_due, []))[2].append(name)
+    for is_bad, is_due, same in alike.values():
+        names_of = " and ".join(map(_measure_name, same))
+        verbs = f"has no {names_of}", f"have no {names_of}"
+        yield _Gap("replies", verbs, is_bad, is_due)
 
 
-def _called(name: str) -> str:
-    """Return what a measure is called in a sentence: a score by its own name."""
+def _measure_name(name: str) -> str:
+    """Return the name of a measure in a sentence, such as "score right"."""
     is_score = name.startswith(PREFIX)
     return f"score {name.removeprefix(PREFIX)}" if is_score else name
 
@@ -183,79 +186,86 @@ def _line(
     prompt: Any,  # noqa: ANN401 - codes
     missing: Missing | None,
 ) -> str:
-    """Say how many are missing, where most of them are, and what the figures do."""
-    n, n_all = int(gap.is_bad.sum()), int(gap.is_asked.sum())
+    """Say how many replies are missing, where, and how the figures treat them."""
+    n, n_all = int(gap.is_bad.sum()), int(gap.is_due.sum())
     if where is None:
-        line = f"{n:,} of {in_number(n_all, gap.what)} {gap.verbs[n != 1]}"
+        line = f"{n:,} of {in_number(n_all, gap.noun)} {gap.verbs[n != 1]}"
     else:
-        there = in_number(where.n_all, gap.what)
-        line = f"{where.n:,} of {there} {where.said} {gap.verbs[where.n != 1]}"
+        rows = in_number(where.n_all, gap.noun)
+        line = f"{where.n:,} of {rows} {where.phrase} {gap.verbs[where.n != 1]}"
         line += f", and {n - where.n:,} of {n_all - where.n_all:,} others"
     if missing is None or not gap.is_left_out:
         return f"{line}."
     they, them = ("it counts", "it") if n == 1 else ("they count", "them")
-    line += _INSTEAD[missing if gap.is_filled else "drop"].format(they=they, them=them)
-    n_prompts = len(np.unique(prompt[gap.is_asked]))
+    line += _TREATMENT[missing if gap.is_filled else "drop"].format(
+        they=they, them=them
+    )
+    n_prompts = len(np.unique(prompt[gap.is_due]))
     is_lost = missing == "drop" or not gap.is_filled
-    n_lost = n_prompts - len(np.unique(prompt[gap.is_asked & ~gap.is_bad]))
+    n_lost = n_prompts - len(np.unique(prompt[gap.is_due & ~gap.is_bad]))
     if is_lost and n_lost:
         line += f", and with {them} {n_lost:,} of {n_prompts:,} {counted(df)}"
     return f"{line}."
 
 
 class _Where(NamedTuple):
-    """The value of a column that has clearly the most bad replies."""
+    """The value of a column for which clearly more replies are missing."""
 
-    said: str
+    phrase: str
     n: int
     n_all: int
 
 
 def _where(gap: _Gap, prompt: Any, kinds: dict[str, Any]) -> _Where | None:  # noqa: ANN401 - codes
-    """Return where prompts with bad replies are clearly more frequent, if anywhere.
+    """Return where prompts with missing replies are clearly more frequent, if anywhere.
 
-    By chance alone, the number of bad prompts would be hypergeometric. Many columns
-    are looked at, so that chance finds one often: a line counts, and claims no reason.
+    By chance alone, the number of such prompts would be hypergeometric. Since many
+    columns are searched, chance often makes one of them clear. So a note only counts,
+    and does not claim a cause.
     """
     places: list[tuple[float, str, Any]] = []
     for name, (codes, values) in kinds.items():
-        clear = _clear(codes, len(values), prompt, gap)
-        at = int(clear.argmax())
-        places.append((float(clear[at]), name, (codes == at, values[at])))
+        z_scores = _z_scores(codes, len(values), prompt, gap)
+        code = int(z_scores.argmax())
+        places.append((float(z_scores[code]), name, (codes == code, values[code])))
     if not places:
         return None
-    clear, name, (is_there, value) = max(places, key=lambda place: place[0])
-    if clear < _CLEAR:
+    z_score, name, (has_value, value) = max(places, key=lambda place: place[0])
+    if z_score < _CLEAR:
         return None
-    said = shorten(in_words(name, value), _MAX_LABEL_CHARS)
+    text = shorten(in_words(name, value), _MAX_LABEL_CHARS)
     is_name = name == "model" or name.endswith("_label")
     return _Where(
-        f"of {said}" if is_name else f"with {name}={said}",
-        int((gap.is_bad & is_there).sum()),
-        int((gap.is_asked & is_there).sum()),
+        f"of {text}" if is_name else f"with {name}={text}",
+        int((gap.is_bad & has_value).sum()),
+        int((gap.is_due & has_value).sum()),
     )
 
 
-def _clear(codes: Any, size: int, prompt: Any, gap: _Gap) -> Any:  # noqa: ANN401 - codes
-    """Return by how many standard deviations each value has more bad prompts."""
+def _z_scores(codes: Any, size: int, prompt: Any, gap: _Gap) -> Any:  # noqa: ANN401 - codes
+    """Return by how many standard deviations each value has more bad prompts.
+
+    Shape (size,); 0 where the difference is not worth mentioning.
+    """
     cells, place = np.unique(
-        prompt[gap.is_asked] * size + codes[gap.is_asked], return_inverse=True
+        prompt[gap.is_due] * size + codes[gap.is_due], return_inverse=True
     )
-    bad = np.bincount(place, gap.is_bad[gap.is_asked], len(cells)) > 0
+    bad = np.bincount(place, gap.is_bad[gap.is_due], len(cells)) > 0
     n = np.bincount(cells % size, minlength=size)
     n_bad = np.bincount(cells % size, bad, size)
     total, all_bad = n.sum(), n_bad.sum()
     with np.errstate(all="ignore"):
         share = n / total
+        # mean and variance of the hypergeometric distribution
         variance = all_bad * share * (1 - share) * (total - all_bad) / (total - 1)
-        clear = (n_bad - all_bad * share) / np.sqrt(variance)
-        more = n_bad / n - (all_bad - n_bad) / (total - n)
-    is_worth = (n_bad >= 2) & (more >= _LEAST_SHARE)  # noqa: PLR2004 - one may be an accident
-    return np.nan_to_num(np.where(is_worth, clear, 0.0))
+        z_scores = (n_bad - all_bad * share) / np.sqrt(variance)
+        excess = n_bad / n - (all_bad - n_bad) / (total - n)
+    is_worth = (n_bad >= 2) & (excess >= _LEAST_SHARE)  # noqa: PLR2004 - one may be an accident
+    return np.nan_to_num(np.where(is_worth, z_scores, 0.0))
 
 
 def _kinds_of(df: pd.DataFrame, names: Iterable[str]) -> dict[str, Any]:
-    """Return the codes and values of columns that what is missing may depend on."""
+    """Return the codes and values of the columns that have a few values each."""
     codes_by_name = {name: coded(df[name]) for name in names}
     return {
         name: coded_column
@@ -265,24 +275,24 @@ def _kinds_of(df: pd.DataFrame, names: Iterable[str]) -> dict[str, Any]:
 
 
 def repeated_lines(df: pd.DataFrame) -> list[str]:
-    """Return a line if the frame has replies more than once."""
-    which = ["exchange_id", "choice_index", "run", "row", "repeat"]
-    which = [name for name in which if name in df.columns]
-    if "exchange_id" not in which or df["exchange_id"].is_unique:
+    """Return a note if the frame contains replies more than once."""
+    keys = ["exchange_id", "choice_index", "run", "row", "repeat"]
+    keys = [name for name in keys if name in df.columns]
+    if "exchange_id" not in keys or df["exchange_id"].is_unique:
         return []
-    n = int((df.duplicated(which) & df["exchange_id"].notna()).sum())
-    said = f"{n:,} replies are" if n > 1 else "One reply is"
+    n = int((df.duplicated(keys) & df["exchange_id"].notna()).sum())
+    rows = f"{n:,} rows repeat a reply" if n > 1 else "One row repeats a reply"
     line = (
-        f"{said} in the frame again and counted again; "
-        f"df.drop_duplicates({which}) keeps each once."
+        f"{rows} that is already in the frame, so it counts more than once; "
+        f"df.drop_duplicates({keys}) keeps each reply once."
     )
     return [line] if n else []
 
 
 def is_expected(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
-    """Return which rows should have a value: replies, and requests that failed.
+    """Return which rows should have a value: good replies, and requests that failed.
 
-    Seconds, tokens and costs are of requests, which have one row each.
+    Seconds, tokens and costs belong to requests: only the first reply to each counts.
     """
     is_ended = has(df, "status", "ok") | has(df, "status", "error")
     return is_ended & is_request(df) if name in OF_REQUESTS else is_ended

@@ -1,9 +1,9 @@
-"""Scores of replies as a chart: points with intervals, or a score against its price.
+"""Charts of scores: points with intervals, curves, or a score against its cost.
 
 Sums, such as those of `usage_df`, are bars.
 
-Texts of models and users are values of the chart's data, nothing else: fields and
-expressions have fixed names, so that no text is read as one of them.
+Texts of models and users are only ever values in the chart's data. Fields and
+expressions have fixed names, so that no text can be run as an expression.
 """
 
 from base64 import b64encode
@@ -55,7 +55,7 @@ _LABEL_CHARS, _LINE_CHARS = 60, 20
 _MIME = "application/vnd.vegalite.v5+json"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _SPLIT = r"split(datum.label, '\n')"
-# of enough contrast on white and on black
+# these have enough contrast on white and on black
 _COLOURS = (
     *("#3b82c4", "#d96c23", "#3f9e5a", "#c0504d"),
     *("#8e6bbf", "#9c7a5b", "#c95fa3", "#7f8c8d"),
@@ -67,16 +67,16 @@ _POINT = {"type": "point", "size": 90, "filled": True, "opacity": 1}
 _LEGEND = {"orient": "bottom", "columns": 1, "labelLimit": 300, "symbolOpacity": 1}
 _SERIES: Group = {"field": "series", "type": "nominal", "sort": None, "title": None}
 _SERIES |= {"legend": _LEGEND}
-_GOLDEN = 0.618  # fills an interval evenly
+_GOLDEN = 0.618  # multiples of the golden ratio, modulo 1, are spread evenly
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A chart; shown in a cell it is drawn.
+    """A chart that displays itself in a cell.
 
     Attributes:
         chart: The Altair chart, to change it further.
-        text: The numbers in words.
+        text: The numbers as text.
     """
 
     chart: Any
@@ -87,16 +87,17 @@ class Plot:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - IPython's
         # The colour of the host's text, in its light and in its dark theme.
-        spec = _inked(self.chart, "currentColor", "transparent").to_dict()
+        spec = _with_colours(self.chart, "currentColor", "transparent").to_dict()
         options = {"renderer": "svg", "actions": False}
         shown = {_MIME: {**spec, "$schema": _SCHEMA}, "text/plain": self.text}
         metadata: dict[str, Any] = {_MIME: {"embed_options": options}}
-        if find_spec("vl_convert"):  # for what draws no Vega-Lite, such as code hosts
+        if find_spec("vl_convert"):  # for pages without Vega-Lite, such as code hosts
             picture = BytesIO()
-            _printed(self.chart).save(picture, format="png", scale_factor=2)
+            _black_on_white(self.chart).save(picture, format="png", scale_factor=2)
             png = picture.getvalue()
             shown["image/png"] = b64encode(png).decode()
-            width, height = unpack(">II", png[16:24])  # of its pixels, two to a point
+            # the size in the PNG header, at two pixels a point
+            width, height = unpack(">II", png[16:24])
             metadata["image/png"] = {"width": width // 2, "height": height // 2}
         return shown, metadata
 
@@ -107,22 +108,23 @@ class Plot:
             path: Ends with .svg or .png; an old file is replaced.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
             ConfigError: A package is missing; the message names the command.
-            ParameterError: The name ends otherwise, or the file cannot be written.
+            ParameterError: The name has another suffix, or the file cannot be written.
         """
         file = Path(path)
         if file.suffix not in {".svg", ".png"}:
             raise ParameterError(
-                f"A picture is an .svg or a .png file, not {file.name!r}.", param="path"
+                f"The name of a picture must end with .svg or .png; got {file.name!r}.",
+                param="path",
             )
         import_extra(
             "vl_convert", "Pictures of plots need", install="vl-convert-python"
         )
         try:
-            _printed(self.chart).save(str(file), scale_factor=2)
+            _black_on_white(self.chart).save(str(file), scale_factor=2)
         except OSError as problem:
             raise ParameterError(
                 f"{str(file)!r} cannot be written: {problem.strerror}.", param="path"
@@ -160,7 +162,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
         spec = _curves(df, on, names[0], groups, codes)
     elif against is not None:
         other = replace(measured, on=against)
-        if column_of(df, against) in OF_REQUESTS:  # which are never wrong or right
+        if column_of(df, against) in OF_REQUESTS:  # these are neither wrong nor right
             other = replace(other, sample=replace(sample, missing="drop"))
         spec = _against(other, on, groups)
     else:
@@ -175,7 +177,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
 
 
 def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> Plot:
-    """Draw charts of intervals below one another, with a panel for each title."""
+    """Draw charts of intervals one below another, with a panel for each title."""
     altair = import_extra("altair", "Plots need")
     check_int("width", width, minimum=100)
     panels = [
@@ -196,7 +198,7 @@ def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> P
 def _panel(
     chart: IntervalChart, title: str, intervals: Sequence[Interval], width: int
 ) -> dict[str, Any]:
-    """Draw points with their intervals, before a band and a line."""
+    """Draw points with their intervals, in front of a band and a line."""
     rows: list[Group] = [
         {
             "group": fill(visible(row.name), _LINE_CHARS),
@@ -214,14 +216,15 @@ def _panel(
         for row in intervals
     ]
     known = [row for row in rows if row["value"] is not None]
-    words = f"{title}{f', in {chart.unit}' if chart.unit else ''}"
+    axis_title = f"{title}{f', in {chart.unit}' if chart.unit else ''}"
     ends = [_known(chart.scale * end) for end in chart.axis() or (-1, 1)]
     x: Group = {"field": "value", "type": "quantitative", "scale": {"domain": ends}}
-    x |= {"title": visible(shorten(words, _LABEL_CHARS)), "axis": {"tickCount": 5}}
+    x |= {"title": visible(shorten(axis_title, _LABEL_CHARS))}
+    x |= {"axis": {"tickCount": 5}}
     filled: Group = {"condition": {"test": "datum.clear", "value": _COLOURS[0]}}
-    points: Group = {"y": _down(), "x": x, "tooltip": [_tip("said")]}
+    points: Group = {"y": _group_axis(), "x": x, "tooltip": [_tip("said")]}
     points |= {"fill": {**filled, "value": "transparent"}}
-    spans = {"y": _down(), "x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    spans = {"y": _group_axis(), "x": {**x, "field": "low"}, "x2": {"field": "high"}}
     rule = {"mark": {"type": "rule", "size": 2, "color": _COLOURS[0]}}
     n_lines = sum(row["group"].count("\n") + 1 for row in rows)
     return {
@@ -271,22 +274,22 @@ def _names(
         names = named(df, by if by is not None else factors(df) or ["model"])
         if not names:
             raise ParameterError(
-                "by names no column; leave it out for what varies: "
-                f"{', '.join(factors(df)) or 'nothing'}.",
+                "by must name at least one column. Leave it out to group by the "
+                f"columns that vary: {', '.join(factors(df)) or 'none'}.",
                 param="by",
             )
         return names
     if against is not None:
         raise ParameterError(
-            "A plot has either x, whose values make a curve, or against, another score "
-            "or a cost; leave one out.",
+            "x and against cannot be combined: x draws a curve along a column, against "
+            "draws one score against another. Leave one of them out.",
             param="against",
         )
     [along] = named(df, x, param="x")
     if not pd.api.types.is_numeric_dtype(df[along].dtype):
         raise ParameterError(
-            f"x must be a column of numbers, such as temperature, and {along} has "
-            f"none. by={along!r} draws a point for each of its values.",
+            f"x must be a column of numbers, such as temperature, but {along} is not. "
+            f"To draw a point for each of its values, give by={along!r}.",
             param="x",
         )
     others = named(df, by) if by is not None else factors(df)
@@ -294,7 +297,7 @@ def _names(
 
 
 def _caption(caveats: Sequence[str], width: int) -> dict[str, Any]:
-    """Return the title that says below a chart what its figures are not about."""
+    """Return a caption below the chart that says which replies are missing."""
     if not caveats:
         return {}
     lines = [part for line in caveats for part in wrap(visible(line), width // 6)]
@@ -309,13 +312,13 @@ def _fitted(width: int) -> dict[str, Any]:
 def _bars(
     df: pd.DataFrame, on: str, by: str | Sequence[str] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Draw one bar for each row of a frame of sums; return its words, too."""
+    """Return the chart with one bar for each row of a frame of sums, and its text."""
     names = named(df, "model" if by is None else by)
     values = measure(df, on).to_numpy()
     labels = [_labels(name, plain(df[name])) for name in names]
     bars = []
-    for own, value in zip(zip(*labels, strict=True), values, strict=True):
-        name, amount = ", ".join(own), _known(value)
+    for row_labels, value in zip(zip(*labels, strict=True), values, strict=True):
+        name, amount = ", ".join(row_labels), _known(value)
         said = f"{name}: {'no value' if amount is None else number(amount)}"
         bars.append({"group": fill(name, _LINE_CHARS), "value": amount, "said": said})
     x = {**_axis(df, on), "scale": {"zero": True}}
@@ -323,15 +326,15 @@ def _bars(
         "height": 40 * len(bars),
         "data": {"values": bars},
         "mark": {"type": "bar", "size": 18},
-        "encoding": {"y": _down(), "x": x, "color": _colour([""])}
+        "encoding": {"y": _group_axis(), "x": x, "color": _colour([""])}
         | {"tooltip": [_tip("said")]},
     }
     lines = [f"{column_of(df, on)} by {', '.join(names)}"]
     return spec, lines + [f"  {bar['said']}" for bar in bars]
 
 
-def _down() -> dict[str, Any]:
-    """Return the axis down the side, with the names of groups."""
+def _group_axis() -> dict[str, Any]:
+    """Return the vertical axis, with the names of groups."""
     label = {"labelExpr": _SPLIT, "labelLimit": 170, "ticks": False, "domain": False}
     axis = {"axis": {**label, "labelPadding": 8}}
     return {"field": "group", "type": "nominal", "sort": None, "title": None} | axis
@@ -343,19 +346,19 @@ class _Measured:
 
     Attributes:
         codes: The number of each reply's group.
-        what: What its intervals count, such as rows.
+        unit_noun: The plural of the units that intervals are over, such as "rows".
     """
 
     df: pd.DataFrame
     on: str
     codes: Any
     sample: ReplySample
-    what: str
+    unit_noun: str
 
     def means(self, n_groups: int) -> list[Group]:
-        """Return the mean of each group: `value`, `low`, `high`, and its words."""
-        is_there = measure(self.df, self.on).notna()
-        if not is_there.any():
+        """Return each group's mean: `value`, `low`, `high`, and `number` as text."""
+        is_known = measure(self.df, self.on).notna()
+        if not is_known.any():
             raise ParameterError(
                 f"{self.on} is missing in every reply.{_why_missing(self.df, self.on)}",
                 param="on",
@@ -367,10 +370,10 @@ class _Measured:
             show = percent_with_interval
         means = []
         for value, low, high, n_units, n in zip(
-            *estimates[:3], estimates.n_units, groups.count(is_there), strict=True
+            *estimates[:3], estimates.n_units, groups.count(is_known), strict=True
         ):
             said = "no value" if np.isnan(value) else show(value, low, high)
-            counts = [in_number(n_units, self.what)] if n else []
+            counts = [in_number(n_units, self.unit_noun)] if n else []
             counts += [in_number(n, "replies")] if n != n_units else []
             ends = {"value": _known(value), "low": _known(low), "high": _known(high)}
             means.append({**ends, "number": ", ".join([said, *counts])})
@@ -386,32 +389,32 @@ def _why_missing(df: pd.DataFrame, on: str) -> str:
 
 
 def _groups(measured: _Measured, names: Sequence[str]) -> list[Group]:
-    """Return each group with its labels, its mean and its words."""
+    """Return each group with its labels, its mean and its text."""
     df, codes = measured.df, measured.codes
     _, firsts = np.unique(codes, return_index=True)
     if len(firsts) > MAX_GROUPS:
         raise ParameterError(
             f"by={', '.join(names)} makes {len(firsts):,} groups; at most {MAX_GROUPS} "
-            "can be told apart. Name fewer columns, or draw a part of the frame.",
+            "can be drawn. Name fewer columns in by, or draw a part of the frame.",
             param="by",
         )
     labels = [_labels(name, plain(df[name].iloc[firsts])) for name in names]
     groups = []
-    for values, own in zip(
+    for values, group_labels in zip(
         measured.means(len(firsts)), zip(*labels, strict=True), strict=True
     ):
-        group = {"of": ", ".join(own), "group": own[0], **values}
+        group = {"of": ", ".join(group_labels), "group": group_labels[0], **values}
         group["said"] = f"{group['of']}: {group.pop('number')}"
-        groups.append({**group, "series": ", ".join(own[1:])})
+        groups.append({**group, "series": ", ".join(group_labels[1:])})
     return groups
 
 
 def _labels(name: str, values: Sequence[Any]) -> list[str]:
-    """Return the values of a column in short words, different ones for each value."""
+    """Return a short label for each value of a column, a different one for each."""
     label_of: dict[str, str] = {}
     for value in dict.fromkeys(in_words(name, row_value) for row_value in values):
-        words = " ".join((value if name == "model" else f"{name} {value}").split())
-        label = visible(shorten(words, _LABEL_CHARS))
+        text = " ".join((value if name == "model" else f"{name} {value}").split())
+        label = visible(shorten(text, _LABEL_CHARS))
         n_alike = sum(taken.startswith(label) for taken in label_of.values())
         label_of[value] = (
             f"{label} ({n_alike + 1})" if label in label_of.values() else label
@@ -420,26 +423,27 @@ def _labels(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _known(number: float) -> float | None:
-    # The last digits depend on the versions of NumPy and SciPy; notebooks should not.
+    # the last digits depend on the versions of NumPy and SciPy; saved outputs must not
     return None if np.isnan(number) else float(f"{number:.8g}")
 
 
 def _by_group(
     df: pd.DataFrame, on: str, groups: list[Group], codes: "np.ndarray"
 ) -> dict[str, Any]:
-    """Draw means with intervals, before the replies that can be looked at."""
+    """Draw means with intervals, in front of dots for single replies."""
     if len({group["series"] for group in groups}) > len(_COLOURS):
         for group in groups:
             group |= {"group": f"{group['group']}, {group['series']}", "series": ""}
     series = list(dict.fromkeys(group["series"] for group in groups))
     for group in groups:
         group["group"] = fill(group["group"], _LINE_CHARS)
-        at = series.index(group["series"]) + 0.5
-        group["offset"] = round(2 * at / len(series) - 1, 4)
+        # from -1 to 1 within the row of the group
+        middle = series.index(group["series"]) + 0.5
+        group["offset"] = round(2 * middle / len(series) - 1, 4)
     labels = {group["group"] for group in groups}
     n_lines = max(label.count("\n") for label in labels) + 1
     shared = {
-        "y": _down(),
+        "y": _group_axis(),
         "yOffset": {"field": "offset", "type": "quantitative"}
         | {"scale": {"domain": [-1, 1]}},
         "color": _colour(series),
@@ -464,9 +468,9 @@ def _by_group(
 
 
 def _against(measured: _Measured, on: str, groups: list[Group]) -> dict[str, Any]:
-    """Draw the mean of a score by that of another column, and what none beats.
+    """Draw the mean of a score against that of another column, with the Pareto front.
 
-    A setting is no price: of less temperature nothing is better.
+    A setting has no front: less temperature is not better.
     """
     df, against = measured.df, measured.on
     for group, other in zip(groups, measured.means(len(groups)), strict=True):
@@ -482,7 +486,7 @@ def _against(measured: _Measured, on: str, groups: list[Group]) -> dict[str, Any
     is_setting = against in {*SENT, *factors(df), *attributes(df)}
     front = [] if is_setting else pareto(known)
     for group in front:
-        group["said"] += "; none is better in both"
+        group["said"] += "; no other is better in both"
     x = {**_axis(df, against), "field": "other"}
     y = _axis(df, on)
     step = {"type": "line", "interpolate": "step-after", "strokeDash": [4, 3]}
@@ -510,14 +514,14 @@ def _curves(
     series = list(dict.fromkeys(group["series"] for group in groups))
     if len(series) > len(_COLOURS):
         raise ParameterError(
-            f"There would be {len(series)} curves, and at most {len(_COLOURS)} can be "
-            "told apart. Name fewer columns in by, or draw a part of the frame.",
+            f"There would be {len(series)} curves; at most {len(_COLOURS)} can be "
+            "drawn. Name fewer columns in by, or draw a part of the frame.",
             param="by",
         )
     _, firsts = np.unique(codes, return_index=True)
-    at = df[x].iloc[firsts].to_numpy(dtype="float64", na_value=np.nan)
-    for group, where in zip(groups, at, strict=True):
-        group["at"] = _known(where)
+    positions = df[x].iloc[firsts].to_numpy(dtype="float64", na_value=np.nan)
+    for group, position in zip(groups, positions, strict=True):
+        group["at"] = _known(position)
     known = [group for group in groups if None not in (group["value"], group["at"])]
     title = visible(shorten(x, _LABEL_CHARS))
     across: Group = {"field": "at", "type": "quantitative", "title": title}
@@ -539,15 +543,15 @@ def _curves(
 
 
 def _with_ends(rule: dict[str, Any], groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Return the layer of intervals, of the groups that have one."""
+    """Return the layer of intervals, for the groups that have one."""
     known = [group for group in groups if group.get("low") is not None]
     return [{**rule, "data": {"values": known}}] if known else []
 
 
 def pareto(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups that no other beats: of more `value` for less `other`."""
+    """Return the groups that no other beats with more `value` for less `other`."""
     front: list[Group] = []
-    for group in sorted(groups, key=lambda one: (one["other"], -one["value"])):
+    for group in sorted(groups, key=lambda group: (group["other"], -group["value"])):
         if not front or group["value"] > front[-1]["value"]:
             front.append(group)
     return front
@@ -560,20 +564,20 @@ def _dots(
     codes: "np.ndarray",
     spread: float,
 ) -> list[dict[str, Any]]:
-    """Return single replies, spread evenly where there are too many."""
+    """Return single replies as dots; of too many, some that are evenly spaced."""
     values = measure(df, on).to_numpy()
-    (there,) = np.nonzero(~np.isnan(values))
-    chosen = there[:: -(-len(there) // MAX_DOTS)]
+    (known,) = np.nonzero(~np.isnan(values))
+    chosen = known[:: -(-len(known) // MAX_DOTS)]  # the step is rounded up
     texts = df["text"].iloc[chosen] if "text" in df.columns else [None] * len(chosen)
     return [
         {
             **{name: groups[codes[row]][name] for name in ("group", "series")},
             "value": float(values[row]),
-            "offset": groups[codes[row]]["offset"] + spread * (at * _GOLDEN % 1 - 0.5),
+            "offset": groups[codes[row]]["offset"] + spread * (n * _GOLDEN % 1 - 0.5),
             "of": groups[codes[row]]["of"],
             "reply": _shortened(text),
         }
-        for at, (row, text) in enumerate(zip(chosen, texts, strict=True))
+        for n, (row, text) in enumerate(zip(chosen, texts, strict=True))
     ]
 
 
@@ -608,7 +612,7 @@ def _tip(field: str) -> dict[str, str]:
     return {"field": field, "type": "nominal", "title": field}
 
 
-def _inked(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
+def _with_colours(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
     return chart.configure(
         background=paper,
         font="sans-serif",
@@ -628,5 +632,5 @@ def _inked(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
     )
 
 
-def _printed(chart: Any) -> Any:  # noqa: ANN401 - Altair's
-    return _inked(chart, "#1f2328", "white")
+def _black_on_white(chart: Any) -> Any:  # noqa: ANN401 - Altair's
+    return _with_colours(chart, "#1f2328", "white")

@@ -1,4 +1,4 @@
-"""A ranking from comparisons in pairs, and which candidates cannot be told apart."""
+"""Rank candidates by comparisons in pairs; some may not be told apart."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,31 +15,32 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import must_be, printable, shorten
 
-from .bradley_terry import Floats, Ints, PairVerdicts, covariance, reachable, strengths
+from .bradley_terry import Ints, PairVerdicts, covariance, reachable, strengths
 from .contrast_display import wrapped
 from .reply_factors import check_replies, in_number, named
-from .statistics import HOW_TO_INSTALL, t_quantile
+from .statistics import HOW_TO_INSTALL, Floats, t_quantile
 
 PICKED = f"{PREFIX}picked"
 SIDES = ("left", "right", "tie")
 MIN_UNITS = 20
-"""With fewer units there is no interval: it would hold too little or too much."""
+"""With fewer units there is no interval: its coverage would not be as stated."""
 _SHOWN_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates by how often they are preferred, drawn at the end of a cell.
+    """Candidates ranked by how often they are preferred; a cell shows them as a chart.
 
     Attributes:
         df: One row for each candidate, the best first: `candidate`; `strength`, a
             natural logarithm with mean 0, and its interval `low` and `high`; `n_won`,
             `n_lost`, `n_tied`; `is_best`, whether it cannot be told apart from the
-            first one.
-        best: The candidates that cannot be told apart from the first, it included.
-        n_units: What the intervals are over, such as the turns of picks.
+            first candidate.
+        best: The first candidate and those that cannot be told apart from it.
+        n_units: The number of units in the intervals, such as the turns of picks.
         says: The answer in sentences.
-        notes: What limits it.
+        notes: Limitations of the answer.
+        chart: The strengths with their intervals.
     """
 
     df: pd.DataFrame
@@ -62,11 +63,13 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdicts:
+    """Verdicts on pairs of candidates, which are numbered by `names`."""
+
     names: list[str]
-    sides: Ints  # shape (verdicts, 2)
-    outcome: Ints  # 0 left, 1 right, 2 tie
-    unit: Ints
-    what: str  # the unit, in words
+    sides: Ints  # shape (verdicts, 2): the left and the right candidate
+    outcome: Ints  # shape (verdicts,): 0 left won, 1 right won, 2 tie
+    unit: Ints  # shape (verdicts,): the number of the unit
+    unit_noun: str  # the plural of the units, such as "turns"
     notes: list[str]
 
     def numbered(self) -> PairVerdicts:
@@ -74,7 +77,7 @@ class _Verdicts:
 
 
 def ranking(
-    df: Any,  # noqa: ANN401 - whatever was given
+    df: Any,  # noqa: ANN401 - not checked yet
     by: str = "model",
     *,
     unit: str | list[str] | None = None,
@@ -92,7 +95,7 @@ def ranking(
     beats, counts = numbered.beats(), numbered.counts
     _check_connected(verdicts.names, beats)
     notes = [*verdicts.notes, *_separated(verdicts.names, beats)]
-    if not reachable(beats).all():
+    if not reachable(beats).all():  # else some strengths would be infinite
         counts = counts + numbered.half_won()
     strength = strengths(len(verdicts.names), counts)
     reaches = _reaches(strength, numbered, level)
@@ -109,13 +112,13 @@ def _of_pairs(df: pd.DataFrame, unit: str | list[str] | None) -> _Verdicts:
     names = sorted({*sides["left"], *sides["right"]})
     if taken := [name for name in names if name in SIDES]:
         raise ParameterError(
-            f"A candidate is called {taken[0]!r}, which in the column winner means a "
-            "side; rename the candidate.",
+            f"A candidate is called {taken[0]!r}, but in the column winner that means "
+            "a side or a tie. Rename the candidate.",
             param="df",
         )
     for bad in df.index[sides["left"] == sides["right"]][:1]:
         raise ParameterError(
-            f"Row {bad} compares {sides['left'][bad]!r} with itself; leave it out.",
+            f"Row {bad} compares {sides['left'][bad]!r} with itself; remove the row.",
             param="df",
         )
     is_left = (winner == "left") | (winner == sides["left"])
@@ -132,12 +135,12 @@ def _of_pairs(df: pd.DataFrame, unit: str | list[str] | None) -> _Verdicts:
         sides=codes.astype(np.int64).reshape(-1, 2),
         outcome=np.where(is_left, 0, np.where(is_right, 1, 2)).astype(np.int64),
         unit=_units(df, unit),
-        what=_in_words(unit, "comparisons"),
+        unit_noun=_unit_noun(unit, "comparisons"),
         notes=notes,
     )
 
 
-def _of_picks(df: Any, by: str, unit: str | list[str] | None) -> _Verdicts:  # noqa: ANN401 - whatever was given
+def _of_picks(df: Any, by: str, unit: str | list[str] | None) -> _Verdicts:  # noqa: ANN401 - not checked yet
     df = check_replies(df)
     if PICKED not in df.columns:
         raise ParameterError(
@@ -160,8 +163,8 @@ def _of_picks(df: Any, by: str, unit: str | list[str] | None) -> _Verdicts:  # n
             pairs += [(winner, str(other), won[0]) for other in others]
     notes = _left_out(n_unclear, "comparisons", "without exactly one pick")
     names = sorted({name for pair in pairs for name in pair[:2]})
-    at = df.iloc[[pair[2] for pair in pairs]].reset_index(drop=True)
-    units = _units(at, "_group" if unit is None else unit)
+    rows_of_pairs = df.iloc[[pair[2] for pair in pairs]].reset_index(drop=True)
+    units = _units(rows_of_pairs, "_group" if unit is None else unit)
     index = {name: code for code, name in enumerate(names)}
     sides = [(index[winner], index[other]) for winner, other, _ in pairs]
     return _Verdicts(
@@ -169,27 +172,31 @@ def _of_picks(df: Any, by: str, unit: str | list[str] | None) -> _Verdicts:  # n
         sides=np.array(sides, dtype=np.int64).reshape(-1, 2),
         outcome=np.zeros(len(pairs), dtype=np.int64),
         unit=units,
-        what=_in_words(unit, "turns"),
+        unit_noun=_unit_noun(unit, "turns"),
         notes=notes,
     )
 
 
 def _comparisons(df: pd.DataFrame, column: str) -> list[int]:
-    """Return the number of each reply's comparison: same prompt, no candidate twice."""
+    """Return the number of the comparison that each reply belongs to.
+
+    A comparison is the replies of different candidates to one prompt of a conversation.
+    """
     seen: dict[tuple[str, str], tuple[int, set[str]]] = {}
     numbers: list[int] = []
     n_groups = 0
-    for talk, prompt, name in zip(
+    for conversation, prompt, name in zip(
         df["conversation"].astype(str),
         df["prompt"].astype(str),
         df[column].astype(str),
         strict=True,
     ):
-        number, names = seen.get((talk, prompt), (-1, {name}))
-        if name in names:  # a question that was asked again
+        key = conversation, prompt
+        number, names = seen.get(key, (-1, {name}))
+        if name in names:  # the same question was sent again: another comparison
             number, names = n_groups, set()
             n_groups += 1
-        seen[talk, prompt] = (number, names | {name})
+        seen[key] = (number, names | {name})
         numbers.append(number)
     return numbers
 
@@ -201,15 +208,15 @@ def _units(df: pd.DataFrame, unit: str | list[str] | None) -> Ints:
     for name in columns:
         if df[name].isna().any():
             raise ParameterError(
-                f"{name} is missing in some rows, so it does not say where they "
-                "belong. Fill it, or leave these rows out.",
+                f"{name} is missing in some rows, so their unit is not known. Fill in "
+                "the values, or remove these rows.",
                 param="unit",
             )
     codes: Ints = group_codes(df[columns])[0].astype(np.int64)
     return codes
 
 
-def _in_words(unit: str | list[str] | None, default: str) -> str:
+def _unit_noun(unit: str | list[str] | None, default: str) -> str:
     if unit is None:
         return default
     if unit in ("row", ["row"]):
@@ -224,8 +231,9 @@ def _left_out(n: int, what: str, why: str) -> list[str]:
 def _check_connected(names: list[str], beats: Any) -> None:  # noqa: ANN401 - an array
     if len(names) < 2:  # noqa: PLR2004 - a pair
         raise ParameterError(
-            "There is nothing to rank: no two candidates were compared. Picks compare "
-            "what by= names, model if left out; temperatures need by='temperature'.",
+            "There is nothing to rank: no two candidates were compared. Name the "
+            "column of the candidates in by, such as by='temperature'; it is model if "
+            "left out.",
             param="df",
         )
     joined = reachable(beats | beats.T)[0]
@@ -235,36 +243,39 @@ def _check_connected(names: list[str], beats: Any) -> None:  # noqa: ANN401 - an
             for part in (joined, ~joined)
         )
         raise ParameterError(
-            f"No comparison joins {first} with {second}, so one ranking of all cannot "
-            "be made. Compare some of them with each other, or rank each group alone.",
+            f"Nothing compares {first} with {second}, so they cannot be ranked "
+            "together. Compare some of them with each other, or rank each group "
+            "separately.",
             param="df",
         )
 
 
 def _separated(names: list[str], beats: Any) -> list[str]:  # noqa: ANN401 - an array
+    """Return a note if some candidates never lost or tied against some others."""
     reached = reachable(beats)
     if reached.all():
         return []
-    above = [names[at] for at in np.flatnonzero(~reached.all(axis=0))]
+    above = [names[number] for number in np.flatnonzero(~reached.all(axis=0))]
     says = f"{_listed([*map(_short, above)])} never lost or tied against some others"
     always = [
-        _short(names[at])
-        for at in range(len(names))
-        if not beats[:, at].any() and beats[at].any()
+        _short(name)
+        for number, name in enumerate(names)
+        if not beats[:, number].any() and beats[number].any()
     ]
     if always:
         says = f"{_listed(always)} won every comparison"
-    says += ", so how much better cannot be measured: one made-up comparison, half won"
-    return [f"{says} by each side, keeps the numbers finite."]
+    says += ", so it cannot be measured how much better they are. To keep the numbers "
+    return [f"{says}finite, a made-up comparison, half won by each side, is added."]
 
 
 def _reaches(
     strength: Floats, verdicts: PairVerdicts, level: float
 ) -> tuple[Floats, Floats]:
-    """Return how far intervals reach: of strengths, and of differences to the first.
+    """Return half the widths of the intervals.
 
-    Those of differences hold together (Bonferroni). With too few units, or without
-    SciPy, all are NaN.
+    Shape (candidates,) each: of the strengths, and of the differences from the first
+    candidate. The intervals of the differences hold together (Bonferroni). With too few
+    units, or without SciPy, all are NaN.
     """
     n_units, first = verdicts.n_units, int(strength.argmax())
     shares = (1 + level) / 2, 1 - (1 - level) / (len(strength) - 1) / 2
@@ -272,9 +283,9 @@ def _reaches(
     if n_units < MIN_UNITS:
         quantiles = np.full(2, np.nan)
     spread = covariance(verdicts)
-    own = spread.diagonal()
-    gap = np.maximum(own[first] + own - 2 * spread[first], 0)
-    return quantiles[0] * np.sqrt(own), quantiles[1] * np.sqrt(gap)
+    variance = spread.diagonal()
+    variance_of_gap = np.maximum(variance[first] + variance - 2 * spread[first], 0)
+    return quantiles[0] * np.sqrt(variance), quantiles[1] * np.sqrt(variance_of_gap)
 
 
 def _result(
@@ -285,9 +296,11 @@ def _result(
 ) -> Ranking:
     n_units = int(verdicts.unit.max()) + 1
     reach, reach_of_gap = reaches
-    is_best = ~(strength.max() - strength > reach_of_gap)  # NaN tells nothing apart
+    # "not >" since without intervals (NaN) no candidates can be told apart
+    is_best = ~(strength.max() - strength > reach_of_gap)
     won = np.zeros((3, len(strength)), dtype=np.int64)
     for side in (0, 1):
+        # seen from the right side, 0 (left won) and 1 (right won) change places
         result = np.where(verdicts.outcome == 2, 2, verdicts.outcome ^ side)  # noqa: PLR2004 - a tie
         np.add.at(won, (result, verdicts.sides[:, side]), 1)
     df = pd.DataFrame(
@@ -305,7 +318,7 @@ def _result(
     ).sort_values(["strength", "candidate"], ascending=[False, True])
     df = df.reset_index(drop=True)
     best = tuple(df["candidate"][df["is_best"]])
-    counted = in_number(n_units, verdicts.what)
+    counted = in_number(n_units, verdicts.unit_noun)
     says = _sentence(df, best, counted, is_early=n_units < MIN_UNITS)
     return Ranking(df, best, n_units, says, tuple(notes), _chart(df))
 
@@ -316,8 +329,8 @@ def _sentence(
     if is_early:
         return (
             f"Too early to rank {_listed([*map(_short, df['candidate'])])}: there "
-            f"{'is' if counted.startswith('1 ') else 'are'} {counted}, and {MIN_UNITS} "
-            "are the least that could tell."
+            f"{'is' if counted.startswith('1 ') else 'are'} only {counted}, but at "
+            f"least {MIN_UNITS} are needed."
         )
     names = [*map(_short, best)]
     if df["low"].isna().all():

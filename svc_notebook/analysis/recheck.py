@@ -1,6 +1,6 @@
-"""Whether a model still answers as it did in a run: measured, and in words.
+"""Check whether a model still answers as it did in a run, and report the result.
 
-What counts as a change is in `change_rule`.
+The rule for what counts as a change is in `change_rule`.
 """
 
 import json
@@ -21,7 +21,14 @@ from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import check_number, must_be, printable
 
 from . import contrast_display, rounding
-from .change_rule import Change, Checked, Rule, Verdict, change_of, of_texts
+from .change_rule import (
+    Change,
+    ChangeRule,
+    ChangeVerdict,
+    CheckedReplies,
+    change_of,
+    of_texts,
+)
 from .contrast_study import check_share_margin, short_names
 from .flips import Flips, flips
 from .joined_runs import IMPROVED, REGRESSED, joined
@@ -31,28 +38,30 @@ from .rounding import number, round_up
 CHECK = "check"
 """The column with the number of the check: 0 for the replies of the run."""
 MARGIN = 0.05
-"""How much a share may differ and still be as before, if nothing else is given."""
-_LONGER = 1.1  # so much longer or shorter is as before
+"""The default margin: a share that differs by less counts as unchanged."""
+_LENGTH_RATIO = 1.1  # lengths that differ by a smaller ratio count as unchanged
 _DRAWN_CHECKS = 8
-_FLIPS = 3  # rows that are shown each way
+_FLIPS = 3  # rows that are shown in each direction
 _BEFORE, _NOW = "before", "now"
 _TEMPERATURE = "temperature"
 _STOP = "stop"
-_ORDER: tuple[Verdict, ...] = ("changed", "cannot tell", "as before")
+_ORDER: tuple[ChangeVerdict, ...] = ("changed", "cannot tell", "as before")
 
 Kind = Literal["score", "number", "texts", "length", "ends"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckQuestion:
-    """What is checked.
+    """The question of a recheck.
 
     Attributes:
-        on: The score; None is the texts, their lengths and how they end.
-        margin: How much the score may differ and still be as before; None is 5 points.
-        unit: Columns that say which rows belong together; None is each row alone.
-        level: How often all checks together are right about a model that did not
-            change.
+        on: The score to compare; None compares the texts, their lengths and how they
+            end.
+        margin: The difference of the score up to which it counts as unchanged; None is
+            5 points.
+        unit: Columns that say which rows belong together; None if none do.
+        level: The chance that all checks together raise no false alarm, if the model
+            did not change.
     """
 
     on: str | None
@@ -70,16 +79,16 @@ class CheckQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """What a check has sent.
+class CheckRequests:
+    """The requests of one check.
 
     Attributes:
-        name: The name of its run.
-        n_requests: How many requests it has.
-        cost: What they cost; NaN is not known.
-        currency: Of the cost.
-        n_rows_of_run: How many rows the run has.
-        notes: What else should be known.
+        name: The name of the check's run.
+        n_requests: How many requests it sent.
+        cost: The cost of these requests; NaN is not known.
+        currency: The currency of the cost.
+        n_rows_of_run: How many rows the checked run has.
+        notes: Further remarks.
     """
 
     name: str
@@ -92,21 +101,22 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """Whether a model still answers as in a run: to be read at the end of a cell.
+    """Whether a model still answers as in a run; a cell shows sentences and a chart.
 
     Attributes:
         says: The answer in some sentences.
         verdict: "as before", "changed" or "cannot tell".
         is_worse: Whether a score is clearly lower than in the run.
-        name: The name of this check's run, which `svc.run` takes.
-        n_requests: How many requests it has.
-        cost: What they cost; NaN is not known.
-        notes: What else should be known.
-        df: One row for each check, model and measure: rows so far, the difference
-            since the run, or since the check after which it changed, with its interval.
-        chart: The same as a drawing.
-        flips: If a score has changed, the rows that only one of before and now gets
-            right.
+        name: The name of this check's run, for `svc.run`.
+        n_requests: How many requests this check sent.
+        cost: The cost of these requests; NaN is not known.
+        notes: Further remarks.
+        df: One row for each check, model and measure: rows so far, the difference from
+            the run (or from the replies before the check since which it changed), with
+            its interval.
+        chart: The rows of `df` as a chart.
+        flips: If a score has changed, the rows that the model gets right only before or
+            only now.
 
     Example:
         >>> checked = run.recheck(n=3, on="right")
@@ -114,7 +124,7 @@ class Recheck:
     """
 
     says: str
-    verdict: Verdict
+    verdict: ChangeVerdict
     is_worse: bool
     name: str
     n_requests: int
@@ -125,10 +135,10 @@ class Recheck:
     flips: Flips | None = field(repr=False)
 
     def to_json(self) -> str:
-        """Return what is known as one line of JSON; what is not known is null.
+        """Return the result as one line of JSON; values that are not known are null.
 
-        `difference`, `low`, `high` and `n_rows` are those of the first row of `df` that
-        has the verdict.
+        `difference`, `low`, `high` and `n_rows` are from the first row of `df` that has
+        the same check and verdict.
         """
         rows = self.df[self.df[CHECK] == self.df[CHECK].max()]
         rows = rows[rows["verdict"] == self.verdict]
@@ -146,17 +156,17 @@ class Recheck:
         says, notes = (
             contrast_display.wrapped(lines) for lines in ([self.says], self.notes)
         )
-        drawn = self.chart.text() if self.chart.intervals else ""
+        chart = self.chart.text() if self.chart.intervals else ""
         rows = "" if self.flips is None else repr(self.flips)
-        return to_terminal("\n\n".join(filter(None, [says, drawn, rows, notes])))
+        return to_terminal("\n\n".join(filter(None, [says, chart, rows, notes])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         answer, mark, rest = self.says.partition(". ")
         says = f"<strong>{to_text(answer + mark.strip())}</strong> {to_text(rest)}"
-        drawn = self.chart.html() if self.chart.intervals else ""
+        chart = self.chart.html() if self.chart.intervals else ""
         rows = "" if self.flips is None else self.flips.html()
         notes = "".join(quiet_html(to_text(note)) for note in self.notes)
-        html = f"{BODY}<div>{says}</div>{drawn}{rows}{notes}</div>"
+        html = f"{BODY}<div>{says}</div>{chart}{rows}{notes}</div>"
         return {"text/html": html, "text/plain": repr(self)}
 
 
@@ -165,21 +175,21 @@ class _Measure:
     """A measure of a model's replies.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         model: The model, if there are several; else "".
         kind: What it measures.
-        checked: The replies with its values.
-        rule: When it has changed.
+        checked: The replies with their values of the measure.
+        rule: When it counts as changed.
     """
 
     name: str
     model: str
     kind: Kind
-    checked: Checked
-    rule: Rule
+    checked: CheckedReplies
+    rule: ChangeRule
 
     def at(self, check: int) -> Change:
-        """Return what was known after a check."""
+        """Return the change as it was known after a check."""
         return change_of(self.checked.where(self.checked.check <= check), self.rule)
 
     @property
@@ -196,8 +206,8 @@ class _Measure:
             low, high = (100 * (exp(end) - 1) for end in (low, high))
             return f"{low:.0f} to {high:.0f} %".replace("-0 ", "0 ")
         if self.kind == "number":
-            said = self.difference(change)
-            return said.partition("(")[2].removesuffix(")")
+            text = self.difference(change)
+            return text.partition("(")[2].removesuffix(")")
         low_text, high_text = rounding.points((low, high), margin=self.rule.margin)
         return f"{low_text} to {high_text} points"
 
@@ -210,57 +220,60 @@ class _Measure:
 
 
 def is_share(df: pd.DataFrame, on: str) -> bool:
-    """Say whether a score is one of shares: no value is outside of 0 to 1."""
+    """Say whether a score is a share: all its values are from 0 to 1."""
     known = measure(df, on).dropna()
     return is_rate(df, on) or bool(known.between(0, 1).all())
 
 
 def check_margin(df: pd.DataFrame, question: CheckQuestion) -> None:
-    """Refuse a margin that is missing, or too large, before anything is sent."""
+    """Refuse a margin that is missing or too large, before requests are sent."""
     if question.on is None:
         return
     is_of_shares, margin = is_share(df, question.on), question.margin
     if margin is None and not is_of_shares:
         raise ParameterError(
-            f"margin is needed: {printable(question.on)} has other values than 0 to 1, "
-            "so give the difference that would not matter, in its own unit.",
+            f"margin is needed, since {printable(question.on)} has values outside of 0 "
+            "to 1. Give the largest difference that would not matter, in the unit of "
+            f"{printable(question.on)}.",
             param="margin",
         )
     check_share_margin(margin, is_share=is_of_shares)
 
 
-def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:
-    """Conclude from the replies of a run and of its checks.
+def rechecked(
+    df: pd.DataFrame, question: CheckQuestion, requests: CheckRequests
+) -> Recheck:
+    """Return the result that follows from the replies of a run and of its checks.
 
     Args:
-        df: Good replies of all of them, with the number of the check in `check`.
-        question: What is checked.
-        sent: What the newest check has sent.
+        df: The good replies of all of them, with the number of the check in `check`.
+        question: What is compared, and with which margin and level.
+        requests: The requests of the newest check.
     """
     newest = int(df[CHECK].max())
     measures = _measures(df, question) if newest else []
-    changes = [one.at(newest) for one in measures]
+    changes = [measured.at(newest) for measured in measures]
     other = list(_other_models(df))
     verdicts = [change.verdict for change in changes]
-    verdict: Verdict = next((x for x in _ORDER if x in verdicts), "cannot tell")
+    verdict: ChangeVerdict = next((x for x in _ORDER if x in verdicts), "cannot tell")
     if other:
         verdict = "changed"
-    lines = [*other, *_sentences(measures, changes, sent)]
+    lines = [*other, *_sentences(measures, changes, requests)]
     worse = [
-        one
-        for one, change in zip(measures, changes, strict=True)
+        measured
+        for measured, change in zip(measures, changes, strict=True)
         if change.verdict == "changed"
-        and one.kind in {"score", "number"}
+        and measured.kind in {"score", "number"}
         and change.sequence.value < 0
     ]
     return Recheck(
-        says=" ".join([*lines, _over(df, question, sent)]),
+        says=" ".join([*lines, _basis_sentence(df, question, requests)]),
         verdict=verdict,
         is_worse=bool(worse),
-        name=sent.name,
-        n_requests=sent.n_requests,
-        cost=sent.cost,
-        notes=[*sent.notes, *_notes(measures, changes)],
+        name=requests.name,
+        n_requests=requests.n_requests,
+        cost=requests.cost,
+        notes=[*requests.notes, *_notes(measures, changes)],
         df=_frame(df, measures),
         chart=_chart(measures, changes, newest),
         flips=_flips(df, question, measures, changes),
@@ -268,19 +281,19 @@ def rechecked(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> Recheck:
 
 
 def _measures(df: pd.DataFrame, question: CheckQuestion) -> list[_Measure]:
-    """Return what is measured of each model; all share the level."""
+    """Return the measures of each model; they share the level (Bonferroni)."""
     is_labelled = "model_label" in df and df["model_label"].notna().all()
     column = "model_label" if is_labelled else "model"
     models, kinds = coded(df[column])
     names = short_names(column, kinds) if len(kinds) > 1 else [""]
     replies = _codes(df, question)
-    measured = [
+    candidates = [
         (name, values.where((models == code) & ~np.isnan(values.value)), kind, label)
         for code, name in enumerate(names)
         for label, kind, values in _values(df, replies, question)
     ]
-    measured = [one for one in measured if len(one[1].check)]
-    tail = (1 - question.level) / 2 / max(len(measured), 1)
+    with_values = [candidate for candidate in candidates if len(candidate[1].check)]
+    tail = (1 - question.level) / 2 / max(len(with_values), 1)
     return [
         _Measure(
             name=label,
@@ -289,22 +302,22 @@ def _measures(df: pd.DataFrame, question: CheckQuestion) -> list[_Measure]:
             checked=values,
             rule=_rule(kind, question.margin, tail),
         )
-        for name, values, kind, label in measured
+        for name, values, kind, label in with_values
     ]
 
 
-def _rule(kind: Kind, margin: float | None, tail: float) -> Rule:
+def _rule(kind: Kind, margin: float | None, tail: float) -> ChangeRule:
     if kind == "length":
-        return Rule(margin=log(_LONGER), tail=tail, is_bounded=False)
+        return ChangeRule(margin=log(_LENGTH_RATIO), tail=tail, is_bounded=False)
     if kind == "texts":
-        return Rule(margin=MARGIN, tail=tail, is_one_sided=True, gaps=of_texts)
-    return Rule(margin=margin or MARGIN, tail=tail, is_bounded=kind != "number")
+        return ChangeRule(margin=MARGIN, tail=tail, is_one_sided=True, gaps=of_texts)
+    return ChangeRule(margin=margin or MARGIN, tail=tail, is_bounded=kind != "number")
 
 
-def _codes(df: pd.DataFrame, question: CheckQuestion) -> Checked:
+def _codes(df: pd.DataFrame, question: CheckQuestion) -> CheckedReplies:
     """Return the codes of all replies, without values."""
     row = group_codes(df[unit(df)])[0]
-    return Checked(
+    return CheckedReplies(
         check=df[CHECK].to_numpy(dtype=np.int64),
         cell=coded(df["request_key"])[0],
         row=row,
@@ -314,14 +327,15 @@ def _codes(df: pd.DataFrame, question: CheckQuestion) -> Checked:
 
 
 def _values(
-    df: pd.DataFrame, replies: Checked, question: CheckQuestion
-) -> Iterable[tuple[str, Kind, Checked]]:
+    df: pd.DataFrame, replies: CheckedReplies, question: CheckQuestion
+) -> Iterable[tuple[str, Kind, CheckedReplies]]:
     """Return each measure with its values."""
     if question.on is not None:
         kind: Kind = "score" if is_share(df, question.on) else "number"
         values = measure(df, question.on).to_numpy()
         yield question.on.removeprefix(PREFIX), kind, replies._replace(value=values)
         return
+    # texts are compared at temperature 0, and lengths where texts vary anyway
     texts = df["text"].fillna("")
     is_fixed = (df[_TEMPERATURE] == 0).fillna(value=False).to_numpy(dtype=bool)
     codes = np.where(is_fixed, coded(texts)[0], nan)
@@ -335,115 +349,128 @@ def _values(
 
 def _other_models(df: pd.DataFrame) -> Iterable[str]:
     """Say which models answer under a name that they did not have in the run."""
-    for model, sent in df.groupby("model", sort=False):
-        replies = sent[sent["model_returned"].notna()]
+    for model, rows in df.groupby("model", sort=False):
+        replies = rows[rows["model_returned"].notna()]
         names = replies["model_returned"]
         before = list(dict.fromkeys(names[replies[CHECK] == 0]))
         now = list(dict.fromkeys(names[replies[CHECK] == replies[CHECK].max()]))
         if before and (other := [name for name in now if name not in before]):
-            asked = f" where {model} is asked" if len(before) > 1 else ""
+            of_model = f" to requests for {model}" if len(before) > 1 else ""
             yield (
                 f"Changed: {' and '.join(map(printable, other))} answers instead of "
-                f"{' and '.join(map(printable, before))}{asked}."
+                f"{' and '.join(map(printable, before))}{of_model}."
             )
 
 
 def _sentences(
-    measures: Sequence[_Measure], changes: Sequence[Change], sent: Sent
+    measures: Sequence[_Measure], changes: Sequence[Change], requests: CheckRequests
 ) -> Iterable[str]:
-    """Say what is known, what has changed first."""
+    """Say which measures have changed, are as before, or cannot be told."""
     if not measures:
         yield "Cannot tell: no request has a reply."
         return
     for verdict in _ORDER:
-        some = [
+        pairs = [
             pair
             for pair in zip(measures, changes, strict=True)
             if pair[1].verdict == verdict
         ]
-        if some:
+        if pairs:
             is_only = len(measures) == 1
-            yield _SAYS[verdict](some, is_only, sent)
+            yield _SENTENCE_OF[verdict](pairs, is_only, requests)
 
 
-_Some = Sequence[tuple[_Measure, Change]]
+_Changes = Sequence[tuple[_Measure, Change]]
 
 
-def _changed(some: _Some, is_only: bool, _: Sent) -> str:  # noqa: FBT001 - one of three alike
+def _changed_sentence(pairs: _Changes, is_only: bool, _: CheckRequests) -> str:  # noqa: FBT001 - called through `_SENTENCE_OF`
     parts = []
-    for one, change in some:
+    for measured, change in pairs:
         since = f" since check {change.start}" if change.start > 1 else ""
-        parts.append(f"{one.title} by {one.difference(change)}{since}")
+        parts.append(f"{measured.title} by {measured.difference(change)}{since}")
     if is_only:
-        return f"Changed{parts[0].removeprefix(some[0][0].title)}."
+        return f"Changed{parts[0].removeprefix(pairs[0][0].title)}."
     return f"Changed: {'; '.join(parts)}."
 
 
-def _as_before(some: _Some, is_only: bool, _: Sent) -> str:  # noqa: FBT001 - one of three alike
+def _as_before_sentence(pairs: _Changes, is_only: bool, _: CheckRequests) -> str:  # noqa: FBT001 - called through `_SENTENCE_OF`
     if is_only:
-        return f"As before ({some[0][0].interval(some[0][1])})."
-    parts = [f"{one.title} ({one.interval(change)})" for one, change in some]
-    return f"As before: {', '.join(parts)}."
+        return f"As before ({pairs[0][0].interval(pairs[0][1])})."
+    return f"As before: {', '.join(_with_intervals(pairs))}."
 
 
-def _cannot_tell(some: _Some, is_only: bool, sent: Sent) -> str:  # noqa: FBT001 - one of three alike
-    n_rows = max(change.n_rows for _, change in some)
-    parts = [f"{one.title} ({one.interval(change)})" for one, change in some]
-    said = (
-        f" ({some[0][0].interval(some[0][1])})" if is_only else f": {', '.join(parts)}"
-    )
-    n_needed = max(change.n_would_tell for _, change in some)
+def _cannot_tell_sentence(
+    pairs: _Changes,
+    is_only: bool,  # noqa: FBT001 - called through `_SENTENCE_OF`
+    requests: CheckRequests,
+) -> str:
+    n_rows = max(change.n_rows for _, change in pairs)
+    intervals = f": {', '.join(_with_intervals(pairs))}"
+    if is_only:
+        intervals = f" ({pairs[0][0].interval(pairs[0][1])})"
+    n_needed = max(change.n_would_tell for _, change in pairs)
     rows = f"{n_rows:,} row{'s'[: n_rows != 1]}"
     if n_needed == inf:
-        return f"Cannot tell with {rows}{said}."
+        return f"Cannot tell with {rows}{intervals}."
     needed = round_up(max(ceil(n_needed), n_rows + 1))
     more = ""
-    if needed > sent.n_rows_of_run:
-        more = f", and the run has replies to {sent.n_rows_of_run:,}"
-    return f"Cannot tell with {rows}{said}; {needed:,} would{more}."
+    if needed > requests.n_rows_of_run:
+        more = f", and the run has replies to {requests.n_rows_of_run:,}"
+    return f"Cannot tell with {rows}{intervals}; {needed:,} would{more}."
 
 
-_SAYS = {"changed": _changed, "as before": _as_before, "cannot tell": _cannot_tell}
+def _with_intervals(pairs: _Changes) -> list[str]:
+    return [f"{measured.title} ({measured.interval(x)})" for measured, x in pairs]
 
 
-def _over(df: pd.DataFrame, question: CheckQuestion, sent: Sent) -> str:
-    """Say what it is over, and what was sent."""
+_SENTENCE_OF = {
+    "changed": _changed_sentence,
+    "as before": _as_before_sentence,
+    "cannot tell": _cannot_tell_sentence,
+}
+
+
+def _basis_sentence(
+    df: pd.DataFrame, question: CheckQuestion, requests: CheckRequests
+) -> str:
+    """Say how many rows and checks there are, what is compared, and what was sent."""
     newest = int(df[CHECK].max())
     n_rows = len(df[df[CHECK] > 0].groupby(unit(df)))
-    what = "the replies" if question.on is None else question.on.removeprefix(PREFIX)
+    on = "the replies" if question.on is None else question.on.removeprefix(PREFIX)
     checks = "1 check" if newest == 1 else f"{newest:,} checks"
-    cost = f" for {number(sent.cost)} {sent.currency}".rstrip()
+    cost = f" for {number(requests.cost)} {requests.currency}".rstrip()
     return (
-        f"This is over {n_rows:,} rows in {checks}, by {printable(what)}; "
-        f"{sent.n_requests:,} requests were sent{'' if isnan(sent.cost) else cost}."
+        f"This is over {n_rows:,} rows in {checks}, by {printable(on)}; "
+        f"{requests.n_requests:,} requests were sent"
+        f"{'' if isnan(requests.cost) else cost}."
     )
 
 
 def _notes(measures: Sequence[_Measure], changes: Sequence[Change]) -> Iterable[str]:
-    for one, change in zip(measures, changes, strict=True):
+    for measured, change in zip(measures, changes, strict=True):
         if change.is_bound and change.sequence.value > 0:
             yield (
-                f"{one.title}: some differ from those of the run, which has no repeats "
-                "that would show how often they differ anyway. A sweep with repeats=2 "
-                "has them, and so have later checks of the same rows."
+                f"{measured.title}: some differ from those of the run, but the run has "
+                "no repeats to show how often they differ anyway. Run the sweep with "
+                "repeats=2, or check the same rows again later."
             )
 
 
 def _frame(df: pd.DataFrame, measures: Sequence[_Measure]) -> pd.DataFrame:
-    """Return what was known after each check."""
+    """Return a row for each check and measure, with the change as known then."""
     began = df.groupby(CHECK)["started_at"].min()
     known = [
-        (check, one, one.at(check))
+        (check, measured, measured.at(check))
         for check in range(1, int(df[CHECK].max()) + 1)
-        for one in measures
-        if (one.checked.check == check).any()
+        for measured in measures
+        if (measured.checked.check == check).any()
     ]
     ends = [change.interval for _, _, change in known]
     columns = {
         CHECK: ("Int64", [check for check, _, _ in known]),
         "started_at": ("datetime64[us, UTC]", [began[check] for check, _, _ in known]),
-        "model": ("string", [one.model or None for _, one, _ in known]),
-        "on": ("string", [one.name for _, one, _ in known]),
+        "model": ("string", [measured.model or None for _, measured, _ in known]),
+        "on": ("string", [measured.name for _, measured, _ in known]),
         "since": ("Int64", [change.start for _, _, change in known]),
         "n_rows": ("Int64", [change.n_rows for _, _, change in known]),
         "n_units": ("Int64", [change.sequence.n_units for _, _, change in known]),
@@ -465,21 +492,23 @@ def _chart(
 ) -> IntervalChart:
     """Draw one measure check by check, or several after the newest check."""
     drawn = [
-        (one, change)
-        for one, change in zip(measures, changes, strict=True)
-        if one.kind != "length"
+        (measured, change)
+        for measured, change in zip(measures, changes, strict=True)
+        if measured.kind != "length"  # logarithms do not fit an axis of points
     ]
     kind = drawn[0][0].kind if drawn else "score"
     if len(measures) == 1 and drawn:
         places = np.linspace(1, newest, _DRAWN_CHECKS).round().astype(int)
-        one = drawn[0][0]
+        only = drawn[0][0]
+        title = f"{only.name}, now less before"
         intervals = [
-            _drawn(one, one.at(check), f"check {check}", f"{one.name}, now less before")
+            _interval(only, only.at(check), f"check {check}", title)
             for check in np.unique(places).tolist()
         ]
     else:
         intervals = [
-            _drawn(one, change, one.title, "now less before") for one, change in drawn
+            _interval(measured, change, measured.title, "now less before")
+            for measured, change in drawn
         ]
     margin = drawn[0][0].rule.margin if drawn else MARGIN
     return IntervalChart(
@@ -491,14 +520,14 @@ def _chart(
     )
 
 
-def _drawn(one: _Measure, change: Change, name: str, title: str) -> Interval:
+def _interval(measured: _Measure, change: Change, name: str, title: str) -> Interval:
     low, high = change.interval
     return Interval(
         name=name,
         value=change.sequence.value,
         low=low,
         high=high,
-        numbers=one.difference(change),
+        numbers=measured.difference(change),
         is_clear=change.verdict != "cannot tell",
         title=title,
     )
@@ -510,10 +539,10 @@ def _flips(
     measures: Sequence[_Measure],
     changes: Sequence[Change],
 ) -> Flips | None:
-    """Return the rows of what has changed, if a score has."""
+    """Return the rows that flipped, if a score has changed."""
     changed = [
-        (one.checked, change.start)
-        for one, change in zip(measures, changes, strict=True)
+        (measured.checked, change.start)
+        for measured, change in zip(measures, changes, strict=True)
         if change.verdict == "changed"
     ]
     if question.on is None or not changed:

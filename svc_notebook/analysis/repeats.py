@@ -1,4 +1,4 @@
-"""Repeats of a request: how alike they are, and whether all or any of k are right."""
+"""Repeats of a request: how similar they are, and whether all or any of k are right."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from .scoring import Columns, ScoredRow
 from .statistics import Floats, Ratios, Share
 
 Similarity = Callable[[ScoredRow, ScoredRow], Any]
-"""Takes two replies; returns how alike they are, from 0 to 1, or True or False."""
-_MAX_LABELS = 20  # of short replies; more are texts
+"""Takes two replies; returns their similarity from 0 to 1, or True or False."""
+_MAX_LABELS = 20  # if there are more different replies, they are texts, not labels
 _MAX_LABEL_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What was asked, once or several times: a prompt under one condition.
+    """The requests of a frame: each is a prompt under one condition, sent repeatedly.
 
     Attributes:
-        of_row: The code of the request of each row of the frame.
-        prompt, unit, group: The codes of each request's prompt, of what that belongs
-            to, and of its group.
-        n_groups: How many groups there are.
+        of_row: Shape (rows,): the code of the request of each row of the frame.
+        prompt, unit, group: Shape (requests,): the codes of each request's prompt, unit
+            and group.
+        n_groups: The number of groups.
     """
 
     of_row: Any
@@ -47,13 +47,13 @@ class Requests:
         n_groups: int,
         unit: Any = None,  # noqa: ANN401 - codes
     ) -> "Requests":
-        """Find the requests of a frame by their prompt, group, and all that varies.
+        """Find the requests of a frame: rows with equal prompt, group and factors.
 
         Args:
             df: A frame of replies.
             group: The code of each row's group.
-            n_groups: How many groups there are.
-            unit: The code of what each row's prompt belongs to; itself if None.
+            n_groups: The number of groups.
+            unit: The code of each row's unit; its prompt if None.
         """
         prompt = prompt_codes(df)
         same = {f"factor {name}": df[name].array for name in factors(df)}
@@ -63,31 +63,34 @@ class Requests:
         return cls(of_row, prompt[firsts], unit[firsts], group[firsts], n_groups)
 
     def share(self, values: Floats) -> Share:
-        """Return the mean of a value of each request over prompts, by group.
+        """Return the mean over prompts, by group.
 
-        Prompts count the same, however many requests they have; NaN does not count.
+        All prompts count the same, however many requests they have.
+
+        Args:
+            values: Shape (requests,): from 0 to 1; NaN is left out.
         """
-        is_there = ~np.isnan(values)
+        is_known = ~np.isnan(values)
         size = int(self.prompt.max(initial=0)) + 1
         cell = self.group.astype(np.int64) * size + self.prompt
-        n = np.bincount(cell, is_there)
-        weight = np.where(is_there, 1 / np.maximum(n[cell], 1), 0.0)
-        right = np.where(is_there, values, 0.0) * weight
+        n = np.bincount(cell, is_known)
+        weight = np.where(is_known, 1 / np.maximum(n[cell], 1), 0.0)
+        right = np.where(is_known, values, 0.0) * weight
         return Ratios.of(right, weight, self.unit, self.group, self.n_groups).share()
 
-    def n_prompts(self, is_there: Any) -> Any:  # noqa: ANN401 - arrays
+    def n_prompts(self, has_flag: Any) -> Any:  # noqa: ANN401 - arrays
         """Return how many prompts have a request with a flag, by group."""
-        cells = np.unique(np.stack([self.group, self.prompt])[:, is_there], axis=1)
+        cells = np.unique(np.stack([self.group, self.prompt])[:, has_flag], axis=1)
         return np.bincount(cells[0], minlength=self.n_groups)
 
 
 class Pairs(NamedTuple):
-    """The pairs of repeats of each request.
+    """The pairs of repeats of each request, as arrays of shape (requests,).
 
     Attributes:
-        n: Replies that are compared.
+        n: The number of replies that are compared.
         alike: The mean similarity of the pairs; NaN for fewer than two replies.
-        n_kinds: Different replies.
+        n_kinds: The number of different replies.
     """
 
     n: Any
@@ -96,12 +99,14 @@ class Pairs(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How alike the repeats of a request are, by group; NaN without repeats.
+    """How similar the repeats of a request are, by group; NaN without repeats.
 
     Attributes:
-        equal: Share of the pairs of repeats that are equal, the mean over prompts.
-        distinct: Share of different replies among the repeats, likewise.
-        alpha: Krippendorff's alpha for labels: 1 is agreement, 0 what chance gives.
+        equal: The share of the pairs of repeats that are equal, as a mean over prompts.
+        distinct: The number of different replies divided by the number of repeats,
+            likewise.
+        alpha: Krippendorff's alpha for labels: 1 is full agreement, 0 is agreement by
+            chance.
     """
 
     equal: Share
@@ -110,24 +115,24 @@ class Agreement(NamedTuple):
 
 
 def answers_of(df: pd.DataFrame) -> pd.Series:
-    """Return what is compared: the answers, or the texts where there are none."""
+    """Return the column to compare: the answers, or the texts if there are none."""
     answers = column(df, "answer")
     return answers if answers.notna().any() else column(df, "text")
 
 
 def answer_codes(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return a code for each good reply that is the same for the same; -1 for none."""
+    """Return the code of each good reply's answer; -1 if there is none."""
     return np.where(has(df, "status", "ok"), pd.factorize(answers_of(df))[0], -1)
 
 
 def exact_agreement(df: pd.DataFrame, requests: Requests) -> Agreement:
-    """Return how often repeats have the same answer; alpha is for labels alone."""
+    """Return how often repeats have the same answer; alpha is only for labels."""
     values = answer_codes(df)
     answers = agreement(values, requests)
     if _are_labels(answers_of(df)[values >= 0].unique()):
         return answers
-    nothing = np.full(requests.n_groups, np.nan)
-    return answers._replace(alpha=Share(nothing, nothing, nothing))
+    unknown = np.full(requests.n_groups, np.nan)
+    return answers._replace(alpha=Share(unknown, unknown, unknown))
 
 
 def _are_labels(kinds: Any) -> bool:  # noqa: ANN401 - an array
@@ -136,20 +141,21 @@ def _are_labels(kinds: Any) -> bool:  # noqa: ANN401 - an array
 
 
 def agreement(values: Any, requests: Requests) -> Agreement:  # noqa: ANN401 - codes
-    """Return how much repeats agree; alpha is that of Krippendorff (2011), nominal.
+    """Return how much repeats agree; alpha is nominal (Krippendorff 2011).
 
-    The interval of alpha is that of the agreement it is made of, with what chance gives
-    as it is: by simulation it covers 0.96, and the jackknife 0.4 to 0.95.
+    The interval of alpha is computed from the interval of the observed agreement, with
+    the agreement by chance taken as known. In simulations it covered 0.96, while the
+    jackknife covered 0.4 to 0.95.
 
     Args:
-        values: The code of each reply, from 0; -1 is missing.
-        requests: What the replies are repeats of.
+        values: Shape (rows,): the code of each reply, from 0; -1 is missing.
+        requests: The requests that the replies are repeats of.
     """
     pairs = equal_pairs(values, requests)
-    place = np.flatnonzero(pairs.n > 1)
-    n, group = pairs.n[place].astype(float), requests.group[place]
+    repeated = np.flatnonzero(pairs.n > 1)
+    n, group = pairs.n[repeated].astype(float), requests.group[repeated]
     right = Ratios.of(
-        n * pairs.alike[place], n, requests.unit[place], group, requests.n_groups
+        n * pairs.alike[repeated], n, requests.unit[repeated], group, requests.n_groups
     )
     is_repeated = (values >= 0) & (pairs.n[requests.of_row] > 1)
     size = values.max(initial=0) + 1
@@ -158,7 +164,8 @@ def agreement(values: Any, requests: Requests) -> Agreement:  # noqa: ANN401 - c
     total = np.bincount(group, n, requests.n_groups)
     same = np.bincount(key // size, count.astype(float) ** 2, requests.n_groups)
     with np.errstate(all="ignore"):
-        chance = (total**2 - same) / (total - 1) / total  # of two that differ
+        # the chance that two replies of different requests differ
+        chance = (total**2 - same) / (total - 1) / total
         alpha = [
             np.where(chance > 0, 1 - (1 - end) / chance, np.nan)
             for end in right.share()
@@ -170,12 +177,15 @@ def agreement(values: Any, requests: Requests) -> Agreement:  # noqa: ANN401 - c
 
 
 def equal_pairs(values: Any, requests: Requests) -> Pairs:  # noqa: ANN401 - codes
-    """Return which share of each request's pairs is equal; values as in `agreement`."""
-    is_there = values >= 0
+    """Return the share of each request's pairs that are equal.
+
+    The arguments are as in `agreement`.
+    """
+    is_known = values >= 0
     n_requests, size = len(requests.group), values.max(initial=0) + 1
-    request = requests.of_row[is_there]
+    request = requests.of_row[is_known]
     n = np.bincount(request, minlength=n_requests)
-    key = request.astype(np.int64) * size + values[is_there]
+    key = request.astype(np.int64) * size + values[is_known]
     key, count = np.unique(key, return_counts=True)
     equal = np.bincount(key // size, count * (count - 1.0), n_requests)
     kinds = np.bincount(key // size, minlength=n_requests)
@@ -187,35 +197,36 @@ def equal_pairs(values: Any, requests: Requests) -> Pairs:  # noqa: ANN401 - cod
 def similar_pairs(
     df: pd.DataFrame, requests: Requests, similarity: Similarity
 ) -> Pairs:
-    """Return how alike the pairs of repeats of each request are.
+    """Return the mean similarity of the pairs of each request, by a user's function.
 
     Raises:
-        ParameterError: The function failed, or returned no number from 0 to 1.
+        ParameterError: The function failed, or did not return a number from 0 to 1.
     """
     columns = Columns(df)
     kinds = equal_pairs(answer_codes(df), requests).n_kinds
-    at = np.flatnonzero(has(df, "status", "ok"))
-    request = requests.of_row[at]
+    good = np.flatnonzero(has(df, "status", "ok"))
+    request = requests.of_row[good]
     n = np.bincount(request, minlength=len(requests.group))
     alike = np.full(len(n), np.nan)
     ends = np.cumsum(n)
-    rows = at[np.argsort(request, kind="stable")].tolist()
-    for one in np.flatnonzero(n > 1).tolist():
+    rows = good[np.argsort(request, kind="stable")].tolist()  # grouped by request
+    for code in np.flatnonzero(n > 1).tolist():
         replies = [
-            ScoredRow(columns, row) for row in rows[ends[one] - n[one] : ends[one]]
+            ScoredRow(columns, row) for row in rows[ends[code] - n[code] : ends[code]]
         ]
         pairs = list(combinations(replies, 2))
-        alike[one] = sum(_alike(similarity, *pair) for pair in pairs) / len(pairs)
+        alike[code] = sum(_similarity(similarity, *x) for x in pairs) / len(pairs)
     return Pairs(n, alike, kinds)
 
 
-def _alike(similarity: Similarity, first: ScoredRow, second: ScoredRow) -> float:
+def _similarity(similarity: Similarity, first: ScoredRow, second: ScoredRow) -> float:
     try:
         returned = similarity(first, second)
     except Exception as problem:
         raise ParameterError(
-            f"similarity failed with {type(problem).__name__}: {problem}. It takes two "
-            "replies, such as lambda a, b: a.text.casefold() == b.text.casefold().",
+            f"similarity failed with {type(problem).__name__}: {problem}. It must be a "
+            "function of two replies, such as "
+            "lambda a, b: a.text.casefold() == b.text.casefold().",
             param="similarity",
         ) from problem
     is_flag = isinstance(returned, (bool, np.bool_))
@@ -230,15 +241,15 @@ def _alike(similarity: Similarity, first: ScoredRow, second: ScoredRow) -> float
 
 
 def all_of_k(n_right: Floats, n: Floats, k: int) -> Floats:
-    """Return the chance that k replies of a request are all right: pass^k.
+    """Return the chance that k replies to a request are all right: pass^k.
 
-    It is C(right, k) / C(n, k), which has no bias (Yao et al. 2024); NaN for fewer than
-    k replies.
+    It is estimated without bias by C(right, k) / C(n, k) (Yao et al. 2024); NaN for
+    fewer than k replies.
     """
     chance = np.ones(len(n))
     with np.errstate(all="ignore"):
-        for place in range(k):
-            chance *= np.maximum(n_right - place, 0) / (n - place)
+        for n_drawn in range(k):
+            chance *= np.maximum(n_right - n_drawn, 0) / (n - n_drawn)
     return np.where(n >= k, chance, np.nan)
 
 

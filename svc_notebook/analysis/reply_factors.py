@@ -1,6 +1,6 @@
-"""What varies in a frame of replies: factors, what prompts are paired by, scores.
+"""The roles of columns in a frame of replies: factors, prompts, units and scores.
 
-Frames come from `replies_df`, a concatenation of them, or a file. Their index is
+Frames come from `replies_df`, a concatenation of such frames, or a file. Their index is
 ignored, and they are never changed.
 """
 
@@ -21,19 +21,19 @@ NEEDED = ("choice_index", "model", "prompt", "status")
 """Columns without which a frame cannot be read as replies."""
 SENT = ("model", "prompt", "system", "tools", *PARAM_NAMES)
 OF_REQUESTS = frozenset(column.name for column in NUMBERS)
-"""Seconds, tokens, costs and the like, which only first choices have."""
+"""Seconds, tokens, costs and the like: only the first choice of a request has them."""
 LABEL, TEMPLATE = "_label", "_template"
 _KNOWN = frozenset(column.name for column in REPLIES)
 _SHOWN_CHARS = 40
 _SHOWN_NAMES = 12
 
 
-def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
+def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
     """Return the frame, without its index, if it has the columns of `replies_df`.
 
     Raises:
         ParameterError: It is not a DataFrame, lacks columns that every frame of replies
-            has, or has two of one name or one whose name is not a text.
+            has, has two columns of the same name, or one whose name is not a text.
     """
     df = to_pandas(df)
     if not isinstance(df, pd.DataFrame):
@@ -45,9 +45,8 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
     if missing := [name for name in NEEDED if name not in df.columns]:
         raise ParameterError(
             f"The frame lacks {', '.join(missing)}, which every frame of replies has. "
-            "Give one of run.replies_df() or svc.replies_df() with all its columns: "
-            "no columns='narrow', no texts=False; svc.as_replies makes one of any "
-            "other frame.",
+            "Use run.replies_df() or svc.replies_df() without columns='narrow' and "
+            "texts=False, or turn another frame into one with svc.as_replies.",
             param="df",
         )
     if not df.columns.is_unique:
@@ -59,20 +58,20 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - whatever was given
     names: list[object] = [*df.columns]
     if other := [name for name in names if not isinstance(name, str)]:
         raise ParameterError(
-            f"The frame has a column called {other[0]!r}, and names must be texts. "
-            "df.set_axis(df.columns.map(str), axis='columns') makes them texts.",
+            f"The frame has a column called {other[0]!r}, but names must be texts. "
+            "Convert them with df.set_axis(df.columns.map(str), axis='columns').",
             param="df",
         )
     return df.reset_index(drop=True)
 
 
 def factors(df: pd.DataFrame) -> list[str]:
-    """Return the columns of what varies between conditions, in the frame's order.
+    """Return the factors, the columns that vary between conditions, in frame order.
 
-    These are model, system, tools, templates, parameters and labels of conditions with
-    more than one value. A column of labels, such as `system_label`, replaces its
-    factor. The prompt is a factor only through its template or labels; otherwise it is
-    what replies are paired by: see `unit`.
+    These are model, system, tools, templates, parameters and labels of conditions, if
+    they have more than one value. A column of labels, such as `system_label`, replaces
+    its factor. The prompt is a factor only through its template or labels; otherwise
+    replies are paired by it: see `unit`.
     """
     varied = [name for name in _candidates(df) if len(coded(df[name])[1]) > 1]
     hidden = {"prompt"}
@@ -84,23 +83,23 @@ def factors(df: pd.DataFrame) -> list[str]:
 
 
 def unit(df: pd.DataFrame) -> list[str]:
-    """Return the columns that tell prompts apart: what replies are paired by.
+    """Return the columns that identify a prompt, by which replies are paired.
 
-    A prompt is a row of the source where the frame has `row`, otherwise its text. In
-    several runs it is the row within its run if one row has several texts, otherwise
-    the text, so that two runs over the same rows are paired.
+    If the frame has `row`, a prompt is a row of the source, otherwise it is the text.
+    In a frame of several runs it is the row within its run if a row has several texts;
+    otherwise it is the text, so that two runs over the same rows are paired.
     """
     if "row" not in df.columns or df["row"].isna().any():
         return ["prompt"]
     if "run" not in df.columns or len(df["run"].unique()) <= 1:
         return ["row"]
-    if df["prompt"].isna().all():  # replies that were made elsewhere
+    if df["prompt"].isna().all():  # imported without prompts
         return ["row"]
     n_texts = df.groupby(["run", "row"], dropna=False)["prompt"].nunique(dropna=False)
     return ["prompt"] if (n_texts == 1).all() else ["run", "row"]
 
 
-def column_of(df: pd.DataFrame, on: Any, *, param: str = "on") -> str:  # noqa: ANN401 - whatever was given
+def column_of(df: pd.DataFrame, on: Any, *, param: str = "on") -> str:  # noqa: ANN401 - not checked yet
     """Return the column that `on` names: a score by its name, or any column.
 
     Raises:
@@ -116,7 +115,7 @@ def column_of(df: pd.DataFrame, on: Any, *, param: str = "on") -> str:  # noqa: 
     allowed = (
         f"its scores are {', '.join(short)}"
         if score_columns
-        else ("it has no scores yet; run.score(right=...) makes one")
+        else "it has no scores yet; run.score(right=...) adds one"
     )
     raise ParameterError(
         f"{param}={shorten(repr(on), _SHOWN_CHARS)} is not a score or a column of the "
@@ -131,8 +130,8 @@ def measure(df: pd.DataFrame, on: str) -> pd.Series:
 
     Args:
         df: A frame of replies.
-        on: `right` for the column `score_right`, or the name of a column of numbers or
-            of True and False, such as `cost` or `answer_ok`.
+        on: The name of a score, such as `right` for the column `score_right`; or of a
+            column of numbers or of True and False, such as `cost` or `answer_ok`.
 
     Raises:
         ParameterError: There is no such column, or it holds texts or infinite values.
@@ -148,7 +147,7 @@ def measure(df: pd.DataFrame, on: str) -> pd.Series:
         examples = list(dict.fromkeys(map(str, values.dropna())))
         raise ParameterError(
             f"{name} holds {_kind(values)} such as {_some(examples, 3)}, so it has no "
-            f"mean; {_instead(df)}. For labels, score whether they are right: "
+            f"mean. {_usable_columns(df)}. For labels, score whether they are right: "
             "run.score(right=svc.scores.exact('label')).",
             param="on",
         )
@@ -163,9 +162,9 @@ def measure(df: pd.DataFrame, on: str) -> pd.Series:
 
 
 def is_rate(df: pd.DataFrame, on: str) -> bool:
-    """Say whether a score is a share of replies: only True and False, or 1 and 0.
+    """Say whether a score is a rate: its values are only True and False, or 1 and 0.
 
-    Tokens, seconds and costs are none, even if they are all 1.
+    Tokens, seconds and costs are not rates, even if they are all 1.
     """
     if column_of(df, on) in OF_REQUESTS:
         return False
@@ -174,17 +173,17 @@ def is_rate(df: pd.DataFrame, on: str) -> bool:
 
 
 def scores(df: pd.DataFrame) -> list[str]:
-    """Return the columns `score_*`, in the frame's order, without their errors'."""
+    """Return the columns `score_*` in frame order, without `score_*_error`."""
     names = [str(name) for name in df.columns if str(name).startswith(PREFIX)]
     errors = {f"{name}_error" for name in names}
     return [name for name in names if name not in errors]
 
 
-def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # noqa: ANN401 - whatever was given
-    """Return the columns that names mean, each once; labels replace their factor.
+def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # noqa: ANN401 - not checked yet
+    """Return the columns with these names, each once; labels replace their factor.
 
-    `prompt_label` is meant by `prompt` where the frame has it and it varies, and so
-    for the others.
+    If the frame has values in `prompt_label`, that column is returned for `prompt`, and
+    likewise for other factors with labels.
 
     Raises:
         ParameterError: A column does not exist.
@@ -195,8 +194,8 @@ def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # n
             known = list(map(str, df.columns))
             raise ParameterError(
                 f"{shorten(repr(name), _SHOWN_CHARS)} is not a column of the frame."
-                f"{did_you_mean(str(name), known, n=1)} What varies is "
-                f"{', '.join(factors(df)) or 'nothing'}; the columns are "
+                f"{did_you_mean(str(name), known, n=1)} The columns that vary are: "
+                f"{', '.join(factors(df)) or 'none'}. All columns are: "
                 f"{', '.join(known)}.",
                 param=param,
             )
@@ -207,29 +206,39 @@ def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # n
 
 
 def attributes(df: pd.DataFrame) -> list[str]:
-    """Return the columns of the rows, such as a language: one value for each prompt."""
+    """Return the columns of the user's rows, such as a language.
+
+    They have one value for each prompt.
+    """
     taken = {*_candidates(df)}
-    return [name for name in _own(df) if name not in taken and name != "tools"]
+    return [
+        name
+        for name in _row_and_condition_columns(df)
+        if name not in taken and name != "tools"
+    ]
 
 
 def _candidates(df: pd.DataFrame) -> list[str]:
-    """Return the columns that may be factors: what is sent, and labels.
+    """Return the columns that may be factors: sent parameters, and labels.
 
-    Labels of conditions are columns before `text` that differ for one prompt; columns
-    that a user added are behind it.
+    Labels of conditions are columns before `text` that differ within a prompt. Columns
+    that a user added come after `text`.
     """
-    names, own = [str(name) for name in df.columns], _own(df)
-    sent = [name for name in own if name == "tools" or name.startswith(EXTRA)]
-    maybe = [name for name in own if not _is_label(name) and name not in sent]
-    is_filled = "system" in names and "system_template" not in names
-    once = {*maybe, "system"} if is_filled else {*maybe}  # a row's columns, too
-    allowed = {*SENT, *own} - once
-    allowed |= {*_differs(df, once & {*names})}
+    names = [str(name) for name in df.columns]
+    before = _row_and_condition_columns(df)
+    sent = [name for name in before if name == "tools" or name.startswith(EXTRA)]
+    unclear = [name for name in before if not _is_label(name) and name not in sent]
+    # these belong to the rows, unless they differ within a prompt
+    of_rows = {*unclear}
+    if "system" in names and "system_template" not in names:
+        of_rows.add("system")
+    allowed = {*SENT, *before} - of_rows
+    allowed |= {*_differing(df, of_rows & {*names})}
     return [name for name in names if name in allowed]
 
 
-def _own(df: pd.DataFrame) -> list[str]:
-    """Return the columns of rows and conditions, which are before `text`."""
+def _row_and_condition_columns(df: pd.DataFrame) -> list[str]:
+    """Return the columns of rows and conditions, which come before `text`."""
     names = [str(name) for name in df.columns]
     before = names[: names.index("text")] if "text" in names else []
     return [name for name in before if name not in _KNOWN and name != "row"]
@@ -240,7 +249,7 @@ def _is_label(name: str) -> bool:
 
 
 def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
-    """Write a value of a column."""
+    """Write a value of a column as text; a missing one is "not sent" or "missing"."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         is_sent = name.removesuffix(TEMPLATE) in SENT or name.startswith(EXTRA)
         return "not sent" if is_sent else "missing"
@@ -248,7 +257,10 @@ def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
 
 
 def coded(values: pd.Series) -> tuple[Any, Any]:
-    """Return a code for each value, and the values; lists and the like as texts."""
+    """Return a code for each value, and the different values.
+
+    Values that cannot be hashed, such as lists, become texts.
+    """
     try:
         codes, kinds = pd.factorize(values, use_na_sentinel=False)
     except TypeError:  # not hashable
@@ -257,12 +269,12 @@ def coded(values: pd.Series) -> tuple[Any, Any]:
 
 
 def prompt_codes(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return the number of each row's prompt."""
+    """Return the code of each row's prompt, from 0."""
     return group_codes(df[unit(df)])[0]
 
 
-def unit_codes(df: pd.DataFrame, names: Any) -> Any:  # noqa: ANN401 - whatever was given
-    """Return the number of the unit that each row's prompt belongs to; None for none.
+def unit_codes(df: pd.DataFrame, names: Any) -> Any:  # noqa: ANN401 - not checked yet
+    """Return the code of each row's unit; None if `names` is None.
 
     Args:
         df: A frame of replies.
@@ -278,15 +290,16 @@ def unit_codes(df: pd.DataFrame, names: Any) -> Any:  # noqa: ANN401 - whatever 
     for name in columns:
         if n := int(df[name].isna().sum()):
             raise ParameterError(
-                f"{name} is missing in {n:,} of {len(df):,} replies, so it does not "
-                "say where they belong. Fill it, or leave these replies out.",
+                f"{name} is missing in {n:,} of {len(df):,} replies, so their unit is "
+                "not known. Fill in the values, or remove these replies.",
                 param="unit",
             )
-    if several := _differs(df, columns):
+    if several := _differing(df, columns):
         raise ParameterError(
-            f"unit names what prompts belong to, such as a document, but {several[0]} "
-            f"has several values for one of the {counted(df)}. Give a column with one "
-            f"value for each of them{_such_as(attributes(df))}.",
+            "unit must be a column that says which prompts belong together, such as a "
+            f"document, but {several[0]} has several values for one of the "
+            f"{counted(df)}. Give a column with one value for each of them"
+            f"{_such_as(attributes(df))}.",
             param="unit",
         )
     coded_columns = {name: coded(df[name])[0] for name in columns}
@@ -298,31 +311,31 @@ def _such_as(names: Sequence[str]) -> str:
 
 
 def counted(df: pd.DataFrame, names: Any = None) -> str:  # noqa: ANN401 - as in unit_codes
-    """Return what a study counts: its rows, its prompts, or values of its units."""
+    """Return the plural of the units of a study, such as "rows" or "prompts"."""
     if names is not None and as_names(names) != ["row"]:
         return f"values of {' and '.join(named(df, names, param='unit'))}"
     return "prompts" if unit(df) == ["prompt"] else "rows"
 
 
-def in_number(n: float, what: str) -> str:
-    """Return how many rows, prompts, replies and so on: "1 row", "1,200 replies"."""
-    one = {"replies": "reply"}.get(what, what.removesuffix("s"))
-    if what.startswith("values "):
-        one = what.replace("values", "value", 1)
-    return f"{n:,.0f} {one if n == 1 else what}"
+def in_number(n: float, noun: str) -> str:
+    """Return a number with its noun, given in the plural: "1 row", "1,200 replies"."""
+    singular = {"replies": "reply"}.get(noun, noun.removesuffix("s"))
+    if noun.startswith("values "):
+        singular = noun.replace("values", "value", 1)
+    return f"{n:,.0f} {singular if n == 1 else noun}"
 
 
-def _differs(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
+def _differing(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """Return the columns that have several values for one prompt."""
     if not (names := list(names)):
         return []
     prompt = prompt_codes(df)
-    one = np.zeros(prompt.max(initial=-1) + 1, dtype=np.int64)
+    code_of_prompt = np.zeros(prompt.max(initial=-1) + 1, dtype=np.int64)
     differing = []
     for name in names:
         codes, _ = coded(df[name])
-        one[prompt] = codes  # one of the prompt's rows stays
-        differing += [name] if (one[prompt] != codes).any() else []
+        code_of_prompt[prompt] = codes  # the code of the prompt's last row remains
+        differing += [name] if (code_of_prompt[prompt] != codes).any() else []
     return differing
 
 
@@ -334,11 +347,11 @@ def _numeric(df: pd.DataFrame) -> list[str]:
     ]
 
 
-def _instead(df: pd.DataFrame) -> str:
+def _usable_columns(df: pd.DataFrame) -> str:
     usable = [
         name.removeprefix(PREFIX) for name in _numeric(df) if name in scores(df)
     ] or _numeric(df)
-    return f"give a column of numbers or of True and False, such as {_some(usable)}"
+    return f"Give a column of numbers or of True and False, such as {_some(usable)}"
 
 
 def _kind(values: pd.Series) -> str:
@@ -346,31 +359,31 @@ def _kind(values: pd.Series) -> str:
 
 
 def _some(names: Iterable[str], n: int = _SHOWN_NAMES) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and how many more there are, for a message."""
     names = [shorten(printable(name), _SHOWN_CHARS) for name in names]
     more = f" and {len(names) - n} more" if len(names) > n else ""
     return (", ".join(names[:n]) or "none") + more
 
 
 def column(df: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column, all missing if the frame lacks it."""
+    """Return a column; if the frame lacks it, one of missing values."""
     if name in df.columns:
         return df[name]
     return pd.Series(pd.NA, index=df.index, dtype="string")
 
 
 def has(df: pd.DataFrame, name: str, value: str) -> Any:  # noqa: ANN401 - an array
-    """Return which rows have a value; a missing one is another."""
+    """Return which rows have this value in a column; missing values do not."""
     return (column(df, name) == value).to_numpy(dtype=bool, na_value=False)
 
 
 def has_flag(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
-    """Return in which rows a column is True; all missing is False."""
+    """Return in which rows a column is True; missing values count as False."""
     if name not in df.columns:
         return np.zeros(len(df), dtype=bool)
     return df[name].to_numpy(dtype=bool, na_value=False)
 
 
 def is_request(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return which rows have the numbers of a request: those of first choices."""
+    """Return which rows are first choices, which have the numbers of their request."""
     return df["choice_index"].to_numpy(dtype="float64", na_value=0.0) == 0.0

@@ -1,9 +1,9 @@
-"""Numbers in sentences and drawings: with as many digits as their interval supports.
+"""Numbers in sentences and charts, with as many digits as their interval supports.
 
-A value and the ends of its interval have the same decimals, so that rounding never
-puts the value outside, and an end that is not 0 is not shown as 0. Means that stand
-next to their difference have the decimals that show it. A share is not rounded to all
-or none. Halves are rounded away from 0, as people do it.
+A value and the ends of its interval have the same number of decimals, so that rounding
+never puts the value outside, and an end that is not 0 is never shown as 0. Two means
+next to their difference have enough decimals to show it. A share that is not 0 or 1 is
+not shown as 0 % or 100 %. Halves are rounded away from 0, as people do it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,9 @@ _DIGITS = 3  # of a number without an interval
 _MOST_DECIMALS = 12
 _MOST_OF_PERCENT = 3
 _MOST_OF_POINTS = 4
-_MORE_DECIMALS = 3  # than usual, if rounding would say something else
-_HALF = 0.5 * (1 + NEGLIGIBLE)  # of the last digit, which would be shown as 1
+_MORE_DECIMALS = 3  # at most so many more, if rounding would hide a difference
+# half of the last digit, a little more, so that rounding errors do not decide
+_HALF = 0.5 * (1 + NEGLIGIBLE)
 _EXACT = 1e15  # larger floats have no decimals
 
 
@@ -33,7 +34,7 @@ def percent(share: float) -> str:
 
 
 def number_with_interval(value: float, low: float, high: float) -> str:
-    """Return a number with its interval in brackets, if there is one."""
+    """Return a number with its interval in parentheses, if there is one."""
     if isnan(low) or isnan(high):
         return number(value)
     n_decimals = _decimals((high - low) / 2, 1)
@@ -41,7 +42,7 @@ def number_with_interval(value: float, low: float, high: float) -> str:
 
 
 def percent_with_interval(value: float, low: float, high: float) -> str:
-    """Return a share in percent with its interval in brackets, if there is one."""
+    """Return a share in percent with its interval in parentheses, if there is one."""
     if isnan(low) or isnan(high):
         return percent(value)
     n_decimals = _decimals_of_percent([value], 100 * (high - low) / 2)
@@ -49,7 +50,7 @@ def percent_with_interval(value: float, low: float, high: float) -> str:
 
 
 def difference(value: float, *, is_rate: bool) -> str:
-    """Return a difference without its interval: points if it is one of rates."""
+    """Return a difference without its interval; a difference of rates is in points."""
     if not is_rate:
         return number(value)
     text = _text(100 * value, _decimals_of_difference([100 * value]))
@@ -67,9 +68,10 @@ def difference_with_interval(
 
     Args:
         amounts: Its value, and the ends of its interval; NaN if there is none.
-        is_rate: Whether it is one of shares.
-        means: What it is the difference of; numbers have as many decimals as these.
-        level: The level of the interval, which is said if it is not the usual one.
+        is_rate: Whether it is a difference of shares.
+        means: The two means that are subtracted; a difference of numbers has as many
+            decimals as they have.
+        level: The level of the interval, which is stated unless it is 0.95.
     """
     amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)
     unit = _points(_text(amounts[0], n_decimals)) if is_rate else ""
@@ -83,17 +85,21 @@ def means_with_difference(
     is_rate: bool,
     level: float = LEVEL,
 ) -> str:
-    """Return "92 % against 88 %, difference 4 points (1 to 7)", where all agree.
+    """Return "92 % against 88 %, difference 4 points (1 to 7)".
+
+    The means are rounded so that subtracting them gives the difference that is shown.
 
     Args:
-        means: The two that are compared.
+        means: The two means.
         amounts: Their difference, with the ends of its interval.
         is_rate: Whether they are shares.
         level: As in `difference_with_interval`.
     """
     first, second = means_of_difference(means, amounts, is_rate=is_rate)
-    said = difference_with_interval(amounts, is_rate=is_rate, means=means, level=level)
-    return f"{first} against {second}, difference {said}"
+    difference_text = difference_with_interval(
+        amounts, is_rate=is_rate, means=means, level=level
+    )
+    return f"{first} against {second}, difference {difference_text}"
 
 
 def means_of_difference(
@@ -103,13 +109,14 @@ def means_of_difference(
     is_rate: bool,
     is_of_differences: bool = False,
 ) -> list[str]:
-    """Return two means with as many decimals as show their difference.
+    """Return two means with enough decimals to show their difference.
 
     Args:
-        means: The two that are compared.
+        means: The two means.
         amounts: Their difference, with the ends of its interval.
         is_rate: Whether they are shares.
-        is_of_differences: Whether they are differences themselves, so in points.
+        is_of_differences: Whether they are differences themselves, so that shares are
+            in points instead of percent.
     """
     scaled, n_decimals = _scaled(
         amounts, () if is_of_differences else means, is_rate=is_rate
@@ -125,7 +132,7 @@ def means_of_difference(
 
 
 def points(amounts: Sequence[float], *, margin: float = 0.0) -> list[str]:
-    """Return shares in points, none of them on another side of 0 or of a margin."""
+    """Return shares in points, rounded so that none crosses 0 or a margin."""
     exact = [100 * amount for amount in amounts]
     marks = (0.0, 100 * margin, -100 * margin)
     texts: list[str] = []
@@ -133,8 +140,8 @@ def points(amounts: Sequence[float], *, margin: float = 0.0) -> list[str]:
         texts = [f"{point:.{n}f}" for point in exact]
         shown = [float(text) for text in texts]
         if all(
-            _side(one - mark) == _side(other - mark)
-            for one, other in zip(shown, exact, strict=True)
+            _side(rounded - mark) == _side(point - mark)
+            for rounded, point in zip(shown, exact, strict=True)
             for mark in marks
         ):
             break
@@ -142,7 +149,7 @@ def points(amounts: Sequence[float], *, margin: float = 0.0) -> list[str]:
 
 
 def _side(gap: float) -> int:
-    """Return the sign of a number without rounding errors."""
+    """Return the sign of a number; what only a rounding error makes not 0 is 0."""
     rounded = round(gap, 9)
     return (rounded > 0) - (rounded < 0)
 
@@ -150,7 +157,7 @@ def _side(gap: float) -> int:
 def is_shown_as_none(
     amounts: Sequence[float], *, is_rate: bool, means: Sequence[float] = ()
 ) -> bool:
-    """Say whether a difference is shown as 0; arguments as of its text."""
+    """Say whether `difference_with_interval` shows the difference as 0."""
     amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)
     return not _rounded(amounts[0], n_decimals)
 
@@ -164,7 +171,7 @@ def round_up(n: int) -> int:
 def _scaled(
     amounts: Sequence[float], means: Sequence[float], *, is_rate: bool
 ) -> tuple[list[float], int]:
-    """Return a difference and its ends in points or as they are, and their decimals."""
+    """Return a difference and its ends, for rates in points, and their decimals."""
     if is_rate:
         amounts = [100 * amount for amount in amounts]
         return [*amounts], _decimals_of_difference(amounts)
@@ -173,7 +180,7 @@ def _scaled(
 
 
 def _decimals_of_numbers(numbers: Sequence[float]) -> int:
-    """Return decimals for the three digits of the largest; none for whole numbers."""
+    """Return the decimals that give the largest number three digits; 0 if all whole."""
     known = [abs(number) for number in numbers if isfinite(number)]
     if all(number == int(number) for number in known):
         return 0
@@ -181,7 +188,7 @@ def _decimals_of_numbers(numbers: Sequence[float]) -> int:
 
 
 def _decimals_of_difference(amounts: Sequence[float], least: int = 0) -> int:
-    """Return decimals with which nothing that is not 0 is shown as 0."""
+    """Return the decimals with which no amount is shown as 0 unless it is 0."""
     known = [abs(amount) for amount in amounts if not isnan(amount)]
     negligible = 10.0**-_MORE_DECIMALS * max(known, default=0.0)
     smallest = min((x for x in known if x > negligible), default=inf)
@@ -193,7 +200,7 @@ def _decimals_of_difference(amounts: Sequence[float], least: int = 0) -> int:
 def _decimals_of_means(
     means: Sequence[float], value: float, n_decimals: int, *, is_rate: bool
 ) -> int:
-    """Return the fewest decimals of two means that show their difference."""
+    """Return the fewest decimals with which two means show their difference."""
     least = _decimals_of_numbers([*means, value])
     if is_rate:
         least = _decimals_of_percent([mean / 100 for mean in means], 1.0)
@@ -203,7 +210,7 @@ def _decimals_of_means(
 
 
 def _agree(means: Sequence[float], value: float, n: int, n_decimals: int) -> bool:
-    """Say whether means with n decimals have the difference that is shown."""
+    """Say whether two means with n decimals have the difference that is shown."""
     gap = float(_rounded(means[0], n) - _rounded(means[1], n))
     if n >= n_decimals:
         return _rounded(gap, n_decimals) == _rounded(value, n_decimals)
@@ -217,8 +224,8 @@ def _with_interval(
     value, *ends = (_text(amount, n_decimals) for amount in amounts)
     if any(isnan(amount) for amount in amounts):
         return value + unit
-    said = "" if level == LEVEL else f", {100 * level:g} %"
-    return f"{value}{unit} ({ends[0]} to {ends[1]}{said})"
+    level_text = "" if level == LEVEL else f", {100 * level:g} %"
+    return f"{value}{unit} ({ends[0]} to {ends[1]}{level_text})"
 
 
 def _points(text: str) -> str:
@@ -233,7 +240,7 @@ def _text(value: float, n_decimals: int) -> str:
 
 
 def _rounded(value: float, n_decimals: int) -> Decimal:
-    """Round a number; what only the binary form of a float adds does not count."""
+    """Round a number as people read it: 12 digits, without a float's binary error."""
     exact = Decimal(f"{float(value):.12g}")
     if not exact.is_finite() or abs(exact) >= _EXACT:
         return exact
@@ -241,15 +248,18 @@ def _rounded(value: float, n_decimals: int) -> Decimal:
 
 
 def _decimals(size: float, n_more: int) -> int:
-    """Return the decimals that show a size with this many digits after its first."""
+    """Return the decimals that show a size with `n_more` digits after its first."""
     if not size or isnan(size):
         return 0
     return min(max(n_more - floor(log10(size)), 0), _MOST_DECIMALS)
 
 
 def _decimals_of_percent(shares: Iterable[float], reach: float) -> int:
-    """Return decimals for a reach in points: more where a share would be 0 or 1."""
+    """Return the decimals for shares in percent that are uncertain by `reach` points.
+
+    There are more where a share would be shown as 0 % or 100 % though it is not.
+    """
     gaps = [min(share, 1 - share) for share in shares]
     gaps = [gap for gap in gaps if gap > NEGLIGIBLE]
-    fine = [1 + floor(-log10(200 * gap)) for gap in gaps]  # at half a point it is 1
+    fine = [1 + floor(-log10(200 * gap)) for gap in gaps]  # 1 for half a point
     return min(max(_decimals(reach, 0), *fine, 0), _MOST_OF_PERCENT)

@@ -1,4 +1,4 @@
-"""How many prompts and repeats a study needs: planned from a pilot."""
+"""Plan from a pilot how many prompts, repeats and labels a study needs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -50,26 +50,30 @@ from .statistics import (
 )
 
 REPEATS = (1, 2, 3, 5, 10)
-_MOSTLY = 0.5  # a share of the units
-_LABELLED = (30, 40, 50, 60, 80, 100, 120, 150, 200, 250)  # then ten times, and so on
-_MOST_ROWS = 20  # times those of labels alone; more are no advice
-_FAIR = 2  # times as many rows as labels alone would need, for fewer labels
+_MOSTLY = 0.5  # the share of units that is "most"
+# the numbers of labels that are offered; then ten times as many, and so on
+_LABELLED = (30, 40, 50, 60, 80, 100, 120, 150, 200, 250)
+# plans with more rows than this many times those of labels alone are not offered
+_MOST_ROWS = 20
+# to save labels, a plan may have this many times the rows of labels alone
+_FAIR = 2
 
 
 class Needed(NamedTuple):
-    """How many prompts a study needs, and what more repeats or labels would save.
+    """How many prompts a study needs, with options for more repeats or labels.
 
     Attributes:
-        n_prompts: With the first of the options, which takes the fewest requests; with
-            labels, for `n_labelled` of them.
+        n_prompts: The number for the first option, which takes the fewest requests;
+            with labels, for `n_labelled`.
         n_prompts_low: The same, if replies vary as little as the pilot allows (0.95);
-            with labels, for the same share of prompts that have them.
-        n_prompts_high: The same, if they vary as much as it allows.
-        n_requests: For all values of the factor together.
+            with labels, for the same share of labelled prompts.
+        n_prompts_high: The same, if they vary as much as the pilot allows.
+        n_requests: The requests for all values of the factor together.
         options: The prompts needed for each number of repeats; with labels, for each
-            number of prompts whose replies have labels. The last is with labels alone.
-        says: All this as a sentence.
-        n_labelled: Of so many prompts all replies need labels; 0 without labels.
+            number of prompts with labelled replies, the last with labels alone.
+        says: The plan as sentences.
+        n_labelled: The number of prompts whose replies all need labels; 0 without
+            labels.
     """
 
     n_prompts: int
@@ -95,13 +99,14 @@ class Needed(NamedTuple):
 
 
 class _Goal(NamedTuple):
-    """What a study is to find, and how surely.
+    """The goal of a study: the difference to find, or to rule out, and the error rates.
 
     Attributes:
-        difference: What is to be found, or ruled out.
-        is_margin: Whether it is ruled out that a value is so much worse.
-        power: How often, if it is there, or if there is no difference at all.
-        tail: How often by chance alone on each side, corrected for the comparisons.
+        difference: The difference to find or to rule out.
+        is_margin: Whether the study is to rule out that a value is worse by it.
+        power: The chance of success: if the difference exists, or for a margin, if
+            there is none.
+        tail: The chance of a false alarm on each side, corrected for the comparisons.
     """
 
     difference: float
@@ -110,7 +115,7 @@ class _Goal(NamedTuple):
     tail: float
 
     def units(self, spread: float) -> int:
-        """Return how many units are enough, if differences vary so much."""
+        """Return how many units are enough, for this spread of their differences."""
         return units_needed(
             spread,
             self.difference,
@@ -120,7 +125,7 @@ class _Goal(NamedTuple):
         )
 
     def is_reached(self, parts: Parts, n_labelled: float, n_units: float) -> bool:
-        """Return whether so many units are enough, with labels of some of them."""
+        """Return whether `n_units` units are enough, `n_labelled` of them labelled."""
         error = parts.error(n_labelled, n_units)
         return has_power(
             self.difference / error if error else np.inf,
@@ -132,7 +137,7 @@ class _Goal(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """Standard deviation of the differences of units, and what it may really be."""
+    """The standard deviation of the units' differences, with its interval (0.95)."""
 
     value: float
     low: float
@@ -167,8 +172,8 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     study = _study(pilot, _only_factor(pilot, factor), on, Design(unit=unit), labels)
     if difference >= study.most:
         raise ParameterError(
-            f"difference={difference:g} is more than a rate can differ; give a share, "
-            "such as 0.05 for 5 points.",
+            f"difference={difference:g} is too large for a rate, which is from 0 to 1; "
+            "give a share, such as 0.05 for 5 points.",
             param="difference",
         )
     places = pairs_of(study, against)
@@ -176,8 +181,8 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     goal = _Goal(difference, margin, power, (1 - level) / 2 / len(pairs))
     pair = _most_different(study, pairs)
     if pair.labelled is None or pair.labelled.parts is None:
-        return _planned(study, goal, pair)
-    return _with_labels(study, goal, pair, pair.labelled, pair.labelled.parts)
+        return _plan_repeats(study, goal, pair)
+    return _plan_labels(study, goal, pair, pair.labelled, pair.labelled.parts)
 
 
 def _study(
@@ -193,27 +198,29 @@ def _study(
     return labelled_study(pilot, factor, on, design, labels)
 
 
-def _planned(study: Study, goal: _Goal, pair: Pair) -> Needed:
+def _plan_repeats(study: Study, goal: _Goal, pair: Pair) -> Needed:
+    """Plan how many prompts are needed for each number of repeats."""
     spread = _spread(study, pair)
     per_unit = pair.n_prompts / pair.estimate.n_units
     cells = study.whole if pair.is_confounded else study.cells
     n_conditions = _n_conditions(cells, pair)
     spreads = _spreads(study.repeats(cells), spread.value, per_unit * n_conditions)
 
-    def n_prompts(of_units: float) -> int:
-        return round(goal.units(of_units) * per_unit)
+    def n_prompts(unit_spread: float) -> int:
+        return round(goal.units(unit_spread) * per_unit)
 
-    options = {repeats: n_prompts(of_units) for repeats, of_units in spreads.items()}
+    options = {repeats: n_prompts(value) for repeats, value in spreads.items()}
     repeats, n = next(iter(options.items()))
-    first = spreads[repeats] / spread.value
-    low = min(n_prompts(first * spread.low), n)
-    high = max(n_prompts(first * spread.high), n)
+    # how much this number of repeats changes the spread, compared with the pilot's
+    ratio = spreads[repeats] / spread.value
+    low = min(n_prompts(ratio * spread.low), n)
+    high = max(n_prompts(ratio * spread.high), n)
     n_requests = ceil(n * len(study.levels) * repeats * n_conditions)
     needed = Needed(n, low, high, n_requests, options, "")
     return needed._replace(says=_advice(study, goal, pair, needed, n_conditions))
 
 
-def _with_labels(
+def _plan_labels(
     study: Study, goal: _Goal, pair: Pair, labelled: Labelled, parts: Parts
 ) -> Needed:
     """Plan scores of all replies, and labels of some, with the pilot's repeats."""
@@ -225,10 +232,12 @@ def _with_labels(
         low, high = goal.units(alone.low), goal.units(alone.high)
     else:
         low, high = (
-            _of_share(
-                goal, parts._replace(wrong=end**2), n_labelled / units[n_labelled]
+            _units_for_share(
+                goal,
+                parts._replace(residual_variance=end**2),
+                n_labelled / units[n_labelled],
             )
-            for end in _ends_of_rest(study, labelled, parts)
+            for end in _residual_spread_ends(study, labelled, parts)
         )
     by_label = labelled.n_prompts / labelled.n_units
     by_score = pair.n_prompts / labelled.n_all_units
@@ -252,44 +261,50 @@ def _with_labels(
 
 
 def _n_replies(study: Study, pair: Pair) -> float:
-    """Return how many replies to a prompt a value has: repeats in each condition."""
+    """Return how many replies each value has for a prompt: repeats times conditions."""
     cells = study.whole if pair.is_confounded else study.cells
     repeats = max(round(float(np.median(study.repeats(cells).n))), 1)
     return repeats * _n_conditions(cells, pair)
 
 
 def _combinations(goal: _Goal, parts: Parts, n_alone: int) -> Iterable[tuple[int, int]]:
-    """Return units with labels, and how many are needed with scores then."""
+    """Return numbers of labelled units, with the units that need scores then."""
     numbers = (size * 10**tens for tens in count() for size in _LABELLED)
     for n_labelled in takewhile(lambda n: n < n_alone, numbers):
         if parts.slope and goal.is_reached(parts, n_labelled, _MOST_ROWS * n_alone):
             is_enough = partial(goal.is_reached, parts, n_labelled)
-            yield n_labelled, least(is_enough, n_alone - 1)  # never less than alone
+            # never fewer units than with labels alone
+            yield n_labelled, least(is_enough, n_alone - 1)
 
 
-def _of_share(goal: _Goal, parts: Parts, share: float) -> int:
-    """Return how many units are needed if such a share of them has labels."""
+def _units_for_share(goal: _Goal, parts: Parts, share: float) -> int:
+    """Return how many units are needed if this share of them has labels."""
     return least(
         lambda n: goal.is_reached(parts, share * n, n), ceil(MIN_PROMPTS / share)
     )
 
 
-def _ends_of_rest(
+def _residual_spread_ends(
     study: Study, labelled: Labelled, parts: Parts
 ) -> tuple[float, float]:
-    """Return how much labels may vary that have the same scores (0.95)."""
-    spread = float(np.sqrt(parts.wrong))
-    rest = np.where(np.abs(parts.rest) < NEGLIGIBLE, 0.0, parts.rest)
-    if study.most == 1 or not rest.any():
-        low, high = _ends_of_few(rest, rest)
-        high *= 1.0 if study.most == 1 else float(np.sqrt(parts.wrong + parts.right))
+    """Return the interval (0.95) of the standard deviation of the labels' residuals."""
+    spread = float(np.sqrt(parts.residual_variance))
+    is_zero = np.abs(parts.residuals) < NEGLIGIBLE
+    residuals = np.where(is_zero, 0.0, parts.residuals)
+    if study.most == 1 or not residuals.any():
+        low, high = _spread_ends_of_few(residuals, residuals)
+        variance = parts.residual_variance + parts.predicted_variance
+        high *= 1.0 if study.most == 1 else float(np.sqrt(variance))
     else:
-        low, high = _ends_of_many(rest, spread, labelled.n_units - 2)
+        low, high = _spread_ends(residuals, spread, labelled.n_units - 2)
     return min(low, spread), max(high, spread)
 
 
 def _n_conditions(cells: Cells, pair: Pair) -> float:
-    """Return with how many combinations of other factors a prompt has both values."""
+    """Return the mean number of conditions in which a prompt has both values.
+
+    A condition is a combination of the other factors.
+    """
     is_used = ~np.isnan(cells.low[:, pair.levels]).any(axis=1)
     return float(is_used.sum() / len(np.unique(cells.prompt[is_used])))
 
@@ -299,15 +314,14 @@ def _only_factor(df: pd.DataFrame, factor: str | None) -> str:
     if factor is not None or len(varied) == 1:
         return factor or varied[0]
     raise ParameterError(
-        "factor is needed: what varies in the pilot is "
-        f"{', '.join(varied) or 'nothing'}. Give the factor whose values you will "
-        "compare.",
+        "Name the factor whose values you will compare. The columns that vary in the "
+        f"pilot are: {', '.join(varied) or 'none'}.",
         param="factor",
     )
 
 
 def _most_different(study: Study, pairs: list[Pair]) -> Pair:
-    """Return the pair whose differences vary the most: it takes the most prompts."""
+    """Return the pair whose differences vary the most: it needs the most prompts."""
     known = [pair for pair in pairs if spread_of(pair.estimate) > 0]
     if not known:
         n = max(
@@ -317,49 +331,52 @@ def _most_different(study: Study, pairs: list[Pair]) -> Pair:
         better, labels = (10, "") if study.scored is None else (30, ", with labels,")
         raise ParameterError(
             f"The pilot needs at least {MIN_PROMPTS} {study.counted}, better {better}, "
-            f"with both values of {study.factor}{labels} and different differences; it "
-            f"has {n}.",
+            f"with both values of {study.factor}{labels} and with differences that "
+            f"vary; it has {n}. Run a larger pilot.",
             param="pilot",
         )
     return max(known, key=lambda pair: spread_of(pair.estimate))
 
 
 def _spread(study: Study, pair: Pair) -> _Spread:
-    """Return how much the differences of units vary, with an interval."""
+    """Return the standard deviation of the units' differences, with an interval."""
     spread = spread_of(pair.estimate)
     differences = pair.figures[0].by_unit
-    rest = differences - pair.figures[0].value
+    deviations = differences - pair.figures[0].value
     is_same = np.abs(differences) < NEGLIGIBLE
-    if study.most == 1 and (is_same.mean() >= _MOSTLY or not rest.any()):
-        low, high = _ends_of_few(differences, rest)
+    if study.most == 1 and (is_same.mean() >= _MOSTLY or not deviations.any()):
+        low, high = _spread_ends_of_few(differences, deviations)
     else:
-        low, high = _ends_of_many(rest, spread, pair.estimate.freedom)
+        low, high = _spread_ends(deviations, spread, pair.estimate.freedom)
     return _Spread(spread, min(low, spread), max(high, spread))
 
 
-def _ends_of_few(differences: Floats, rest: Floats) -> tuple[float, float]:
-    """Return the ends for shares where most units do not differ.
+def _spread_ends_of_few(differences: Floats, deviations: Floats) -> tuple[float, float]:
+    """Return the interval of the standard deviation where most units do not differ.
 
-    What varies is how many differ, which has Wilson's interval.
+    It is uncertain mainly because the share of units that differ is, and that share has
+    Wilson's interval.
     """
     squares, m = differences**2, len(differences)
     largest = float(squares.max()) or 1.0
-    one = np.zeros(m, dtype=np.int64)
-    share = Ratios.of(squares / largest, np.ones(m), np.arange(m), one, 1).share()
-    # a mean square is a variance and the square of the mean
-    variance = float((rest**2).sum() / squares.sum()) if squares.any() else 1.0
+    group = np.zeros(m, dtype=np.int64)
+    share = Ratios.of(squares / largest, np.ones(m), np.arange(m), group, 1).share()
+    # the mean square is the variance plus the square of the mean: take the variance
+    variance = float((deviations**2).sum() / squares.sum()) if squares.any() else 1.0
     low, high = (float(end[0]) * largest * variance for end in (share.low, share.high))
     return np.sqrt(low), np.sqrt(high)
 
 
-def _ends_of_many(rest: Floats, spread: float, freedom: float) -> tuple[float, float]:
-    """Return the ends of a standard deviation by the chi-square distribution.
+def _spread_ends(
+    deviations: Floats, spread: float, freedom: float
+) -> tuple[float, float]:
+    """Return the interval of a standard deviation by the chi-square distribution.
 
-    It has fewer degrees of freedom where a few units differ much more than others, as
+    There are fewer degrees of freedom if a few units differ much more than others, as
     for tokens and seconds (O'Neill 2014, Am. Stat. 68).
     """
-    m = len(rest)
-    kurtosis = m * float((rest**4).sum() / (rest**2).sum() ** 2)
+    m = len(deviations)
+    kurtosis = m * float((deviations**4).sum() / (deviations**2).sum() ** 2)
     freedom = min(freedom, 2 * m / max(kurtosis - 1, NEGLIGIBLE))
     tails = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     low, high = spread * np.sqrt(freedom / special().chdtri(freedom, tails))
@@ -367,22 +384,22 @@ def _ends_of_many(rest: Floats, spread: float, freedom: float) -> tuple[float, f
 
 
 def _spreads(replies: Prompts, spread: float, per_unit: float) -> dict[int, float]:
-    """Return the spread for numbers of repeats, the fewest requests first.
+    """Return the spread for each number of repeats, the fewest requests first.
 
-    Repeats make only the noise within a condition smaller. Without repeats in the pilot
-    it is not known, so the answer is for the pilot's own number.
+    More repeats reduce only the noise within a condition. If the pilot has no repeats,
+    that noise is not known, so the only option is the pilot's number of repeats.
 
     Args:
-        replies: What each prompt got, with each combination of the other factors.
-        spread: That of the units' differences.
-        per_unit: How many such combinations of all its prompts a unit has.
+        replies: The values by prompt and condition.
+        spread: The standard deviation of the units' differences.
+        per_unit: The number of prompts of a unit times their conditions.
     """
     within, n = replies.variance, replies.n
     if np.isnan(within).all():
         return {max(round(float(np.median(n))), 1): spread}
-    part = float((1 / n).mean())  # of the noise, which repeats of the pilot left
-    # the difference of two replies has twice the variance of one; with the pilot's own
-    # repeats, the answer is that of `contrast`, also where the noise seems larger
+    part = float((1 / n).mean())  # the share of the noise that the pilot's repeats left
+    # the difference of two replies has twice the variance of one reply. The noise is at
+    # most what `contrast` saw, so that for the pilot's own repeats both agree
     noise = min(2 * float(np.nanmean(within)) / per_unit, spread**2 / part)
     between = spread**2 - noise * part
     return {repeats: float(np.sqrt(between + noise / repeats)) for repeats in REPEATS}
@@ -391,10 +408,11 @@ def _spreads(replies: Prompts, spread: float, per_unit: float) -> dict[int, floa
 def _advice(
     study: Study, goal: _Goal, pair: Pair, needed: Needed, n_conditions: float
 ) -> str:
-    what = "prompts" if study.design.unit else study.counted
+    noun = "prompts" if study.design.unit else study.counted
+    # of options with the same number of prompts, only the one with the fewest repeats
     saving = {round_up(n): repeats for repeats, n in reversed(needed.options.items())}
     choices = [
-        f"{in_number(n, what)} with {in_number(repeats, 'repeats')}"
+        f"{in_number(n, noun)} with {in_number(repeats, 'repeats')}"
         for n, repeats in reversed(saving.items())
     ]
     if study.design.unit:
@@ -407,23 +425,23 @@ def _advice(
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (
         f"To {_aim(study, goal)}: about {' or '.join(choices)}. A pilot of {n_pilot} "
-        f"knows this roughly: it may be {low:,} to {high:,}. {_new_run(what)}"
+        f"knows this roughly: it may be {low:,} to {high:,}. {_new_run(noun)}"
     )
 
 
 def _advice_with_labels(
     study: Study, goal: _Goal, labelled: Labelled, needed: Needed
 ) -> str:
-    what = "prompts" if study.design.unit else study.counted
+    noun = "prompts" if study.design.unit else study.counted
     judge = (study.scored or study).name
     n_alone = [*needed.options][-1]
-    alone = f"{in_number(round_up(n_alone), what)} that all have {study.name}"
+    alone = f"{in_number(round_up(n_alone), noun)} that all have {study.name}"
     of_prompt = labelled.n / labelled.n_prompts / 2 * len(study.levels)
     labels = in_number(round_up(ceil(needed.n_labelled * of_prompt)), "labels")
     if needed.n_labelled == n_alone:
         plan, share = f"{alone} ({labels}); {judge} would not save enough of them", ""
     else:
-        plan = f"{in_number(round_up(needed.n_prompts), what)} with {judge}, "
+        plan = f"{in_number(round_up(needed.n_prompts), noun)} with {judge}, "
         plan += f"{round_up(needed.n_labelled):,} of them also with {study.name} "
         plan += f"({labels}), or {alone}"
         share = ", with as large a share of labels"
@@ -433,8 +451,8 @@ def _advice_with_labels(
     return (
         f"To {_aim(study, goal)}: about {plan}. The differences of both correlate by "
         f"{correlation:.2f} in the pilot. Its {n_pilot} with labels know this roughly: "
-        f"it may be {low:,} to {high:,}{share}. Draw the {what} with labels at random. "
-        f"{_new_run(what)}"
+        f"it may be {low:,} to {high:,}{share}. Draw the {noun} with labels at random. "
+        f"{_new_run(noun)}"
     )
 
 
@@ -452,9 +470,9 @@ def _aim(study: Study, goal: _Goal) -> str:
     )
 
 
-def _new_run(what: str) -> str:
+def _new_run(noun: str) -> str:
     return (
-        f"Plan a new run: to add {what} to this one until it tells would double the "
+        f"Plan a new run: to add {noun} to this one until it tells would double the "
         "false alarms."
     )
 

@@ -1,4 +1,4 @@
-"""What the scores of a run say at its end: by condition, what differs, what flips."""
+"""The scores of a run, shown at its end: by condition, differences, and flips."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ from .reply_factors import (
 from .rounding import number_with_interval, percent_with_interval
 from .summary import intervals_df
 
-_SCORES = 4  # of a run; more are for those who ask
+_SCORES = 4  # at most so many scores are shown
 _CONDITIONS = 30
-_IN_A_LINE = 6  # conditions
-_ALL = "_all"  # ends the name of the score that all parts of an answer are right
+_IN_A_LINE = 6  # conditions in a line of text
+_ALL = "_all"  # the ending of the score "all parts of the answer are right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ class ScoreReport:
 
     Attributes:
         charts: Each score by condition.
-        contrast: What differs; None where nothing can be compared.
+        contrast: The comparison of conditions; None if there is nothing to compare.
     """
 
     charts: Sequence[IntervalChart]
     contrast: Contrast | None
 
     def html(self) -> str:
-        """Draw the scores by condition, the differences, and the first flips."""
+        """Return the scores by condition, the differences, and the first flips."""
         charts = "".join(chart.html() for chart in self.charts)
         below = "" if self.contrast is None else contrast_display.html(self.contrast)
         return f"{BODY}{charts}{below}</div>"
 
     def text(self) -> str:
-        """Return three lines: scores by condition, what differs, what flips."""
+        """Return some lines: scores by condition, the clearest difference, flips."""
         lines = [_in_a_line(chart) for chart in self.charts]
         if self.contrast is not None:
             lines += contrast_display.short_lines(self.contrast)
@@ -68,13 +68,13 @@ def score_report(
     factor: str | Sequence[str] | None = None,
     **how: Any,  # noqa: ANN401 - those of `contrast`
 ) -> ScoreReport | None:
-    """Sum up the scores of a run; None if no reply has one that is a number.
+    """Sum up the scores of a run; None if no reply has a numeric score.
 
     Args:
         df: The replies of the run.
         names: The scores of its plan.
         unit: The columns that say which rows belong together.
-        factor: What is compared; all that varies if None.
+        factor: The columns to compare; all factors if None.
         **how: Other arguments of `contrast`, such as `margin`.
     """
     df = check_replies(df)
@@ -85,28 +85,28 @@ def score_report(
     charts = [_chart(df, column, conditions, unit) for column in columns]
     try:
         compared = contrast(df, factor or factors(df), on=columns, unit=unit, **how)
-    except ParameterError:  # nothing varies, or each prompt has one value
-        if factor is not None or how.get("margin") is not None:
+    except ParameterError:  # nothing varies, or each prompt has only one value
+        if factor is not None or how.get("margin") is not None:  # the user's mistake
             raise
         compared = None
     return ScoreReport(charts, compared)
 
 
 def score_columns(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return the first columns with numbers that scores have, by their names."""
+    """Return the first numeric columns of the scores with these names."""
     return [column for name in names for column in _columns(df, name)][:_SCORES]
 
 
 def _columns(df: pd.DataFrame, name: str) -> list[str]:
-    """Return the columns of a score: one, or those of a dict; rather that of all."""
-    own = [
+    """Return the columns of a score: one, or for a dict several, or only `_all`."""
+    columns = [
         column
         for column in scores(df)
         if column == PREFIX + name or column.startswith(f"{PREFIX}{name}_")
         if _has_numbers(df, column)
     ]
     whole = f"{PREFIX}{name}{_ALL}"
-    return [whole] if whole in own else own
+    return [whole] if whole in columns else columns
 
 
 def _has_numbers(df: pd.DataFrame, column: str) -> bool:
@@ -130,7 +130,7 @@ def _chart(
     is_share = is_rate(df, column)
     show = percent_with_interval if is_share else number_with_interval
     figures = intervals_df(df, column, by=conditions, unit=unit).iloc[:_CONDITIONS]
-    names = zip(*(_words(figures, name) for name in conditions), strict=True)
+    names = zip(*(_value_names(figures, name) for name in conditions), strict=True)
     columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
     return IntervalChart(
         intervals=[
@@ -150,9 +150,9 @@ def _chart(
     )
 
 
-def _words(figures: pd.DataFrame, factor: str) -> list[str]:
-    """Return what the value of a factor is called in each row."""
-    words = [in_words(factor, value) for value in figures[factor]]
+def _value_names(figures: pd.DataFrame, factor: str) -> list[str]:
+    """Return the name of a factor's value in each row, such as "temperature 0.5"."""
+    texts = [in_words(factor, value) for value in figures[factor]]
     levels = figures[factor].drop_duplicates()
     short = dict(
         zip(
@@ -162,11 +162,11 @@ def _words(figures: pd.DataFrame, factor: str) -> list[str]:
         )
     )
     is_plain = factor == "model" or factor.endswith(LABEL)
-    return [short[word] if is_plain else f"{factor} {short[word]}" for word in words]
+    return [short[text] if is_plain else f"{factor} {short[text]}" for text in texts]
 
 
 def _in_a_line(chart: IntervalChart) -> str:
-    said = [f"{row.name} {row.numbers}" for row in chart.intervals[:_IN_A_LINE]]
-    if more := len(chart.intervals) - len(said):
-        said.append(f"and {more:,} more")
-    return f"{chart.intervals[0].title}: {'; '.join(said)}"
+    parts = [f"{row.name} {row.numbers}" for row in chart.intervals[:_IN_A_LINE]]
+    if more := len(chart.intervals) - len(parts):
+        parts.append(f"and {more:,} more")
+    return f"{chart.intervals[0].title}: {'; '.join(parts)}"

@@ -1,8 +1,8 @@
-"""Confidence sequences: intervals of a mean that may be looked at again and again.
+"""Confidence sequences: intervals of a mean that are valid at any number of looks.
 
-An interval of a fixed number of units is wrong more often with each look. These hold
-at all looks at once, so a study may stop at any of them. They depend on the units seen
-and not on their order. Arrays in, numbers out; numpy alone.
+An interval for a fixed number of units is wrong more often with each further look.
+These hold at all looks at once, so a study may stop at any of them. They depend on the
+units seen so far, but not on their order. Only NumPy is needed.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ import numpy as np
 from .statistics import NEGLIGIBLE, Floats
 
 MIN_UNITS = 20
-"""The least units for numbers without bounds, where the sequence is asymptotic."""
-# Bets are spread evenly over the logarithm of the stake: the best stake is the
-# difference by its variance, so small differences need small ones.
+"""The fewest units for numbers without bounds, where the sequence is asymptotic."""
+# The best stake is the difference divided by its variance, so small differences need
+# small stakes: the stakes are spread evenly on a logarithmic scale.
 _STAKES = np.geomspace(0.02, 1.0, 16)
-# what makes the asymptotic sequence the narrowest at 100 units with the level 0.95
+# the parameter that makes the asymptotic sequence narrowest at 100 units (level 0.95)
 _MIXTURE = 12.60056
 _HALVINGS = 40
-_MOST_TIMES = 64.0  # as many units as were seen; what needs more is not said
-_WHOLE = 1e-9  # differences closer than this are the same one
-_SURE, _NOTHING = 700.0, -1e300  # logarithms of what is as good as sure, and as 0
+_MOST_TIMES = 64.0  # a study is not extrapolated beyond this many times its units
+_SAME = 1e-9  # values closer than this count as equal
+_LARGEST_LOG, _SMALLEST_LOG = 700.0, -1e300  # exp() of these is finite, and 0
 
 
 class Chances(NamedTuple):
-    """Always-valid p of one side each: that the mean is not above, and not below."""
+    """One-sided always-valid p: of the mean being at most, and at least, the null."""
 
     above: float
     below: float
@@ -36,14 +36,15 @@ class Chances(NamedTuple):
 class BettingSequence:
     """A mean of units between -1 and 1, by betting (Waudby-Smith and Ramdas 2024).
 
-    A gambler bets against a mean at fair odds. Capital that has grown k times is
-    seen, at any time at all, with a chance of at most 1/k if the mean is that one. Half
-    of the capital bets that the mean is higher and half that it is lower (hedged), each
-    half with all of a set of stakes at once (grid Kelly), so that none must be guessed.
+    A gambler bets at fair odds that the mean is not a given one. If it is, the chance
+    that the capital ever grows to k times is at most 1/k, so a large capital rules that
+    mean out. Half of the capital bets that the mean is higher and half that it is lower
+    (hedged); each half is divided over a set of stakes (grid Kelly), so that no stake
+    needs to be guessed.
 
     Attributes:
-        values: The different values.
-        counts: How often each was seen.
+        values: Shape (kinds,): the different values.
+        counts: Shape (kinds,): how often each value was seen.
     """
 
     values: Floats
@@ -51,15 +52,15 @@ class BettingSequence:
 
     @classmethod
     def of(cls, units: Floats) -> "BettingSequence":
-        """Return the sequence of the means, or differences, of units."""
+        """Return the sequence for the means, or differences, of units."""
         values, counts = np.unique(
-            np.clip(np.round(units / _WHOLE) * _WHOLE, -1, 1), return_counts=True
+            np.clip(np.round(units / _SAME) * _SAME, -1, 1), return_counts=True
         )
         return cls(values, counts.astype(float))
 
     @property
     def n_units(self) -> int:
-        """How many units it is over."""
+        """The number of units."""
         return int(self.counts.sum())
 
     @property
@@ -88,32 +89,32 @@ class BettingSequence:
         return self.n_units - 1
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side, over all looks."""
+        """Return the interval; each end is wrong with a chance of at most `tail`."""
         if not self.n_units:
             return np.nan, np.nan
         return self._lowest(1, tail), -self._lowest(-1, tail)
 
     def chances(self, null: float = 0.0) -> Chances:
-        """Return how likely capital grows so far if the mean is at most, or at least.
+        """Return the one-sided p: of the mean being at most, and at least, `null`.
 
         Args:
-            null: That mean, between -1 and 1.
+            null: A mean, between -1 and 1.
         """
         logs = np.array([self._log_capital(1, null), self._log_capital(-1, null)])
-        above, below = np.exp(-logs.clip(0.0, _SURE)).tolist()
+        above, below = np.exp(-logs.clip(0.0, _LARGEST_LOG)).tolist()
         return Chances(above, below)
 
     def p(self, null: float = 0.0) -> float:
-        """Return the always-valid p of a mean: the interval of 1 - p ends at it."""
+        """Return the always-valid p: the interval at the level 1 - p ends at `null`."""
         if not self.n_units:
             return np.nan
         return min(2 * min(self.chances(null)), 1.0)
 
     def n_would_tell(self, null: float, tail: float) -> int | None:
-        """Return how many units would leave `null` out, if more are like these.
+        """Return how many units would rule out `null`, if further units are like these.
 
         Returns:
-            The number in all; None if it is more than 64 times as many.
+            The number in all; None if it is more than 64 times the present number.
         """
         if not self.n_units:
             return None
@@ -128,14 +129,14 @@ class BettingSequence:
         return int(np.ceil(high * self.n_units))
 
     def _lowest(self, side: int, tail: float) -> float:
-        """Return the lowest mean that the bets on a higher one do not rule out.
+        """Return the lowest mean that bets on a higher mean do not rule out.
 
-        The capital of each stake, which is a share of the largest one that cannot go
-        below 0, falls with the mean that is bet against: one step leads to one end.
+        The higher the mean that is bet against, the smaller the capital of each stake.
+        So there is exactly one such mean, and bisection finds it.
 
         Args:
-            side: 1, or -1 for the mean of the values with the other sign.
-            tail: How likely it is at most that it rules out the true one.
+            side: 1, or -1 for the mean of the negated values.
+            tail: The largest chance that the true mean is ruled out.
         """
         low, high, wanted = -1.0, side * self.value, -np.log(tail)
         for _ in range(_HALVINGS):
@@ -145,35 +146,35 @@ class BettingSequence:
         return low
 
     def _log_capital(self, side: int, null: float, *, times: float = 1.0) -> float:
-        """Return the logarithm of what 1 has become by bets on one side of a mean.
+        """Return the logarithm of the capital after bets on one side of a mean.
 
         Args:
             side: 1 bets that the mean is above `null`, -1 that it is below.
             null: The mean that is bet against.
-            times: How often all units were seen.
+            times: Pretend that all units were seen this many times.
         """
         gains, most = side * (self.values - null), 1 + side * null
-        if most <= 0:  # a mean that only units of this value have
+        if most <= 0:  # null is -1 or 1: the mean is that only if all units are
             return np.inf if gains.any() else 0.0
         with np.errstate(divide="ignore"):
             by_stake = np.log1p(np.outer(gains / most, _STAKES).clip(-1))
         logs = times * self.counts @ by_stake
-        largest = logs.max(initial=_NOTHING)
+        largest = logs.max(initial=_SMALLEST_LOG)
         return float(largest + np.log(np.exp(logs - largest).mean()))
 
 
 @dataclass(frozen=True, slots=True)
 class NormalSequence:
-    """A mean of units that have no bounds, from 20 units on (asymptotic).
+    """A mean of units without bounds, from 20 units on (asymptotic).
 
-    Its width is that of a mixture of normal distributions (Waudby-Smith, Arbour, Sinha,
+    The interval uses a mixture of normal distributions (Waudby-Smith, Arbour, Sinha,
     Kennedy and Ramdas 2024, Ann. Stat. 52; the boundary is that of Howard, Ramdas,
-    McAuliffe and Sekhon 2021, Ann. Stat. 49), which is the narrowest near 100 units.
+    McAuliffe and Sekhon 2021, Ann. Stat. 49). It is narrowest near 100 units.
 
     Attributes:
         value: The mean.
         spread: The standard deviation of the units; NaN is not known.
-        n_units: How many units it is over.
+        n_units: The number of units.
     """
 
     value: float
@@ -182,13 +183,14 @@ class NormalSequence:
 
     @classmethod
     def of(cls, units: Floats) -> "NormalSequence":
-        """Return the sequence of the means, or differences, of units."""
+        """Return the sequence for the means, or differences, of units."""
         n = len(units)
         value = float(units.mean()) if n else np.nan
         spread = float(units.std(ddof=1)) if n >= MIN_UNITS else np.nan
         largest = float(np.abs(units).max(initial=0.0))
-        is_none = not spread > NEGLIGIBLE * largest  # then nothing is known of others
-        return cls(value, np.nan if is_none else spread, n)
+        # if all units are equal, nothing is known about how others vary
+        is_unknown = not spread > NEGLIGIBLE * largest
+        return cls(value, np.nan if is_unknown else spread, n)
 
     @property
     def error(self) -> float:
@@ -201,22 +203,25 @@ class NormalSequence:
         return self.n_units - 1
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """Return the interval that leaves out so much on each side, over all looks."""
+        """Return the interval; each end is wrong with a chance of at most `tail`."""
         reach = self._reach(self.n_units, tail)
         return self.value - reach, self.value + reach
 
     def p(self, null: float = 0.0) -> float:
-        """Return the always-valid p of a mean: the interval of 1 - p ends at it."""
+        """Return the always-valid p: the interval at the level 1 - p ends at `null`."""
         n = self.n_units
-        away = n * (self.value - null) / self.spread
-        p = np.sqrt((n + _MIXTURE) / _MIXTURE)
-        return float(np.minimum(p * np.exp(-(away**2) / (2 * (n + _MIXTURE))), 1.0))
+        # 1 / the mixture of likelihood ratios, for the sum in standard deviations
+        total = n * (self.value - null) / self.spread
+        scale = np.sqrt((n + _MIXTURE) / _MIXTURE)
+        return float(
+            np.minimum(scale * np.exp(-(total**2) / (2 * (n + _MIXTURE))), 1.0)
+        )
 
     def n_would_tell(self, null: float, tail: float) -> int | None:
-        """Return how many units would leave `null` out, if more are like these.
+        """Return how many units would rule out `null`, if further units are like these.
 
         Returns:
-            The number in all; None if it is more than 64 times as many.
+            The number in all; None if it is more than 64 times the present number.
         """
         distance = abs(self.value - null)
         low, high = 0, int(_MOST_TIMES * self.n_units)
@@ -236,16 +241,16 @@ class NormalSequence:
 
 
 Looks = Literal["one", "any"]
-"""How often a study is looked at: once, at its end, or whenever one likes."""
+"""How often a study is looked at: only once, at its end, or at any time."""
 ConfidenceSequence = BettingSequence | NormalSequence
-"""A mean with an interval for each level, valid at any time."""
+"""A mean with an interval at any level, valid at any time."""
 
 
 def sequence_of(units: Floats, *, is_bounded: bool) -> ConfidenceSequence:
-    """Return the sequence of differences of units.
+    """Return the confidence sequence of the mean difference.
 
     Args:
-        units: A difference each.
-        is_bounded: Whether none can be outside of -1 to 1, as those of shares.
+        units: Shape (units,): the difference of each unit.
+        is_bounded: Whether all differences are within -1 to 1, as those of shares are.
     """
     return (BettingSequence if is_bounded else NormalSequence).of(units)

@@ -1,9 +1,10 @@
-"""Means, rates and ratios, where repeats of a prompt are not independent.
+"""Means, rates and ratios with intervals, for repeats that are not independent.
 
-Prompts are the sample: repeats of one prompt tell about that prompt, so that pooling
-them as rows would give intervals that are far too short. Prompts of one unit, such as
-the questions about one document, belong together likewise. All functions take arrays;
-`tests/benchmarks/coverage_bench.py` measures how often the intervals hold the truth.
+Prompts are the sample: repeats of a prompt say something about that prompt only, so to
+pool all replies would give intervals that are far too short. Prompts of one unit, such
+as the questions about one document, belong together likewise. All functions take
+arrays; `tests/benchmarks/coverage_bench.py` measures how often intervals contain the
+true value.
 """
 
 from collections.abc import Callable
@@ -17,13 +18,15 @@ from svc_notebook.errors import import_extra
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 0.95
 MIN_PROMPTS = 3
-"""With fewer prompts there is no interval: it would hold nearly everything."""
+"""With fewer prompts there is no interval: it would contain nearly everything."""
 NEGLIGIBLE = 1e-9
-"""A spread that is less, by the largest value, is a rounding error: none."""
+"""A spread smaller than this share of the largest value is a rounding error."""
 _NO_SKEW = 1e-6  # with less skew the correction would divide by nearly 0
-# at 1 Hall's cubic is flat, and beyond it the correction is not defined
+# the largest skew times reach: at 1 Hall's cubic is flat, and beyond it the correction
+# is not defined
 MOST_BEND = 0.9
-_PSEUDO = 0.5  # prompts that are always right, and always wrong, behind a rate
+# pseudo-counts: half a prompt that is always right, and half one that is always wrong
+_PSEUDO = 0.5
 
 
 def special() -> Any:  # noqa: ANN401 - a module that may be missing
@@ -35,9 +38,13 @@ def special() -> Any:  # noqa: ANN401 - a module that may be missing
     return scipy.special
 
 
-def need_scipy(what: str) -> None:
-    """Refuse what cannot be had without SciPy, naming the command that installs it."""
-    import_extra("scipy.special", f"{what} need")
+def need_scipy(noun: str) -> None:
+    """Raise ConfigError if SciPy is missing; it names the command to install it.
+
+    Args:
+        noun: The plural of what needs SciPy, such as "Sample sizes".
+    """
+    import_extra("scipy.special", f"{noun} need")
 
 
 HOW_TO_INSTALL = "need SciPy: python -m pip install scipy"
@@ -56,21 +63,24 @@ def t_quantile(share: Any, df: Any) -> Any:  # noqa: ANN401 - a number or an arr
 
 
 Weight = Literal["prompts", "replies"]
-"""What counts the same in a mean: each prompt, or each reply."""
+"""Whether each prompt or each reply counts the same in a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What each prompt got in each group: how many replies, their mean and spread.
+    """The replies to each prompt in each group: how many, their mean and variance.
+
+    Arrays have the shape (prompts,), with a prompt once for each of its groups.
 
     Attributes:
-        group: The number of the group, from 0, of each prompt.
-        n: Replies with a value; at least 1.
-        mean: Their mean.
+        group: The number of the group, from 0.
+        n: The number of replies with a value, at least 1.
+        mean: The mean of these replies.
         variance: Their variance, with n - 1; NaN for one reply.
-        unit: The number of the unit, such as a document, that each prompt belongs to:
-            prompts of one unit are not independent. Each is its own unit if None.
-        weight: How much each prompt counts in the mean; all the same if None.
+        n_groups: The number of groups.
+        unit: The number of the unit, such as a document; prompts of one unit are not
+            independent. If None, each prompt is a unit.
+        weight: The weight of the prompt in the mean; if None, all are equal.
     """
 
     group: Any
@@ -93,11 +103,11 @@ class Prompts:
         weight: Weight = "prompts",
     ) -> "Prompts":
         """Gather values by the codes of their prompt and group; NaN is left out."""
-        is_there = ~np.isnan(values)
-        values = values[is_there]
-        key = group[is_there].astype(np.int64) * (prompt.max(initial=0) + 1)
+        is_known = ~np.isnan(values)
+        values = values[is_known]
+        key = group[is_known].astype(np.int64) * (prompt.max(initial=0) + 1)
         key, firsts, cell = np.unique(
-            key + prompt[is_there], return_index=True, return_inverse=True
+            key + prompt[is_known], return_index=True, return_inverse=True
         )
         n = np.bincount(cell, minlength=len(key)).astype(float)
         mean = np.bincount(cell, values, len(key)) / n
@@ -108,7 +118,7 @@ class Prompts:
             mean=mean,
             variance=np.where(n > 1, squares / np.maximum(n - 1, 1), np.nan),
             n_groups=n_groups,
-            unit=None if unit is None else unit[is_there][firsts],
+            unit=None if unit is None else unit[is_known][firsts],
             weight=n if weight == "replies" else None,
         )
 
@@ -124,13 +134,11 @@ class Prompts:
         return average
 
     def icc(self) -> Floats:
-        """Return, by group, how alike the repeats of a prompt are: the ICC.
+        """Return the intraclass correlation of repeats, by group; for 0 and 1 only.
 
         It is 1 if the repeats of a prompt are always equal, and 0 if they differ as
-        much as replies to different prompts (intraclass correlation).
-
-        Only for values of 0 and 1. Without repeats it is 1, which is the careful
-        answer.
+        much as replies to different prompts. Without repeats it is 1, the conservative
+        assumption.
         """
         repeated = ~np.isnan(self.variance)
         within = self.sum(np.nan_to_num(self.variance))
@@ -138,16 +146,15 @@ class Prompts:
         return np.clip(1 - within / self.variance_of_a_reply(), 0.0, 1.0)
 
     def variance_of_a_reply(self) -> Floats:
-        """Return, by group, the variance of a rate's single reply.
+        """Return the variance of a single reply, right or wrong, by group.
 
-        Half a prompt that is always right and half a one that is always wrong keep the
-        rate from being 0 or 1 by accident.
+        Pseudo-counts keep the rate from being exactly 0 or 1 in a small sample.
         """
         rate = (self.sum(self.mean) + _PSEUDO) / (self.sum(1) + 2 * _PSEUDO)
         return rate * (1 - rate)
 
     def units(self) -> "Units":
-        """Return the units of prompts, and what part of its group's mean each is."""
+        """Return the units, with the weight of each in the mean of its group."""
         weight = np.ones(len(self.group)) if self.weight is None else self.weight
         unit = np.arange(len(self.group)) if self.unit is None else self.unit
         key = self.group * (unit.max(initial=0) + 1) + unit
@@ -170,11 +177,12 @@ class Units(NamedTuple):
     """Units of prompts.
 
     Attributes:
-        group: The group of each unit.
-        place: The unit of each prompt.
-        part: How much of its group's mean each prompt is; they add up to 1.
-        share: The same of each unit.
-        n: Units, by group.
+        group: Shape (units,): the group of each unit.
+        place: Shape (prompts,): the position of each prompt's unit.
+        part: Shape (prompts,): the weight of each prompt in its group's mean; the
+            weights of a group add up to 1.
+        share: Shape (units,): the sum of these weights over each unit.
+        n: Shape (groups,): the number of units.
     """
 
     group: Any
@@ -186,9 +194,9 @@ class Units(NamedTuple):
     def freedom(self) -> Floats:
         """Return degrees of freedom, by group: n - 1 for units of the same size.
 
-        Of very different sizes, few tell about all: they count as many as are left
-        after Kish's design effect (Carter, Schnepel and Steigerwald 2017, Rev. Econ.
-        Stat. 99). With n - 1, intervals of 15 documents of 1 to 30 rows covered 0.90.
+        For units of different sizes, n is their effective number by Kish's design
+        effect (Carter, Schnepel and Steigerwald 2017, Rev. Econ. Stat. 99). With the
+        plain number, intervals over 15 documents of 1 to 30 rows covered only 0.90.
         """
         with np.errstate(all="ignore"):
             effective: Floats = 1 / _sums(self.group, self.share**2, len(self.n)) - 1
@@ -196,11 +204,14 @@ class Units(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """A mean or rate for each group; NaN where there is none.
+    """A mean or rate for each group, with its interval; NaN where there is none.
 
     Attributes:
-        n_prompts: Prompts with a value.
-        n_units: What the interval is over: prompts, or units of them.
+        value: The mean or rate.
+        low: The lower end of its interval.
+        high: The upper end of its interval.
+        n_prompts: The number of prompts with a value.
+        n_units: The number of units in the interval.
     """
 
     value: Floats
@@ -211,11 +222,13 @@ class Estimates(NamedTuple):
 
 
 class _Mean(NamedTuple):
-    """A mean for each group, and what tells how far it may be off.
+    """A mean for each group, with the moments that its interval needs.
 
     Attributes:
-        spread: Standard deviation of a unit's part; NaN if nothing differs.
-        skew: Of the units, as far as it is known.
+        value: The mean.
+        spread: The standard deviation of units; NaN if they do not differ.
+        skew: The skewness of units, reduced if there are few effective units.
+        n_units: The number of units.
         freedom: Degrees of freedom.
     """
 
@@ -227,26 +240,28 @@ class _Mean(NamedTuple):
 
 
 def _mean(prompts: Prompts) -> _Mean:
-    """Return means whose variance is that of a ratio of sums over units.
+    """Return means with a jackknife variance over units (Bell and McCaffrey 2002).
 
-    A unit counts by how far the mean moves without it (the jackknife; Bell and
-    McCaffrey 2002), since few large units hide their own deviation in the mean: plain
-    sums covered 0.87 there. For units of the same size this is Student's.
+    That is, from how far the mean moves without each unit. A large unit draws the mean
+    towards itself, so plain squared deviations are too small: with few large units,
+    their intervals covered 0.87. For units of the same size both are the same.
     """
     units = prompts.units()
     m = units.n
     with np.errstate(all="ignore"):
         value = prompts.average()
-        rest = units.part * (prompts.mean - value[prompts.group])
-        rest = np.bincount(units.place, rest, len(units.group)) * m[units.group]
-        moves = rest / (1 - units.share) * ((m - 1) / m)[units.group]
+        deviation = units.part * (prompts.mean - value[prompts.group])
+        deviation = np.bincount(units.place, deviation, len(units.group))
+        deviation = deviation * m[units.group]
+        moves = deviation / (1 - units.share) * ((m - 1) / m)[units.group]
         spread = np.sqrt(_sums(units.group, moves**2, len(m)) / (m - 1))
         largest = np.zeros(len(m))
         np.maximum.at(largest, prompts.group, np.abs(prompts.mean))
         spread = np.where(spread > NEGLIGIBLE * largest, spread, np.nan)
-        cubes = _sums(units.group, rest**3, len(m))
+        cubes = _sums(units.group, deviation**3, len(m))
         skew = m * cubes / ((m - 1) * (m - 2) * spread**3)
-        skew *= (units.freedom() + 1) / m  # that of few large units is their own
+        # the skew of a few large units says little about others
+        skew *= (units.freedom() + 1) / m
     return _Mean(value, spread, skew, m, units.freedom())
 
 
@@ -258,14 +273,15 @@ def means(
 ) -> Estimates:
     """Return the mean of each group, with Student's t over prompts, or units of them.
 
-    Skew, which seconds and tokens have, is corrected for (Hall 1992, J. R. Stat. Soc. B
-    54): for ten prompts plain t covers 0.90 of such means, this 0.94. With few prompts
-    the skew is hardly known, so it counts only as far as the correction is defined.
+    The interval is corrected for skew, which seconds and tokens have (Hall 1992, J. R.
+    Stat. Soc. B 54): with ten prompts, plain t covers 0.90 of such means, this covers
+    0.94. With few prompts the skew is estimated badly, so it is limited to the range
+    where the correction is defined.
 
     Args:
-        prompts: What each prompt got.
-        level: How often an interval holds the truth.
-        limits: What a mean cannot be beyond, such as 0 and 1 for shares.
+        prompts: The values by prompt and group.
+        level: How often an interval contains the true mean, from 0 to 1.
+        limits: The range of possible means, such as 0 and 1 for shares.
     """
     mean = _mean(prompts)
     with np.errstate(all="ignore"):
@@ -293,52 +309,55 @@ def unskewed(reach: Floats, skew: Floats, m: Floats) -> Any:  # noqa: ANN401 - a
 def rates(prompts: Prompts, level: float = LEVEL) -> Estimates:
     """Return the rate of each group, with Wilson's interval for the effective n.
 
-    The replies count as many as are left after the design effect of repeats and of
-    units (Kish 1965), and Student's t replaces the normal quantile (Korn and Graubard
-    1998).
+    That is the number of independent replies with the same variance, after the design
+    effects of repeats and of units (Kish 1965). Student's t replaces the normal
+    quantile (Korn and Graubard 1998).
     """
-    units, own = prompts.units(), _own(prompts)
-    alone = prompts.sum(units.part**2)
-    together = _sums(units.group, units.share**2, prompts.n_groups) - alone
+    # variance = sum(part**2 * variance of a prompt)
+    #          + sum(part * part of another prompt of its unit) * their covariance
+    units, variance = prompts.units(), _prompt_variance(prompts)
+    squares = prompts.sum(units.part**2)
+    products = _sums(units.group, units.share**2, prompts.n_groups) - squares
+    covariance = _unit_covariance(prompts, units, variance)
     with np.errstate(all="ignore"):
         value = prompts.average()
-        n = 1 / (
-            prompts.sum(units.part**2 * own) + together * _alike(prompts, units, own)
-        )
+        n = 1 / (prompts.sum(units.part**2 * variance) + products * covariance)
         low, high = wilson(value, n, t_quantile((1 + level) / 2, units.freedom()))
     is_enough = units.n >= MIN_PROMPTS
     low, high = (np.where(is_enough, end, np.nan) for end in (low, high))
     return Estimates(value, low, high, prompts.sum(1), units.n)
 
 
-def _own(prompts: Prompts) -> Floats:
+def _prompt_variance(prompts: Prompts) -> Floats:
     """Return the variance of each prompt's rate, as a share of that of one reply.
 
-    Prompts vary at least as much as is seen: where easy ones are repeated more, the
-    repeats alone promise too little, and intervals covered 0.91.
+    It is scaled up to at least the variance that is observed between prompts: if easy
+    prompts are repeated more, the repeats alone give too small a variance, and
+    intervals covered 0.91.
     """
     icc, group, n = prompts.icc(), prompts.group, prompts.sum(1)
     with np.errstate(all="ignore"):
-        own = icc[group] + (1 - icc[group]) / prompts.n
+        by_repeats = icc[group] + (1 - icc[group]) / prompts.n
         rate = prompts.sum(prompts.mean) / n
-        seen = prompts.sum((prompts.mean - rate[group]) ** 2) / (n - 1)
-        seen = np.nan_to_num(seen / prompts.variance_of_a_reply())
-        more = np.maximum(seen * n / prompts.sum(own), 1.0)
-    return np.asarray(np.minimum(own * more[group], 1.0))
+        observed = prompts.sum((prompts.mean - rate[group]) ** 2) / (n - 1)
+        observed = np.nan_to_num(observed / prompts.variance_of_a_reply())
+        factor = np.maximum(observed * n / prompts.sum(by_repeats), 1.0)
+    return np.asarray(np.minimum(by_repeats * factor[group], 1.0))
 
 
-def _alike(prompts: Prompts, units: Units, own: Floats) -> Floats:
-    """Return, by group, the covariance of two prompts of one unit, on `own`'s scale.
+def _unit_covariance(prompts: Prompts, units: Units, variance: Floats) -> Floats:
+    """Return the covariance of two prompts of one unit, by group.
 
-    It is what the prompts of a unit vary less than all prompts do.
+    It is the variance of prompts less their variance within units; all as a share of
+    the variance of one reply.
     """
     size = np.bincount(units.place, minlength=len(units.group))
     mean = np.bincount(units.place, prompts.mean, len(units.group)) / size
     within = prompts.sum((prompts.mean - mean[units.place]) ** 2)
     n_more = _sums(units.group, size - 1, prompts.n_groups)
-    own = prompts.sum(own) / np.maximum(prompts.sum(1), 1)
-    within = within / np.maximum(n_more, 1)
-    return np.clip(own - within / prompts.variance_of_a_reply(), 0.0, own)
+    mean_variance = prompts.sum(variance) / np.maximum(prompts.sum(1), 1)
+    within = within / np.maximum(n_more, 1) / prompts.variance_of_a_reply()
+    return np.clip(mean_variance - within, 0.0, mean_variance)
 
 
 def wilson(rate: Any, n: Any, quantile: Any) -> tuple[Any, Any]:  # noqa: ANN401 - numbers or arrays
@@ -363,17 +382,18 @@ class Share(NamedTuple):
 class Ratios:
     """A ratio of two sums over units for each group.
 
-    Half a unit that is all right and half a one that is all wrong are added before the
-    spread is taken, so that a share of 0 or 1 has an interval, too.
+    For the variance, pseudo-counts are added: half a unit that is all right and half a
+    unit that is all wrong. So a share of 0 or 1 has an interval, too.
 
     Attributes:
-        value: The ratio, without these; NaN where nothing counts.
-        steady: The ratio with them.
-        prior: What they add to its variance.
-        n_units: Units that count.
-        freedom: Degrees of freedom: units as far as they have the same size, less one.
-        unit, group: The codes of each unit, and of the group it counts in.
-        move: How far the unit moves the ratio from its value.
+        value: Shape (groups,), as are the next four: the ratio without pseudo-counts;
+            NaN where there are no units.
+        steady: The ratio with pseudo-counts.
+        prior: The variance that the pseudo-counts add.
+        n_units: The number of units.
+        freedom: Degrees of freedom: the effective number of units less one.
+        unit, group: Shape (units,), as is `move`: the codes of each unit and its group.
+        move: The contribution of the unit to the error of the ratio.
     """
 
     value: Floats
@@ -394,21 +414,21 @@ class Ratios:
         group: Any,  # noqa: ANN401 - codes
         n_groups: int,
     ) -> "Ratios":
-        """Add up what is right and what counts, by unit and group.
+        """Add up numerators and denominators by unit and group.
 
         Args:
-            right: At least 0, and at most as large as `counted`.
-            counted: What it is a part of. Rows of 0 do not count.
-            unit: The code of each row's unit: a prompt, or what it belongs to.
-            group: The code of its group.
-            n_groups: How many groups there are.
+            right: Shape (rows,): the numerators, from 0 to `counted`.
+            counted: Shape (rows,): the denominators. Rows with 0 are left out.
+            unit: Shape (rows,): the code of the unit, such as a prompt.
+            group: Shape (rows,): the code of the group.
+            n_groups: The number of groups.
         """
-        counts = counted > 0
+        is_counted = counted > 0
         size = int(unit.max(initial=0)) + 1
-        key = group[counts].astype(np.int64) * size + unit[counts]
+        key = group[is_counted].astype(np.int64) * size + unit[is_counted]
         key, place = np.unique(key, return_inverse=True)
-        part = np.bincount(place, right[counts], len(key))
-        whole = np.bincount(place, counted[counts], len(key))
+        part = np.bincount(place, right[is_counted], len(key))
+        whole = np.bincount(place, counted[is_counted], len(key))
         group = key // size
 
         def total(values: Any) -> Floats:  # noqa: ANN401 - an array
@@ -417,7 +437,7 @@ class Ratios:
 
         with np.errstate(all="ignore"):
             all_counted = total(whole)
-            usual = total(whole**2) / all_counted  # the size of a unit, large ones more
+            usual = total(whole**2) / all_counted  # the mean size, weighted by size
             steady = (total(part) + _PSEUDO * usual) / (all_counted + usual)
             prior = _PSEUDO * usual**2 * (steady**2 + (1 - steady) ** 2)
             return cls(
@@ -451,17 +471,17 @@ class Ratios:
         slope: Callable[[Floats], Floats] = np.ones_like,
         level: float = LEVEL,
     ) -> Share:
-        """Return means of several ratios, which count the same (the macro average).
+        """Return unweighted means of several ratios (macro averages).
 
-        A unit may count in several ratios, so its moves are added up before they are
+        A unit may be in several ratios, so its moves are added up before they are
         squared (linearisation; Takahashi et al. 2022, Appl. Intell. 52, for F1).
 
         Args:
-            groups: The code of the mean that each ratio is part of; -1 is none.
-            n_means: How many means there are.
-            scale: What is averaged: a function of a ratio, from 0 to 1.
+            groups: The code of the mean that each ratio belongs to; -1 is none.
+            n_means: The number of means.
+            scale: The function of a ratio, from 0 to 1, that is averaged.
             slope: The derivative of `scale`.
-            level: How often an interval holds the truth.
+            level: How often an interval contains the true value, from 0 to 1.
         """
         is_part = (groups >= 0) & ~np.isnan(self.value)
         into = np.where(is_part, groups, n_means)
@@ -502,6 +522,7 @@ def _wilson_of_ratio(
     level: float,
 ) -> Share:
     with np.errstate(all="ignore"):
+        # as many independent replies have this variance, without the pseudo-counts
         n = np.maximum(steady * (1 - steady) / variance - 2 * _PSEUDO, 1.0)
         low, high = wilson(value, n, t_quantile((1 + level) / 2, freedom))
     is_enough = n_units >= MIN_PROMPTS

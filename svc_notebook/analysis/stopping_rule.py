@@ -1,8 +1,8 @@
-"""The stopping rule: what is known at each look, when a study ends, with which value.
+"""The stopping rule of a sequential study, and what is known at each look.
 
-A value that is clearly worse than another is no longer asked. The study ends when one
-is left, or one is at most `margin` worse than all that are left and none of these is
-cheaper. What is certain comes from intervals that hold at all looks at once.
+A value that is clearly worse than another one is dropped. The study ends when one value
+is left, or when one is at most `margin` worse than all others that are left and none of
+these is cheaper. The intervals hold at all looks at once.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,15 +30,15 @@ from .reply_factors import LABEL, TEMPLATE, coded, is_request, named
 from .sequential import ConfidenceSequence
 
 IsAbove = Callable[[int, int, float], bool]
-"""Whether the first value less the second is certainly above a number."""
-_FITTING = ("drop", "wrong")
+"""Says whether the first value less the second is clearly above a number."""
+_MISSING_ALLOWED = ("drop", "wrong")
 _COMBINED = f"combination{LABEL}"
 SAME_COST = 0.005
-"""Costs that differ by less, as a share, are the same."""
+"""Costs that differ by a smaller share count as equal."""
 
 
 def unbeaten(asked: Collection[int], is_above: IsAbove) -> list[int]:
-    """Return the values that none of the others is clearly better than."""
+    """Return the values that are not clearly worse than another one."""
     return [
         value
         for value in asked
@@ -58,11 +58,11 @@ def chosen(
 
     Args:
         asked: The values that are left.
-        is_above: What is certain of each two of them.
+        is_above: Says what is certain about each two of them.
         margin: How much worse a value may be; None is not at all.
-        costs: What a request costs, by value; NaN is not known.
-        means: The mean score, by value: of several that would do, and cost the same,
-            the better one is chosen.
+        costs: The mean cost of a request, by value; NaN is not known.
+        means: The mean score, by value: of several that are good enough and cost the
+            same, the one with the higher mean is chosen.
     """
     fit = [value for value in asked if _is_fit(value, asked, is_above, margin, costs)]
     if not fit:
@@ -77,7 +77,7 @@ def _is_fit(
     margin: float | None,
     costs: Mapping[int, float],
 ) -> bool:
-    """Say whether no other value is much better, or would do and is cheaper."""
+    """Say whether a value is at most `margin` worse than all others, and no dearer."""
     others = [other for other in asked if other != value]
     if margin is None and others:
         return False
@@ -87,9 +87,9 @@ def _is_fit(
     )
 
 
-def is_cheaper(one: int, other: int, costs: Mapping[int, float]) -> bool:
+def is_cheaper(value: int, other: int, costs: Mapping[int, float]) -> bool:
     """Say whether a value is known to cost less than another one."""
-    return costs[one] < costs[other] * (1 - SAME_COST)
+    return costs[value] < costs[other] * (1 - SAME_COST)
 
 
 def _known_cost(cost: float) -> float:
@@ -98,14 +98,15 @@ def _known_cost(cost: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is to be decided, as it was fixed before the first request.
+    """The question to decide, fixed before the first request.
 
     Attributes:
-        factor: The column whose values are compared; of several, their combinations.
+        factor: The column whose values are compared; of several columns, the
+            combinations of their values.
         on: The score.
         margin: How much worse a value may be if it costs less; None is not at all.
-        unit: Columns that say which rows belong together; None is each alone.
-        missing: What becomes of replies without a score.
+        unit: Columns that say which rows belong together; None if none do.
+        missing: How replies without a score are treated.
         level: How often the decision is right, over all looks and pairs of values.
     """
 
@@ -123,15 +124,15 @@ class Question:
         check_number("level", self.level, above=0)
         if self.level >= 1:
             raise must_be("level", "a share < 1, such as 0.95", self.level)
-        if self.missing not in _FITTING:
+        if self.missing not in _MISSING_ALLOWED:
             raise must_be("missing", "'drop' or 'wrong'", self.missing)
 
 
 def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """Return a frame of replies, and its one column whose values are compared.
+    """Return a frame of replies, and the one column whose values are compared.
 
-    Several factors become one, whose values are their combinations in words; the
-    factors themselves are then the same everywhere.
+    Several factors are combined into one, whose values are texts. The factors
+    themselves are set to a constant, so that they do not count as factors any more.
 
     Raises:
         ParameterError: A factor is not a column.
@@ -152,14 +153,14 @@ def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFram
     constant = {
         name: df[name].array.take([0] * len(df))
         for name in same
-        if name in df.columns and name != "prompt"  # what is sent stays
+        if name in df.columns and name != "prompt"  # replies may be paired by it
     }
     label = {_COMBINED: pd.array(labels, dtype="string")}
     return df.assign(**constant, **label), _COMBINED
 
 
 class Known(NamedTuple):
-    """The difference of two values with its interval, which holds at any look."""
+    """The difference of two values, with an interval that holds at any look."""
 
     value: float
     low: float
@@ -167,24 +168,26 @@ class Known(NamedTuple):
     n_units: int
 
     def mirrored(self) -> "Known":
-        """Return the difference the other way round."""
+        """Return the difference with the two values exchanged."""
         return Known(-self.value, -self.high, -self.low, self.n_units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is known after some rows.
+    """One look at a study: what is known from the replies so far.
+
+    Values are numbered by their positions in `names`.
 
     Attributes:
         study: The replies so far.
-        names: What the values are called; all others go by their positions.
-        asked: The values that are still asked after it.
-        known: The differences of those that were asked before it.
-        pairs: What these are of.
-        value: The one to use; None if that is not clear yet.
-        costs: What a request costs, by value; NaN is not known.
-        n_requests: How many were sent so far.
-        cost: What they cost; NaN is not known.
+        names: The names of the values.
+        asked: The values that are left after this look.
+        known: The differences of the values that were left before it.
+        pairs: The comparisons with these differences.
+        value: The value to use; None if that is not clear yet.
+        costs: The mean cost of a request, by value; NaN is not known.
+        n_requests: How many requests were sent so far.
+        cost: The cost of these requests; NaN is not known.
     """
 
     study: Study
@@ -197,11 +200,11 @@ class Look:
     n_requests: int
     cost: float
 
-    def difference(self, one: int, other: int) -> Known | None:
-        """Return the difference of two values; None if not both were asked."""
-        if (one, other) in self.known:
-            return self.known[one, other]
-        known = self.known.get((other, one))
+    def difference(self, value: int, other: int) -> Known | None:
+        """Return the difference of two values; None if one had been dropped."""
+        if (value, other) in self.known:
+            return self.known[value, other]
+        known = self.known.get((other, value))
         return None if known is None else known.mirrored()
 
     @property
@@ -216,34 +219,38 @@ class Look:
 
     @property
     def n_units(self) -> int:
-        """How many units there are for two values."""
+        """The number of units in the comparison that has the most."""
         return max((known.n_units for known in self.known.values()), default=0)
 
     @property
     def rows_per_unit(self) -> float:
-        """How many rows a unit has on average."""
+        """The mean number of rows of a unit."""
         return len(self.study.whole.prompt) / max(self.n_units, 1)
 
     def n_units_would_tell(self, margin: float | None, tail: float) -> float:
-        """Return how many units would end it, if more are like these; inf if none."""
-        return min(self._n_for(one, margin, tail) for one in self.asked)
+        """Return how many units would end the study; inf if no number would.
 
-    def _n_for(self, one: int, margin: float | None, tail: float) -> float:
-        """Return how many would show that one value is the one to use."""
-        others = [other for other in self.asked if other != one]
-        return max(self._n_between(one, other, margin, tail) for other in others)
+        Further units are assumed to be like these.
+        """
+        return min(self._n_for(value, margin, tail) for value in self.asked)
+
+    def _n_for(self, value: int, margin: float | None, tail: float) -> float:
+        """Return how many units would show that this is the value to use."""
+        others = [other for other in self.asked if other != value]
+        return max(self._n_between(value, other, margin, tail) for other in others)
 
     def _n_between(
-        self, one: int, other: int, margin: float | None, tail: float
+        self, value: int, other: int, margin: float | None, tail: float
     ) -> float:
-        may_be_worse = margin is not None and not is_cheaper(other, one, self.costs)
+        """Return how many units would show that a value is better, or good enough."""
+        may_be_worse = margin is not None and not is_cheaper(other, value, self.costs)
         null = -margin if margin is not None and may_be_worse else 0.0
-        known = self.difference(one, other)
+        known = self.difference(value, other)
         if known is None or not known.value > null:
             return inf
-        is_turned = (one, other) not in self.sequences
-        sequence = self.sequences[(other, one) if is_turned else (one, other)]
-        n = sequence.n_would_tell(-null if is_turned else null, tail)
+        is_mirrored = (value, other) not in self.sequences
+        sequence = self.sequences[(other, value) if is_mirrored else (value, other)]
+        n = sequence.n_would_tell(-null if is_mirrored else null, tail)
         return inf if n is None else n
 
 
@@ -255,9 +262,9 @@ def look_at(
     """Look at the replies so far.
 
     Args:
-        df: Replies to the rows so far, with all values of the factor.
-        question: What is to be decided.
-        asked: The values that were asked for the newest rows; all if None.
+        df: The replies to the rows so far, with all values of the factor.
+        question: The question to decide.
+        asked: The values that were left for the newest rows; all if None.
 
     Raises:
         ParameterError: The question does not fit the frame.
@@ -267,25 +274,25 @@ def look_at(
     study = study_of(df, column, question.on, design)
     if study.is_of_requests:
         raise ParameterError(
-            f"on={study.on!r} is not a score, and a decision takes the higher score as "
-            "the better one. contrast(..., looks='any') compares seconds and tokens.",
+            f"on={study.on!r} is not a score, but a decision needs one, where higher "
+            "is better. To compare seconds or tokens, use contrast(..., looks='any').",
             param="on",
         )
     check_share_margin(question.margin, is_share=bool(np.isfinite(study.most)))
     asked = sorted(range(len(study.levels)) if asked is None else asked)
     tail = tail_of(study, question)
     pairs = {
-        (one, other): compare_pair(study, one, other)
-        for one in asked
+        (value, other): compare_pair(study, value, other)
+        for value in asked
         for other in asked
-        if one > other
+        if value > other
     }
-    known = {places: _known(pair, tail) for places, pair in pairs.items()}
+    known = {values: _known(pair, tail) for values, pair in pairs.items()}
 
-    def is_above(one: int, other: int, null: float) -> bool:
-        if (one, other) in known:
-            return known[one, other].low > null
-        return -known[other, one].high > null
+    def is_above(value: int, other: int, null: float) -> bool:
+        if (value, other) in known:
+            return known[value, other].low > null
+        return -known[other, value].high > null
 
     left = unbeaten(asked, is_above)
     costs = _costs(study, asked)
@@ -309,7 +316,7 @@ def look_at(
 
 
 def tail_of(study: Study, question: Question) -> float:
-    """Return what each interval leaves out on each side: all pairs share the level."""
+    """Return the chance of error on each side of an interval; all pairs share it."""
     n_values = len(study.levels)
     return (1 - question.level) / 2 / (n_values * (n_values - 1) / 2)
 
@@ -320,7 +327,7 @@ def _known(pair: Pair, tail: float) -> Known:
 
 
 def _means(study: Study, asked: Sequence[int]) -> dict[int, float]:
-    """Return the mean scores over the rows that have all values."""
+    """Return the mean scores over the rows that have scores for all values."""
     return _by_value(study.whole.low, asked)
 
 
@@ -329,7 +336,7 @@ def _costs(study: Study, asked: Sequence[int]) -> dict[int, float]:
 
 
 def _by_value(cells: Any, asked: Sequence[int]) -> dict[int, float]:  # noqa: ANN401 - an array
-    of_asked = cells[:, list(asked)]
-    whole = of_asked[~np.isnan(of_asked).any(axis=1)]
-    means = whole.mean(axis=0).tolist() if len(whole) else [nan] * len(asked)
+    columns = cells[:, list(asked)]
+    complete = columns[~np.isnan(columns).any(axis=1)]
+    means = complete.mean(axis=0).tolist() if len(complete) else [nan] * len(asked)
     return dict(zip(asked, means, strict=True))

@@ -1,4 +1,4 @@
-"""What groups of replies are like: counts, scores, tokens, seconds, cost, repeats."""
+"""Summaries of groups of replies: counts, scores, tokens, seconds, costs, repeats."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,28 +47,28 @@ SUMMARY = tuple(
     for name, doc in {
         "n_cells": "requests of the plan, sent or not",
         "n_prompts": "different prompts: rows, or texts; with scores, those scored",
-        "n_units": "what intervals are over: the prompts, or what unit names",
-        "n_scored": "replies with a value; of several scores that with the fewest",
+        "n_units": "number of units intervals are over: prompts, or values of unit",
+        "n_scored": "replies with a score; of several scores, the smallest number",
         "n_ok": "requests with a good answer",
         "n_failed": "requests that ended in an error",
         "n_replies": "choices of good answers",
         "n_cut": "of all choices, those that were cut",
-        "failed_rate": "share of the requests that ended",
+        "failed_rate": "share of the requests that ended which failed",
         "refused_rate": "share that were refused as invalid (400), part of the failed",
-        "cut_rate": "share of the replies",
-        **dict.fromkeys(TOKENS, "sum of what the service reported, if it did"),
+        "cut_rate": "share of the replies that were cut",
+        **dict.fromkeys(TOKENS, "sum of the tokens that the service reported"),
         "latency_p50_s": "median of latency_s of the requests that are ok",
-        "latency_p90_s": "9 of 10 took no longer",
-        "latency_max_s": "the longest",
-        "cost_per_reply": "all costs, failures included, by the good replies",
+        "latency_p90_s": "9 of 10 of these requests took no longer",
+        "latency_max_s": "the longest of these requests",
+        "cost_per_reply": "all costs, failures included, divided by the good replies",
         "repeats_equal": "share of pairs of repeats whose answers or texts are equal",
-        "repeats_distinct": "share of different ones among the repeats",
+        "repeats_distinct": "different answers or texts divided by the repeats",
         "repeats_alpha": "Krippendorff's alpha: how far labels agree beyond chance",
     }.items()
 )
-"""Columns of `summary_df`, after those it is grouped by; scores are among them."""
+"""The columns of `summary_df`, after the columns of `by`; scores are among them."""
 _DTYPES: dict[str, Any] = {column.name: column.dtype for column in SUMMARY}
-REFUSED = "BadRequestError"  # the same request would be refused again
+REFUSED = "BadRequestError"  # the service would refuse the same request again
 _ENDINGS = ("", "_low", "_high")  # of the columns of a score
 
 
@@ -89,13 +89,13 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplySample:
-    """What replies tell about: which belong to one prompt, and how each counts.
+    """How the replies of a frame are a sample of prompts and units.
 
     Attributes:
         prompt: The code of each reply's prompt.
-        unit: The code of the unit that its prompt belongs to; None if each is its own.
-        weight: What counts the same: each prompt, or each reply.
-        missing: What becomes of replies without a value.
+        unit: The code of each reply's unit; None if each prompt is a unit.
+        weight: Whether each prompt or each reply counts the same.
+        missing: How replies without a value are treated.
     """
 
     prompt: Any
@@ -112,11 +112,11 @@ class ReplySample:
         weight: Any = "prompts",  # noqa: ANN401 - checked here
         missing: Any = "drop",  # noqa: ANN401 - checked here
     ) -> "ReplySample":
-        """Return the sample that a frame of replies is.
+        """Read the sample from a frame of replies.
 
         Raises:
-            ParameterError: An argument is none of those allowed, or `unit` does not say
-                which prompts belong together.
+            ParameterError: An argument is not allowed, or `unit` does not say which
+                prompts belong together.
         """
         if weight not in get_args(Weight):
             raise must_be("weight", "'prompts' or 'replies'", weight)
@@ -161,7 +161,7 @@ def summed_up(  # noqa: PLR0913 - those of `summary_df`
     prices: Prices | Mapping[str, Any] | str | Path | None = None,
     include_emulated: bool = False,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the frame of `summary_df`, and what should be said about it."""
+    """Return the frame of `summary_df`, and notes about it."""
     df = with_costs(check_replies(df), prices, include_emulated=include_emulated)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
@@ -206,7 +206,7 @@ def estimated(
         df: A frame of replies.
         on: A score or another column, as in `measure`.
         groups: As `grouped` returns them.
-        sample: What the replies tell about.
+        sample: How the replies are a sample.
     """
 
     def of(values: Any) -> Estimates:  # noqa: ANN401 - an array
@@ -230,7 +230,7 @@ def estimated(
 
 
 def _limits(df: pd.DataFrame, on: str) -> tuple[float, float]:
-    """Return what a mean cannot be beyond: of shares, and of seconds and the like."""
+    """Return the range of possible means: 0 to 1 for shares, from 0 for seconds."""
     name, values = column_of(df, on), measure(df, on).dropna()
     if name.startswith(PREFIX) and values.between(0, 1).all():
         return 0.0, 1.0
@@ -248,8 +248,8 @@ def intervals_df(
 ) -> pd.DataFrame:
     """Return one row for each group, over `n_prompts` prompts and `n_units` units.
 
-    The columns are what it is grouped by, then `value`, `low`, `high`, `n_prompts`,
-    `n_units`; arguments are those of `svc.summary_df`. Without SciPy, and with fewer
+    The columns are those of `by`, then `value`, `low`, `high`, `n_prompts` and
+    `n_units`. The arguments are as in `svc.summary_df`. Without SciPy, or with fewer
     than 3 units, `low` and `high` are missing.
     """
     df = check_replies(df)
@@ -263,7 +263,7 @@ def intervals_df(
 
 
 def say(lines: Iterable[str]) -> None:
-    """Write lines on stderr, with what a terminal would obey made visible."""
+    """Write lines on stderr, each once, with control characters made visible."""
     for line in dict.fromkeys(lines):
         write_line(to_terminal(line))
 
@@ -274,7 +274,7 @@ def _n_scored(
     sample: ReplySample,
     estimates: Mapping[str, Estimates],
 ) -> dict[str, Any]:
-    """Return what scores stand on; of several, what that with the fewest stands on."""
+    """Return the numbers of prompts, units and replies; the fewest of all scores."""
     if not estimates:
         n = np.full(len(groups.keys), np.nan)
         n_prompts = _n_prompts(sample.prompt, groups)
@@ -317,8 +317,8 @@ def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     columns = {}
     for name in TOKENS:
         values = _floats(df, name)
-        is_there = groups.count(~np.isnan(values)) > 0
-        columns[name] = np.where(is_there, groups.sum(values), np.nan)
+        is_known = groups.count(~np.isnan(values)) > 0
+        columns[name] = np.where(is_known, groups.sum(values), np.nan)
     is_ok = is_request(df) & has(df, "status", "ok")
     seconds = pd.Series(np.where(is_ok, _floats(df, "latency_s"), np.nan))
     by_group = seconds.groupby(groups.codes)
@@ -329,9 +329,9 @@ def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
 
 
 def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a reply costs, and what one that is right costs, failures included.
+    """Return the cost of a reply and of a right reply, both with failures included.
 
-    Requests of unknown cost are taken to cost as much as the others.
+    Requests of unknown cost are assumed to cost as much as the others.
     """
     cost, is_ok = _floats(df, "cost"), has(df, "status", "ok") & is_request(df)
     with np.errstate(all="ignore"):
@@ -348,9 +348,9 @@ def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str,
 
 def _agreement(df: pd.DataFrame, groups: Groups, sample: ReplySample) -> dict[str, Any]:
     cells = sample.prompt.astype(np.int64) * len(groups.keys) + groups.codes
-    if len(pd.unique(cells)) == len(df):  # the usual case: nothing was asked twice
-        nothing = np.full(len(groups.keys), np.nan)
-        return dict.fromkeys(_REPEATS, nothing)
+    if len(pd.unique(cells)) == len(df):  # the usual case: there are no repeats
+        unknown = np.full(len(groups.keys), np.nan)
+        return dict.fromkeys(_REPEATS, unknown)
     repeats = exact_agreement(df, Requests.of(df, groups.codes, len(groups.keys)))
     values = repeats.equal.value, repeats.distinct, repeats.alpha.value
     return dict(zip(_REPEATS, values, strict=True))
@@ -366,7 +366,7 @@ def _n_prompts(prompt: Any, groups: Groups) -> Any:  # noqa: ANN401 - codes
 
 
 def _interval_lines(estimates: Mapping[str, Estimates], what: str) -> list[str]:
-    """Return why there are no intervals, if they are missing."""
+    """Return a note that says why intervals are missing, if they are."""
     if not estimates:
         return []
     if statistics.special() is None:
@@ -376,37 +376,42 @@ def _interval_lines(estimates: Mapping[str, Estimates], what: str) -> list[str]:
     return [few_prompts(f"{n} group{'s'[: n != 1]}", what)] if n else []
 
 
-def few_prompts(which: str, what: str = "prompts") -> str:
-    """Return why something has no interval; `what` is as in `counted`."""
+def few_prompts(subject: str, noun: str = "prompts") -> str:
+    """Return a note that says why something has no interval.
+
+    Args:
+        subject: What has no interval, such as "2 groups".
+        noun: The plural of the units, as `counted` returns it.
+    """
     return (
-        f"{which} without an interval: it needs at least {MIN_PROMPTS} {what}, because "
-        "replies to the same ones do not tell what others would give."
+        f"{subject} without an interval, which needs at least {MIN_PROMPTS} {noun}: "
+        "repeated replies to the same ones say nothing about others."
     )
 
 
 def refuse_clash(keys: pd.DataFrame, columns: Iterable[str]) -> None:
-    """Refuse to group by what has the name of a column of the figures."""
+    """Refuse to group by a column that has the same name as one of the result."""
     for name in columns:
         if name in keys.columns:
             raise ParameterError(
-                f"{name!r} is one of the sums, so you cannot group by it. Group the "
-                "frame of replies_df() by it instead.",
+                f"You cannot group by {name!r}, since the result has a column of that "
+                "name. Rename the column, or group replies_df() with pandas.",
                 param="by",
             )
 
 
 def _names(wanted: Iterable[str], df: pd.DataFrame) -> dict[str, str]:
-    """Return what each score is called in the columns of a summary.
+    """Return the name of each score in the columns of a summary.
 
-    This is its own name, unless another column has that name or would have it.
+    That is the score's name without `score_`, unless it clashes with another column.
     """
     names: dict[str, str] = {}
     taken, used = {*map(str, df.columns), *_DTYPES}, set[str]()
-    # of x and x_low, x keeps its name whichever comes first
+    # by length, so that of scores called x and x_low, x keeps its name
     for name in sorted(wanted, key=len):
         short = name.removeprefix(PREFIX)
-        own = {short + ending for ending in _ENDINGS}
-        if own & (taken | used) or short.startswith(("n_", "repeats_", "cost_")):
+        new = {short + ending for ending in _ENDINGS}
+        if new & (taken | used) or short.startswith(("n_", "repeats_", "cost_")):
             short = name
         while used & {short + ending for ending in _ENDINGS}:
             short = PREFIX + short
@@ -435,7 +440,7 @@ def _floats(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array
 
 
 def _is_reply(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return which rows are choices of good answers; a request may have none."""
+    """Return which rows are choices of good answers; an answer may have no choice."""
     is_choice = column(df, "is_cut").notna() | column(df, "text").notna()
     return has(df, "status", "ok") & is_choice.to_numpy()
 
@@ -446,13 +451,13 @@ def with_costs(
     *,
     include_emulated: bool,
 ) -> pd.DataFrame:
-    """Return the replies with what they cost by a price table; as they are without.
+    """Return the replies with costs by a price table; without one, unchanged.
 
-    Reported tokens count, or else estimated ones. The emulator's answers are counted
-    only if asked for, as if they were paid; those that were re-used never are.
+    Costs are based on reported tokens, or else on estimated ones. The emulator's
+    replies have costs only with `include_emulated`; re-used replies never have.
 
     Raises:
-        ParameterError: The emulator's answers are to be counted without prices.
+        ParameterError: `include_emulated` is given without prices.
         SettingsError: The table cannot be read.
     """
     check_flag("include_emulated", include_emulated)
@@ -492,7 +497,7 @@ def _table(prices: Prices | Mapping[str, Any] | str | Path) -> Prices:
 
 
 def _is_reported(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
-    """Return for which rows the service reported the tokens of both kinds."""
+    """Return for which rows the service reported prompt and completion tokens."""
     reported = [column(df, f"{kind}_tokens") for kind in ("prompt", "completion")]
     return reported[0].notna().to_numpy() & reported[1].notna().to_numpy()
 

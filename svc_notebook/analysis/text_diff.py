@@ -1,4 +1,4 @@
-"""What differs between the texts of replies, word by word."""
+"""Mark the differences between the texts of replies, word by word."""
 
 import re
 from collections import Counter
@@ -13,31 +13,32 @@ from svc_notebook.display.comparison_table import (
     DiffPart,
 )
 
-_MAX_ALIKE = 60_000  # pairs of equal tokens in two texts; more take long
-_LITTLE = 0.3  # a ratio; with less in common, marks only confuse
+# the time that `SequenceMatcher` takes grows with the pairs of equal tokens
+_MAX_EQUAL_PAIRS = 60_000
+_MAX_EQUAL_PAIRS_IN_ALL = 1_000_000
+_LEAST_RATIO = 0.3  # texts with less in common are not marked: marks would confuse
 _JOINED = "\u0e33\u0eb3"  # SARA AM of Thai and Lao: belongs to the consonant before it
 _SKIN = "\U0001f3fb-\U0001f3ff"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 
 
 class Differences:
-    """Marks what differs, as long as that takes no longer than a reader waits."""
+    """Marks differences between texts, until that would take too long."""
 
     def __init__(self) -> None:
-        self._n_alike_left = 1_000_000
+        self._n_pairs_left = _MAX_EQUAL_PAIRS_IN_ALL
 
     def mark(
         self, fields: Sequence[Sequence[ComparedText]]
     ) -> list[list[ComparedText]]:
-        """Mark in the replies of a row what differs from the first one."""
+        """Mark in the replies of a row the differences from the first reply."""
         first = next((x for entries in fields for x in entries if _is_reply(x)), None)
         if first is None:
             return [list(entries) for entries in fields]
-        return [
-            [self._against(first, entry) for entry in entries] for entries in fields
-        ]
+        return [[self._marked(first, entry) for entry in entries] for entries in fields]
 
-    def _against(self, first: ComparedText, entry: ComparedText) -> ComparedText:
+    def _marked(self, first: ComparedText, entry: ComparedText) -> ComparedText:
+        """Return a reply with its differences from the first one."""
         if not _is_reply(entry):
             return entry
         mark = ""
@@ -48,9 +49,9 @@ class Differences:
             mark = "same"
         else:
             old, new = tokens(first.text), tokens(entry.text)
-            n_alike = _n_alike(old, new)
-            self._n_alike_left -= n_alike
-            if n_alike > _MAX_ALIKE or self._n_alike_left < 0:
+            n_pairs = _n_equal_pairs(old, new)
+            self._n_pairs_left -= n_pairs
+            if n_pairs > _MAX_EQUAL_PAIRS or self._n_pairs_left < 0:
                 mark = "not compared: too long"
             elif not (parts := difference(old, new)):
                 mark = "differs throughout"
@@ -61,15 +62,15 @@ def _is_reply(entry: ComparedText) -> bool:
     return bool(entry.text) and not {"failed", "refused"} & {*entry.marks}
 
 
-def _n_alike(old: Sequence[str], new: Sequence[str]) -> int:
+def _n_equal_pairs(old: Sequence[str], new: Sequence[str]) -> int:
     counts = Counter(token.strip() for token in new)
     return sum(counts[token.strip()] for token in old)
 
 
 def difference(old: Sequence[str], new: Sequence[str]) -> tuple[DiffPart, ...]:
-    """Return what became of a text, by its tokens; () if little of it is left.
+    """Return the parts of two texts that are gone, added or the same, by tokens.
 
-    Blanks make no difference.
+    Spaces make no difference. () if the texts have little in common.
     """
     before, after = (
         [token.strip() for token in text_tokens] for text_tokens in (old, new)
@@ -82,13 +83,13 @@ def difference(old: Sequence[str], new: Sequence[str]) -> tuple[DiffPart, ...]:
         if to_new > from_new:
             text = "".join(new[from_new:to_new])
             parts.append(DiffPart("same" if kind == "equal" else "added", text))
-    return tuple(parts) if matcher.ratio() >= _LITTLE else ()
+    return tuple(parts) if matcher.ratio() >= _LEAST_RATIO else ()
 
 
 def tokens(text: str) -> list[str]:
-    """Split a text into words and signs, each with the blanks behind it.
+    """Split a text into words and signs, each with the spaces after it.
 
-    A script without blanks between words, such as Thai, is split into characters as
+    Scripts without spaces between words, such as Thai, are split into characters as
     people see them (grapheme clusters).
     """
     return _token().findall(text)

@@ -1,4 +1,4 @@
-"""How a score changes along a setting that is a number: one slope, and one p."""
+"""How a score changes with a numeric setting: one slope, and one p."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,29 +39,29 @@ from .statistics import (
     Prompts,
 )
 
-_BENT = 0.01  # a p that makes it worth to look at the curve
+_BENT = 0.01  # with a smaller p of the curvature, the user is told to look at the curve
 _LEAST_P = 0.001
 _SHOWN_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a score changes along a setting, shown as a sentence.
+    """How a score changes with a setting, shown as a sentence.
 
     Attributes:
-        factor: The setting.
+        factor: The column of the setting.
         on: The column of the score.
-        slope: How much the score changes for 1 of the setting, within each prompt; of a
-            rate 0.1 is 10 points.
-        low: The lower end of its interval (0.95); NaN if that is not known.
-        high: Its upper end.
-        p: How likely such a slope is by chance if there is none; NaN likewise.
-        start: The least value of the setting.
-        end: The largest one.
-        n_prompts: Prompts with a score for several values.
-        n_units: What the interval is over: the prompts, or what `unit` names.
-        n_scored: Replies with a score.
-        says: All this as a sentence, with what limits it.
+        slope: How much the score changes for each 1 of the setting, within each prompt;
+            for a rate, 0.1 is 10 points.
+        low: The lower end of its interval (0.95); NaN if it is not known.
+        high: The upper end.
+        p: The chance of such a slope if there is none in truth; NaN if not known.
+        start: The smallest value of the setting.
+        end: The largest value of the setting.
+        n_prompts: The number of prompts with a score for several values.
+        n_units: The number of units in the interval: prompts, or values of `unit`.
+        n_scored: The number of replies with a score.
+        says: The trend as a sentence, with its limitations.
     """
 
     factor: str
@@ -85,13 +85,16 @@ class Trend:
 
 
 class _Slopes(NamedTuple):
-    """How steeply the score of each prompt changes, other factors kept equal.
+    """The slope of the score within each block.
+
+    A block is a prompt with one combination of the other factors. Arrays have the shape
+    (blocks with several settings,).
 
     Attributes:
-        slope: Of each prompt and combination of the other factors.
-        weight: How much it tells: the sum of its settings' squared distances.
-        prompt: The code of its prompt.
-        most: The steepest that scores within 0 and 1 can have.
+        slope: The slope.
+        weight: The sum of squared distances of the settings from their mean.
+        prompt: The code of the block's prompt.
+        most: The steepest slope that is possible for scores from 0 to 1.
     """
 
     slope: Floats
@@ -101,13 +104,13 @@ class _Slopes(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """The mean score of each prompt, combination of other factors, and setting.
+    """The mean score of each cell: a block (as in `_Slopes`) with one setting.
 
     Attributes:
-        setting: The value of the setting.
-        block: The code of the prompt and combination.
-        prompt: The code of the prompt of each block.
-        replies: What each cell got.
+        setting: Shape (cells,): the value of the setting.
+        block: Shape (cells,): the code of the block.
+        prompt: Shape (blocks,): the code of the prompt.
+        replies: The values by cell.
     """
 
     setting: Floats
@@ -118,26 +121,26 @@ class _Cells(NamedTuple):
     @classmethod
     def of(cls, values: Floats, setting: Floats, block: Any, prompt: Any) -> "_Cells":  # noqa: ANN401 - codes
         """Gather the values of replies; NaN is left out."""
-        is_there = ~np.isnan(values)
-        values, setting, block = values[is_there], setting[is_there], block[is_there]
+        is_known = ~np.isnan(values)
+        values, setting, block = values[is_known], setting[is_known], block[is_known]
         cell, firsts = group_codes(pd.DataFrame({"block": block, "setting": setting}))
         prompt_of = np.zeros(block.max(initial=0) + 1, dtype=np.int64)
-        prompt_of[block] = prompt[is_there]
+        prompt_of[block] = prompt[is_known]
         replies = Prompts.of(values, cell, np.zeros_like(cell), 1)
         return cls(setting[firsts], block[firsts], prompt_of, replies)
 
     def within(self, values: Floats) -> Floats:
         """Return values less the mean of their block."""
         n = np.maximum(np.bincount(self.block), 1)
-        rest: Floats = values - (np.bincount(self.block, values) / n)[self.block]
-        return rest
+        centred: Floats = values - (np.bincount(self.block, values) / n)[self.block]
+        return centred
 
-    def slopes(self, along: Floats) -> _Slopes:
-        """Return the slope of each block that has several values of what is along."""
-        along = self.within(along)
+    def slopes(self, x: Floats) -> _Slopes:
+        """Return the slope along x of each block that has several values of x."""
+        x = self.within(x)
         weight, slope, up = (
             np.bincount(self.block, products, len(self.prompt)).astype(float)
-            for products in (along**2, along * self.replies.mean, np.maximum(along, 0))
+            for products in (x**2, x * self.replies.mean, np.maximum(x, 0))
         )
         several = np.flatnonzero(weight > NEGLIGIBLE * weight.max(initial=0.0))
         weight = weight[several]
@@ -149,12 +152,15 @@ class _Cells(NamedTuple):
         )
 
     def bends(self) -> _Slopes:
-        """Return by how much the score of each block changes ever faster."""
+        """Return the curvature of each block: its slope along the squared setting.
+
+        The part of the square that is linear in the setting is taken out first.
+        """
         square, line = self.within(self.setting**2), self.within(self.setting)
-        both, alone = (
+        covariance, variance = (
             np.bincount(self.block, line * other) for other in (square, line)
         )
-        tilt = both / np.where(alone > 0, alone, 1.0)
+        tilt = covariance / np.where(variance > 0, variance, 1.0)
         return self.slopes(square - tilt[self.block] * line)
 
 
@@ -166,13 +172,14 @@ def trend(
     unit: str | Sequence[str] | None = None,
     missing: Literal["drop", "wrong"] = "drop",
 ) -> Trend:
-    """Tell how a score changes along a setting: see `svc.trend`."""
+    """Measure how a score changes with a setting: see `svc.trend`."""
     df = check_replies(df)
     column = _setting(df, factor)
     on = only_score(df) if on is None else column_of(df, on)
     if check_missing(missing) == "bounds":
         raise ParameterError(
-            "A slope has no worst case; give missing='drop' or missing='wrong'.",
+            "missing='bounds' is not possible here, since a slope has no worst case; "
+            "give missing='drop' or missing='wrong'.",
             param="missing",
         )
     cells, notes = _cells(df, column, with_missing(df, on, missing).low)
@@ -199,35 +206,36 @@ def trend(
     )
     bend = p_value(_estimate(df, on, cells, cells.bends(), unit_of, 1.0))
     if bend < _BENT:
-        notes.append(f"the curve bends ({_p(bend)}): plot(on, x={column!r}) shows how")
+        p = _p_text(bend)
+        notes.append(f"the curve bends ({p}): plot(on, x={column!r}) shows how")
     sentence = "; ".join([_sentence(df, result, counted(df, unit)), *notes])
     lines = missing_lines(df, on=on, by=[column], missing=missing)
     return replace(result, says=" ".join([f"{sentence}.", *lines]))
 
 
 def _setting(df: pd.DataFrame, factor: str) -> str:
-    """Return the column that a setting names."""
+    """Return the column of the setting, if it is one column of numbers."""
     names = named(df, factor, param="factor")
     varied = [
         name for name in factors(df) if pd.api.types.is_numeric_dtype(df[name].dtype)
     ]
     if len(names) != 1 or not pd.api.types.is_numeric_dtype(df[names[0]].dtype):
         raise ParameterError(
-            f"A trend is along one column of numbers, such as temperature, and not "
-            f"{' and '.join(names)}. Numbers that vary are "
-            f"{', '.join(varied) or 'none'}; contrast compares other values.",
+            "factor must be one column of numbers, such as temperature; got "
+            f"{' and '.join(names)}. Columns of numbers that vary are: "
+            f"{', '.join(varied) or 'none'}. To compare other values, use contrast.",
             param="factor",
         )
     return names[0]
 
 
 def _cells(df: pd.DataFrame, column: str, values: Floats) -> tuple[_Cells, list[str]]:
-    """Return the mean scores to compare, and what is to be said of that.
+    """Return the mean scores by cell, and notes on what was left out or averaged.
 
-    Other factors are kept equal if the setting varies while they are.
+    Other factors are kept equal, unless the setting never varies without them.
 
     Raises:
-        ParameterError: The setting varies in no prompt.
+        ParameterError: The setting does not vary within any prompt.
     """
     setting = df[column].to_numpy(dtype="float64", na_value=np.nan)
     notes, is_sent = [], ~np.isnan(setting)
@@ -244,14 +252,14 @@ def _cells(df: pd.DataFrame, column: str, values: Floats) -> tuple[_Cells, list[
     cells = _Cells.of(values, setting, prompt, prompt)
     if len(cells.slopes(cells.setting).slope):
         notes.append(
-            f"{column} never varies alone, but with {' and '.join(others)}, so that it "
-            "may be due to either"
+            f"{column} varies only together with {' and '.join(others)}, so either may "
+            "be the cause"
         )
         return cells, notes
     raise ParameterError(
-        f"{column} has one value for each of the {counted(df)} with a score, so that "
-        "there is nothing to compare. A sweep with several values, such as "
-        "temperature=[0, 0.5, 1], has each of them for all.",
+        f"{column} has only one value for each of the {counted(df)} with a score, so "
+        "there is nothing to compare. Run a sweep with several values, such as "
+        "temperature=[0, 0.5, 1].",
         param="factor",
     )
 
@@ -264,7 +272,7 @@ def _estimate(
     unit_of: Any,  # noqa: ANN401 - codes
     distance: float,
 ) -> StudentEstimate:
-    """Return the mean change over a distance, within prompts, over units."""
+    """Return the mean change over a distance, within prompts, with units as sample."""
     unit = unit_of[slopes.prompt]
     change = Figure.mean(slopes.slope * distance, slopes.weight, unit, len(unit_of))
     largest = float(np.abs(cells.replies.mean).max(initial=0.0))
@@ -280,8 +288,8 @@ def _ends(change: StudentEstimate) -> tuple[float, float]:
     return change.ends((1 - LEVEL) / 2)
 
 
-def _sentence(df: pd.DataFrame, result: Trend, what: str) -> str:
-    """Say how the score changes from the least to the largest value."""
+def _sentence(df: pd.DataFrame, result: Trend, noun: str) -> str:
+    """Say how the score changes from the smallest to the largest value."""
     name = shorten(printable(result.on.removeprefix(PREFIX)), _SHOWN_CHARS)
     factor = shorten(printable(result.factor), _SHOWN_CHARS)
     distance = result.end - result.start
@@ -291,24 +299,24 @@ def _sentence(df: pd.DataFrame, result: Trend, what: str) -> str:
         (sign * distance * result.slope, *ends), is_rate=is_rate(df, result.on)
     )
     verb = "falls" if sign < 0 else "rises"
-    counts = in_number(result.n_units, what)
+    counts = in_number(result.n_units, noun)
     seen = f"{name} {verb} with {factor}: by {change} "
     seen += f"from {number(result.start)} to {number(result.end)}"
     if np.isnan(result.low):
-        return f"too early to say whether {seen}; {_why(result, what)}"
+        return f"too early to say whether {seen}; {_why_no_interval(result, noun)}"
     if result.p < 1 - LEVEL:
-        return f"{seen}; {_p(result.p)}, {counts}"
-    return f"cannot tell yet whether {seen}; {_p(result.p)}, {counts}"
+        return f"{seen}; {_p_text(result.p)}, {counts}"
+    return f"cannot tell yet whether {seen}; {_p_text(result.p)}, {counts}"
 
 
-def _why(result: Trend, what: str) -> str:
+def _why_no_interval(result: Trend, noun: str) -> str:
     if result.n_units < MIN_PROMPTS:
-        counts = in_number(result.n_units, what)
-        return f"it has {counts}, and {MIN_PROMPTS} are the least that could tell"
+        counts = in_number(result.n_units, noun)
+        return f"it has {counts}, but at least {MIN_PROMPTS} are needed"
     if statistics.special() is None:
         return f"low, high and p {HOW_TO_INSTALL}"
-    return f"all {what} change by the same amount, so nothing is known about others"
+    return f"all {noun} change by the same amount, so it is not known how others vary"
 
 
-def _p(p: float) -> str:
+def _p_text(p: float) -> str:
     return f"p = {p:.2g}" if p >= _LEAST_P else f"p < {_LEAST_P}"

@@ -16,8 +16,8 @@ import pandas as pd
 from svc_notebook.analysis.recheck import (
     CHECK,
     CheckQuestion,
+    CheckRequests,
     Recheck,
-    Sent,
     check_margin,
     rechecked,
 )
@@ -187,14 +187,14 @@ class Canary:
 
     def _facts(
         self, result: RunResult, replies: pd.DataFrame, recorded: pd.DataFrame
-    ) -> Sent:
+    ) -> CheckRequests:
         """Return what is known of the newest check besides its replies."""
         n_failed = len(result.plan.grid) - result.status().count("ok")
         notes = [
             f"{n_failed:,} of the requests have no reply: {'; '.join(result.reasons())}"
         ]
         prices = result.plan.prices
-        return Sent(
+        return CheckRequests(
             name=result.plan.run_id,
             n_requests=len(result.plan.grid),
             cost=float(replies["cost"].sum()) if replies["cost"].notna().any() else nan,

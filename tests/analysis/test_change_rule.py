@@ -8,22 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.analysis.change_rule import (
-    Checked,
-    Rule,
+    ChangeRule,
+    CheckedReplies,
     change_of,
     of_means,
     of_texts,
     share_of_level,
 )
 
-RULE = Rule(margin=0.05, tail=0.025)
+RULE = ChangeRule(margin=0.05, tail=0.025)
 
 
-def checked(*replies: tuple[int, int, float]) -> Checked:
+def checked(*replies: tuple[int, int, float]) -> CheckedReplies:
     """Return replies, each with its check, its row and its value."""
     check, row, value = zip(*replies, strict=True)
     rows = np.array(row)
-    return Checked(np.array(check), rows, rows, rows, np.array(value, dtype=float))
+    return CheckedReplies(
+        np.array(check), rows, rows, rows, np.array(value, dtype=float)
+    )
 
 
 def test_all_checks_share_the_level() -> None:
@@ -62,7 +64,7 @@ def test_texts_are_compared_with_how_often_repeats_differ() -> None:
 def test_without_repeats_texts_never_change() -> None:
     """What is known is only the most by which they can differ more."""
     replies = [(check, row, check) for check in (0, 1) for row in range(200)]
-    rule = Rule(margin=0.05, tail=0.025, is_one_sided=True, gaps=of_texts)
+    rule = ChangeRule(margin=0.05, tail=0.025, is_one_sided=True, gaps=of_texts)
 
     change = change_of(checked(*replies), rule)
 

@@ -285,5 +285,5 @@ def test_a_reply_is_found_by_its_conditions() -> None:
 
 def test_what_was_not_sent_cannot_be_returned() -> None:
     """A planned request is no reply, and the error says how to get one."""
-    with pytest.raises(ParameterError, match=r"not sent yet. run.run\(\) sends"):
+    with pytest.raises(ParameterError, match=r"not sent yet\). Call run.run\(\)"):
         find(replies([{"status": "planned", "exchange_id": None}]), {})

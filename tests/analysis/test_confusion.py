@@ -184,7 +184,9 @@ def test_what_is_no_label_is_refused() -> None:
 
     with pytest.raises(ParameterError, match="more than 30 different values"):
         svc.confusion_df(frame)
-    with pytest.raises(ParameterError, match="nothing is known to be right"):
+    with pytest.raises(
+        ParameterError, match="the correct label of none of them is known"
+    ):
         svc.confusion_df(frame.assign(label=None))
     with pytest.raises(ParameterError, match="Did you mean label"):
         svc.confusion_df(frame, "labels")
@@ -193,7 +195,7 @@ def test_what_is_no_label_is_refused() -> None:
 
 
 def test_replies_without_a_label_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where nothing is known to be right nothing is counted, and a line says so."""
+    """Replies whose correct label is unknown are not counted, and a line says so."""
     frame = _answered([("spam", "spam"), (None, "ham")])
 
     confusion = svc.confusion_df(frame)

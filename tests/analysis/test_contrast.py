@@ -52,10 +52,10 @@ def test_replies_that_stand_twice_in_a_frame_are_said(
     frame["exchange_id"] = [str(n) for n in range(6)]
 
     contrast_df(frame, "model", "right")
-    assert "again" not in capsys.readouterr().err
+    assert "already in the frame" not in capsys.readouterr().err
 
     contrast_df(pd.concat([frame, frame]), "model", "right")
-    assert "6 replies are in the frame again and counted again;" in (
+    assert "6 rows repeat a reply that is already in the frame" in (
         capsys.readouterr().err
     )
 
@@ -251,8 +251,8 @@ def test_without_scipy_the_difference_is_there(
     ("arguments", "said"),
     [
         (("modle",), "Did you mean model"),
-        (("temperature",), "has only not sent, and a comparison needs at least two"),
-        (("row",), "within one row, so it cannot be the factor"),
+        (("temperature",), "has only not sent, but a comparison needs at least two"),
+        (("row",), "paired by row, so it cannot be the factor"),
         (("model", "grad"), "Did you mean grade"),
         (("model", "text"), "so it has no mean"),
     ],
@@ -270,7 +270,7 @@ def test_a_column_of_the_rows_has_no_pairs() -> None:
     frame = _graded({SMALL: LOW, LARGE: HIGH})
     frame = frame.assign(lang=frame["row"] % 2)
 
-    with pytest.raises(ParameterError, match="paired=False compares"):
+    with pytest.raises(ParameterError, match="give paired=False"):
         contrast_df(frame, "lang")
 
 
@@ -335,7 +335,7 @@ def test_runs_with_templates_of_their_own_have_no_pairs() -> None:
         for row in range(4)
     )
 
-    with pytest.raises(ParameterError, match="each text counts as a prompt"):
+    with pytest.raises(ParameterError, match="each text counts as a separate prompt"):
         contrast_df(frame, "model", "right")
 
 

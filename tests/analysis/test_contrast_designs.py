@@ -96,7 +96,9 @@ def test_one_call_is_one_family() -> None:
     assert all("Corrected for 6 comparisons (Holm)." in said for said in compared.says)
     with pytest.raises(ParameterError, match="the scores are field_a, field_b, right"):
         contrast(frame, "model", "colour_*")
-    with pytest.raises(ParameterError, match="against has a value for each"):
+    with pytest.raises(
+        ParameterError, match="against must be a dict with the value for each"
+    ):
         contrast(frame, ["model", "prompt"], "right", against=SMALL)
 
 
@@ -197,7 +199,7 @@ def test_a_margin_needs_what_it_is_worse_than() -> None:
 
     with pytest.raises(ParameterError, match="such as against='old'"):
         contrast(frame, "model", margin=0.03)
-    with pytest.raises(ParameterError, match="more than a rate can differ"):
+    with pytest.raises(ParameterError, match="too large for a rate"):
         contrast(frame, "model", against="old", margin=3)
 
 
@@ -393,12 +395,12 @@ def test_another_level_is_in_the_sentence() -> None:
         ({"weight": "rows"}, "weight must be 'prompts' or 'replies'"),
         ({"paired": "no"}, "paired must be True or False"),
         ({"unit": "document"}, "'document' is not a column of the frame"),
-        ({"by": "model"}, "model is compared, so it cannot make the subgroups"),
-        ({"by": "row"}, "makes 40 subgroups, and at most 8 .*give unit='row' instead"),
+        ({"by": "model"}, "model is the factor, so it cannot also be in by"),
+        ({"by": "row"}, "makes 40 subgroups; at most 8 .*give unit='row' instead"),
         ({"against": {"prompt": 1}}, "against has a value for prompt, which is not"),
         ({"mistake_costs": -1}, "mistake_costs must be a number > 0"),
         ({"on": "latency_s", "mistake_costs": 1}, "mistake_costs needs a score of"),
-        ({"on": "latency_s", "missing": "wrong"}, "counts what is missing as 0 or 1"),
+        ({"on": "latency_s", "missing": "wrong"}, "counts missing values as 0 or 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
@@ -435,7 +437,7 @@ def test_intervals_that_may_be_looked_at_are_wider() -> None:
     assert other["low"] < one["low"] < one["high"] < other["high"]
     assert (other["p"] < 0.05) == (other["low"] > 0)
     [note] = often.notes
-    assert note.startswith("These intervals hold however often one looks")
+    assert note.startswith("These intervals hold at any number of looks")
 
 
 def test_a_study_that_goes_on_hears_how_long() -> None:
@@ -477,7 +479,7 @@ def test_numbers_without_bounds_wait_for_twenty_rows() -> None:
     short = contrast(frame[frame["row"] < 19], "model", looks="any")
     whole = contrast(frame, "model", looks="any")
 
-    assert "20 rows are the least that could tell" in short.says[0]
+    assert "at least 20 rows are needed" in short.says[0]
     assert _only(whole)["low"] > 0
 
 

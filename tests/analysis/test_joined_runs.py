@@ -104,7 +104,7 @@ def test_rows_that_are_others_are_refused() -> None:
     old, new = asked("old", OLD_WRONG), asked("new", NEW_WRONG)
     new.loc[new["row"] == 5, "page"] = "another"
 
-    with pytest.raises(ParameterError, match="Row 5 is not the same one in old and"):
+    with pytest.raises(ParameterError, match="Row 5 is not the same in old and"):
         svc.contrast([old, new], "run", on="right")
     compared = svc.contrast([old, new], "run", on="right", pair_by="page")
     assert compared.df["n_prompts"].tolist() == [N_ROWS - 1]

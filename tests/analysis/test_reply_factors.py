@@ -51,7 +51,9 @@ def test_names_of_columns_are_texts(name: object) -> None:
     """A column whose name is no text is refused, with what makes it one."""
     frame = _swept().rename(columns={"text": name})
 
-    with pytest.raises(ParameterError, match=r"names must be texts. df.set_axis"):
+    with pytest.raises(
+        ParameterError, match=r"names must be texts. Convert them with df.set_axis"
+    ):
         check_replies(frame)
 
 
@@ -194,7 +196,9 @@ def test_a_frame_of_something_else_is_refused(frame: Any, said: str) -> None:  #
 
 def test_columns_are_named_with_near_names() -> None:
     """A name that does not exist is refused with a near one and with what varies."""
-    with pytest.raises(ParameterError, match=r"Did you mean model.*varies is model;"):
+    with pytest.raises(
+        ParameterError, match=r"Did you mean model.*that vary are: model"
+    ):
         named(_swept(), "modle")
 
     assert named(_swept(prompt_label="terse"), ["prompt", "model", "model"]) == [

@@ -344,7 +344,7 @@ def test_fewer_labels_never_take_fewer_rows(
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [("judge", "is what is compared, too"), ("ratd", "labels='ratd' is not a score")],
+    [("judge", "is also compared in on"), ("ratd", "labels='ratd' is not a score")],
 )
 def test_labels_that_cannot_be_planned_with_are_refused(
     labels: str, message: str

@@ -84,7 +84,7 @@ def test_what_cannot_be_told_is_said() -> None:
     )
     assert "change by the same amount" in str(svc.trend(steady, "temperature"))
     assert str(svc.trend(few, "temperature")).endswith(
-        "it has 2 rows, and 3 are the least that could tell."
+        "it has 2 rows, but at least 3 are needed."
     )
 
 
@@ -142,7 +142,7 @@ def test_a_setting_that_never_varies_alone_is_said() -> None:
 
     found = svc.trend(pd.concat([cool, hot]), "temperature")
 
-    assert "never varies alone, but with model" in found.says
+    assert "varies only together with model" in found.says
 
 
 def test_a_curve_that_bends_is_said() -> None:
@@ -175,7 +175,7 @@ def test_what_is_missing_is_part_of_the_sentence() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"factor": "model"}, "one column of numbers, such as temperature, and not"),
+        ({"factor": "model"}, "one column of numbers, such as temperature; got"),
         ({"factor": "document"}, "one value for each of the rows"),
         ({"factor": "temprature"}, "Did you mean temperature"),
         ({"factor": "temperature", "on": "score_wrong"}, "is not a score"),

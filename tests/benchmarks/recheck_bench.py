@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svc_notebook.analysis.change_rule import Checked, Rule, change_of
+from svc_notebook.analysis.change_rule import ChangeRule, CheckedReplies, change_of
 from svc_notebook.analysis.statistics import Floats
 
 N_SERIES, N_ROWS, N_WEEKS, N_OF_WEEK = 60, 300, 50, 40
@@ -64,7 +64,7 @@ def how_often_differs(spread: float) -> float:
 
 def series(
     spread: float, repeats: int, n_rows: int, drop: float
-) -> Iterator[Iterator[Checked]]:
+) -> Iterator[Iterator[CheckedReplies]]:
     """Yield one simulated series after another, each check by check."""
     rng = np.random.default_rng([SEED, round(10 * spread), repeats, n_rows])
     while True:
@@ -78,7 +78,7 @@ def series(
 
 def _checks(
     rng: np.random.Generator, before: Floats, now: Floats, repeats: int, n_rows: int
-) -> Iterator[Checked]:
+) -> Iterator[CheckedReplies]:
     row = np.repeat(np.arange(N_ROWS), repeats)
     value = (rng.random(len(row)) < before[row]).astype(float)
     check = np.zeros(len(row), dtype=int)
@@ -88,12 +88,14 @@ def _checks(
         row = np.concatenate([row, sent])
         value = np.concatenate([value, rng.random(len(sent)) < now[sent]])
         check = np.concatenate([check, np.full(len(sent), number)])
-        yield Checked(check, row, row, row, value)
+        yield CheckedReplies(check, row, row, row, value)
 
 
-def is_alarmed(checks: Iterator[Checked], n_checks: int, *, is_drop: bool) -> bool:
+def is_alarmed(
+    checks: Iterator[CheckedReplies], n_checks: int, *, is_drop: bool
+) -> bool:
     """Say whether one of the first checks says that the model has changed."""
-    rule = Rule(margin=MARGIN, tail=ALARM / 2)
+    rule = ChangeRule(margin=MARGIN, tail=ALARM / 2)
     for checked, _ in zip(checks, range(n_checks), strict=False):
         change = change_of(checked, rule)
         if change.excess <= 1:  # as the verdict is, without its interval

@@ -164,7 +164,7 @@ def test_rows_that_do_not_tell_are_used_up(session: Session) -> None:
     decision = swept(session, rows=rows).decide("model")
 
     assert decision.says.startswith("Cannot tell with all rows: ")
-    assert "more rows like these would not tell, either" in decision.says
+    assert "more rows like these would not be enough" in decision.says
     assert decision.n_requests == decision.n_possible == 40
 
 

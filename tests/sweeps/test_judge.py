@@ -269,7 +269,7 @@ def test_what_is_no_verdict_is_said_as_it_was_asked(play: PLAY) -> None:
     run.judge("Is it good?", model=JUDGE, probes=False).run()
 
     assert set(run.judgements_df()["error"]) == {
-        "The judge said 'perhaps', and was asked for `verdict: yes | no`."
+        "The judge answered 'perhaps', but was asked for `verdict: yes | no`."
     }
 
 
@@ -524,5 +524,5 @@ def test_a_ranking_counts_rows(play: PLAY) -> None:
         run.judge("Which?", model=JUDGE, pairs="model", probes=False).run()
         judged.append(run.ranking(on="judge_pairs").says)
 
-    assert "there is 1 row, and 20 are the least" in judged[0]
+    assert "there is only 1 row, but at least 20" in judged[0]
     assert judged[1].endswith("over 22 rows.")

@@ -40,7 +40,7 @@ def test_a_second_look_is_noted(
     assert "looks='any'" in note
     assert LOOKED_AT in swept(session, "looks").contrast("model", "even").notes[0]
     [note] = run.contrast("model", "even", looks="any").notes
-    assert note.startswith("These intervals hold however often one looks")
+    assert note.startswith("These intervals hold at any number of looks")
     capsys.readouterr()
     run.contrast_df("model", "even")
     assert LOOKED_AT in capsys.readouterr().err

@@ -374,7 +374,7 @@ def test_failures_are_said(session: Session, address: Address) -> None:
     [
         ({}, {"n": 0}, "n must be an integer >= 1"),
         ({}, {"on": "wrong"}, "not a score that this run makes"),
-        ({}, {"margin": 2}, "more than a rate can differ"),
+        ({}, {"margin": 2}, "too large for a rate"),
         ({}, {"level": 1}, "level must be a share"),
         ({"scores": {"a": RIGHT, "b": RIGHT}}, {}, "the scores are a, b"),
         ({"scores": {"size": lambda row: len(row.text)}}, {}, "margin is needed"),
