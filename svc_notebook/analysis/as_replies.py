@@ -270,7 +270,7 @@ def _fill_status(frame: pd.DataFrame) -> None:
 
 def _fill_cuts(frame: pd.DataFrame) -> None:
     is_length = frame["finish_reason"].isin(_CUT)
-    # a request without a good reply was not cut, nor was it not: missing
+    # without a good reply, is_cut is a missing value
     frame["is_cut"] = (frame["is_cut"] | is_length).mask(frame["status"] != "ok")
 
 

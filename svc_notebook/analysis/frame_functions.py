@@ -103,8 +103,8 @@ def plot(  # noqa: PLR0913 - one for each thing that can be drawn or counted oth
         x: A column of numbers, such as `temperature`: the means along it are a curve
             with a band, one for each group of `by`.
         against: Another column, such as `cost` or `latency_s`, for the horizontal axis.
-            A line joins the groups that no other group beats in both (the Pareto
-            front). If the column is a setting, there is no such line.
+            A line joins the groups that no other beats with a higher score for less
+            (the Pareto front). If the column is a setting, there is no such line.
         unit: Columns that say which prompts belong together, as in `summary_df`.
         weight: Whether each prompt or each reply counts the same, as in `summary_df`.
         missing: How replies without a score are treated, as in `summary_df`.
@@ -277,9 +277,8 @@ def contrast(  # noqa: PLR0913 - a study has many options
 ) -> "Contrast":
     """Compare the values of factors in pairs, over the prompts that have both.
 
-    Other factors are kept equal. Intervals are Student's t over prompts; seconds,
-    tokens and cost are corrected for skew. All comparisons of a call are corrected
-    together.
+    Other factors are kept equal. Intervals are Student's t over prompts, corrected for
+    skew for seconds, tokens and cost. A call's comparisons are corrected together.
 
     Args:
         df: A frame of replies; or a list of runs or frames, the earlier one first, or a
@@ -295,8 +294,7 @@ def contrast(  # noqa: PLR0913 - a study has many options
         missing: Replies without a value are left out ("drop"), count as 0 ("wrong"), or
             may be anything from 0 to 1 ("bounds").
         paired: False compares different prompts (Newcombe for rates, Welch for others).
-        pair_by: Columns to pair replies by instead of the prompt: "row" for two
-            wordings.
+        pair_by: Columns to pair by instead of the prompt: "row" for two wordings.
         margin: How much worse than `against` a value may be: 0.03 is 3 points. For
             seconds, tokens and cost, more is worse.
         mistake_costs: The cost of a mistake, in the currency of `cost`.

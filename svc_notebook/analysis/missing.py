@@ -100,8 +100,9 @@ def missing_lines(
     """Return a note for each reason why replies are missing, such as "2 of 9 failed".
 
     If a reason is clearly more frequent for one value of a factor, of a column of the
-    rows, or of a column in `by`, the note names that value. Replies that were cut have
-    a score, so they are mentioned only then; without measures, so is everything else.
+    rows, or of a column in `by`, the note names that value. Replies that were cut are
+    mentioned only in this case, since they have a score; if nothing is measured, that
+    applies to all reasons.
 
     Args:
         df: A frame of replies.

@@ -164,7 +164,7 @@ def agreement(values: Any, requests: Requests) -> Agreement:  # noqa: ANN401 - c
     total = np.bincount(group, n, requests.n_groups)
     same = np.bincount(key // size, count.astype(float) ** 2, requests.n_groups)
     with np.errstate(all="ignore"):
-        # the chance that two replies of different requests differ
+        # the chance that any two replies of the group differ
         chance = (total**2 - same) / (total - 1) / total
         alpha = [
             np.where(chance > 0, 1 - (1 - end) / chance, np.nan)

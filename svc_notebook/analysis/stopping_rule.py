@@ -153,7 +153,7 @@ def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFram
     constant = {
         name: df[name].array.take([0] * len(df))
         for name in same
-        if name in df.columns and name != "prompt"  # replies may be paired by it
+        if name in df.columns and name != "prompt"  # the text that was sent is kept
     }
     label = {_COMBINED: pd.array(labels, dtype="string")}
     return df.assign(**constant, **label), _COMBINED

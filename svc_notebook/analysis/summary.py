@@ -53,7 +53,7 @@ SUMMARY = tuple(
         "n_failed": "requests that ended in an error",
         "n_replies": "choices of good answers",
         "n_cut": "of all choices, those that were cut",
-        "failed_rate": "share of the requests that ended which failed",
+        "failed_rate": "share of the ended requests that failed",
         "refused_rate": "share that were refused as invalid (400), part of the failed",
         "cut_rate": "share of the replies that were cut",
         **dict.fromkeys(TOKENS, "sum of the tokens that the service reported"),

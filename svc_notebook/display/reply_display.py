@@ -323,9 +323,9 @@ ENVELOPE_BYTES = 700  # the size of a message without its content
 # Long texts are updated less often, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
 _SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and may update faster
-# A reply that comes slowly is shown in larger steps: an update waits, at most
-# SLOW_GAP_S or SLOW_GAPS gaps, until there is one byte of new text for each
-# BYTES_PER_TEXT_BYTE bytes of the last update. The final form comes on top of that,
+# A reply that comes slowly is shown in larger steps: an update waits until there is one
+# byte of new text for each BYTES_PER_TEXT_BYTE bytes of the last update, but at most
+# SLOW_GAP_S, or SLOW_GAPS gaps if that is longer. The final form comes on top of that,
 # with up to 12 bytes for each byte of a table.
 BYTES_PER_TEXT_BYTE, SLOW_GAP_S, SLOW_GAPS = 28, 0.25, 2
 MAX_OUTPUTS = 10  # of one reply, since JupyterLab draws only 50 outputs of a cell
@@ -580,7 +580,7 @@ class _LiveText(_LiveOutputs):
 
     def _draw(self, line: str) -> None:
         old_name = self._name
-        # Only text that is already drawn moves, so no message hides or adds any text.
+        # Only blocks that the last message showed move up, so that no text disappears.
         moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
         self._take_blocks()
         tail = self._blocks.tail

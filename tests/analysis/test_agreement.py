@@ -261,7 +261,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
     refused("similarity failed with AttributeError", similarity=lambda a, _b: a.size)
     refused("k must be an integer >= 1", k=0)
     refused("k=3, but no prompt has more than 2 replies", k=[1, 3])
-    refused("not only True and False", on="row")
+    refused("values other than True and False", on="row")
 
 
 @pytest.mark.slow

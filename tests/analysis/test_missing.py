@@ -98,8 +98,8 @@ def test_scores_with_the_same_gap_share_a_line() -> None:
 
     assert missing_lines(frame, on=["a", "b"], missing="bounds") == [
         (
-            "20 of 28 replies have no score a and score b; low and high allow "
-            "for all of them being wrong, and right."
+            "20 of 28 replies have no score a and score b; low counts all "
+            "of them as wrong, and high as right."
         )
     ]
 
