@@ -13,6 +13,7 @@ from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import must_be, printable
 
 from . import statistics
+from .compare import plain as plain_values
 from .exact_match import is_same, plain
 from .missing import check_missing, missing_lines
 from .reply_factors import (
@@ -140,13 +141,13 @@ class _Labelled:
 
         Without a column of answers, the texts of the replies are the answers.
         """
-        values = _plain_values(df[label])
+        values = plain_values(df[label])
         right = _codes(values, known := _distinct(values, label))
         is_reply = has(df, "status", "ok") & (right >= 0)
-        answers = _plain_values(column(df, "answer"))
+        answers = plain_values(column(df, "answer"))
         is_read = column(df, "answer_ok").notna().any()
         if not is_read:
-            answers = _plain_values(column(df, "text"))
+            answers = plain_values(column(df, "text"))
         is_answer = is_reply & (has_flag(df, "answer_ok") | ~np.array(is_read))
         answers = [
             answer if is_there else None
@@ -181,12 +182,6 @@ class _Labelled:
             return []
         replies = in_number(n, "replies")
         return [f"{replies} without a value of {label}: left out here."]
-
-
-def _plain_values(values: pd.Series) -> list[Any]:
-    """Return the values as Python's own types; None is a missing value."""
-    plain_values: list[Any] = values.astype(object).where(values.notna(), None).tolist()
-    return plain_values
 
 
 def _distinct(values: list[Any], label: str) -> list[Any]:

@@ -13,7 +13,7 @@ from svc_notebook.display.html_styles import BODY, details_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
-from .contrast_sentences import CANNOT_TELL, Drawn
+from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn
 from .contrast_study import short_names
 from .flips import Flips, chosen_comparison, flips, records
 from .joined_runs import IMPROVED, REGRESSED, RUN
@@ -28,7 +28,6 @@ _MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
 _FLIPS = 2  # rows that are shown in each direction
 _PER_REQUESTS = 1_000  # costs are stated for so many requests
-_SAME_COST = 0.005  # half a percent, as in sentences
 
 
 class Contrasted(Protocol):
@@ -299,7 +298,7 @@ def _costs(contrast: Contrasted) -> Iterable[str]:
             for level, cost in costs.items()
             if (text := in_words(factor, level)) in names
         ]
-        if parts and costs.iloc[-1] - costs.iloc[0] > _SAME_COST * costs.iloc[-1]:
+        if parts and costs.iloc[-1] - costs.iloc[0] > SAME_COST * costs.iloc[-1]:
             yield f"{_PER_REQUESTS:,} requests cost {', '.join(parts)}"
 
 

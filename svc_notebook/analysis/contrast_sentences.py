@@ -21,7 +21,7 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
 _MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
-_SAME_COST = 0.005  # half a percent, which would be shown as 0 %
+SAME_COST = 0.005  # costs that differ by a smaller share would be shown as equal
 _TWICE, _HUNDREDTH = 2.0, 0.01
 _SHOWN_VALUES = 4
 _PER_REPLIES = 1_000  # savings and mistakes are stated for so many replies
@@ -337,7 +337,7 @@ def _cost(study: Study, facts: _Facts) -> str:
 
 
 def _cost_ratio(facts: _Facts, ratio: float) -> str:
-    if abs(ratio - 1) < _SAME_COST:
+    if abs(ratio - 1) < SAME_COST:
         return "both cost the same"
     if ratio >= _TWICE:
         return f"{facts.first} costs {number(ratio)} times as much"

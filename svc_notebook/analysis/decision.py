@@ -17,11 +17,11 @@ from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 
 from . import contrast_display, rounding
-from .contrast_sentences import left_out
+from .contrast_sentences import SAME_COST, left_out
 from .contrast_study import Study
 from .differences import POWER
 from .rounding import number, percent, round_up
-from .stopping_rule import SAME_COST, Known, Look, Question, tail_of
+from .stopping_rule import Known, Look, Question, tail_of
 
 _DRAWN_LOOKS = 8
 _PAIR = 2

@@ -17,6 +17,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_number, must_be
 
 from .contrast_pair import Pair, compare_pair
+from .contrast_sentences import SAME_COST
 from .contrast_study import (
     Design,
     Study,
@@ -33,8 +34,6 @@ IsAbove = Callable[[int, int, float], bool]
 """Says whether the first value less the second is clearly above a number."""
 _MISSING_ALLOWED = ("drop", "wrong")
 _COMBINED = f"combination{LABEL}"
-SAME_COST = 0.005
-"""Costs that differ by a smaller share count as equal."""
 
 
 def unbeaten(asked: Collection[int], is_above: IsAbove) -> list[int]:

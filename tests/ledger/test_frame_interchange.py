@@ -324,7 +324,7 @@ def test_scores_of_a_polars_frame_are_kept_in_the_ledger(
     n_kept = svc.score(frame, long=lambda row: len(row.text) > 3)
 
     assert n_kept == 2
-    assert "it got no columns" in capsys.readouterr().err
+    assert "were not added to this frame" in capsys.readouterr().err
     assert run.replies_df()["score_long"].notna().all()
 
 

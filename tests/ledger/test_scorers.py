@@ -327,7 +327,7 @@ def test_fields_need_columns_of_these_names(
     """A column without a field is a mistake, which the message helps to find."""
     frame = replies.assign(answer_city="Rome", gold_citty="Rome")
 
-    with pytest.raises(ParameterError, match=r"no field 'citty'.*Did you mean city\?"):
+    with pytest.raises(ParameterError, match=r"a field 'citty'.*Did you mean city\?"):
         score_replies(ledger, frame, {"field": scorers.fields("gold_{}")})
     with pytest.raises(ParameterError, match="a name like right_FIELD"):
         score_replies(ledger, frame, {"field": scorers.fields("right_{}")})
@@ -353,7 +353,8 @@ def _answered(replies: pd.DataFrame, **columns: object) -> pd.DataFrame:
             lambda r: r.answer == r.label,
             (
                 "right is True for 1 reply where answer and label are missing: None == "
-                "None. No answer is not a right one; use svc.scores.exact('label')."
+                "None. A missing answer should not count as right; use "
+                "svc.scores.exact('label')."
             ),
         ),
         (lambda r: r["answer"] != "eggs", "True for 2 replies where answer is missing"),
@@ -413,7 +414,7 @@ def test_a_reply_that_raised_may_count_0(
     assert replies["score_n"].tolist() == [2, 1, 0, 0, pd.NA]
     assert replies["score_d_a"].tolist() == [0.25, 1 / 3, 0.125, 0, pd.NA]
     assert replies["score_n_error"].notna().sum() == 2
-    assert "They count 0" in capsys.readouterr().err
+    assert "They count as 0" in capsys.readouterr().err
 
 
 def test_an_error_may_stop_the_scoring(ledger: Ledger, replies: pd.DataFrame) -> None:

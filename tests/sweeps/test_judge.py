@@ -487,7 +487,7 @@ def test_consent_is_asked_above_a_number_of_requests(
     [
         ({"question": " "}, "question must be a text"),
         ({"answer": str}, "answer must be bool"),
-        ({"answer": ["a, b", "c"]}, "has a comma"),
+        ({"answer": ["a, b", "c"]}, "contains a comma"),
         ({"answer": ["a", "b"], "pairs": "model"}, "left, right and tie"),
         ({"pairs": "temperature"}, "temperature has one value"),
         ({"name": "a b"}, "name must be a word"),

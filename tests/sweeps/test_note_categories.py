@@ -143,7 +143,7 @@ def test_vowels_in_two_spellings_are_the_same(run: Run) -> None:
 
 def test_without_notes_it_says_how_to_write_them(run: Run) -> None:
     """Also if the notes have another name."""
-    with pytest.raises(ParameterError, match=r"run\.rate\(notes=True\) asks for them"):
+    with pytest.raises(ParameterError, match=r"call run\.rate\(notes=True\)"):
         run.categories({"long": "long"})
     _noted(run, NOTES)
     with pytest.raises(ParameterError, match=r"called 'note'.*notes"):
@@ -155,8 +155,8 @@ def test_without_notes_it_says_how_to_write_them(run: Run) -> None:
     [
         ({}, "a mapping from categories to words"),
         (["long"], "a mapping from categories to words"),
-        ({"long": []}, "words of notes"),
-        ({"long": [""]}, "words of notes"),
+        ({"long": []}, "a word of notes"),
+        ({"long": [""]}, "a word of notes"),
         ({"": ["long"]}, "name of a category"),
         ({"(none)": ["long"]}, "name of a category"),
     ],

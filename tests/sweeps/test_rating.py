@@ -287,7 +287,7 @@ def test_a_note_that_holds_the_key_is_kept_without_it(
         ({"scale": "1-12"}, 'scale must be "yes/no"'),
         ({"scale": ["good"]}, "2 to 9 labels"),
         ({"first": "worst"}, 'first must be "differs" or "random"'),
-        ({"pairs": "temperature"}, "has one value in the replies"),
+        ({"pairs": "temperature"}, "has only one value in the replies"),
         ({"pairs": "model", "notes": True}, "leave out pairs"),
         ({"n": 0}, "n must be"),
     ],
