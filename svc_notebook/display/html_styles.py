@@ -21,7 +21,7 @@ _CARD = (
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
-PLAIN_CODE = "<code style=background:none>"  # VS Code colours the background of code, even of whole texts
+PLAIN_CODE = "<code style=background:none>"  # VS Code gives code a background
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 # Slides have a margin around <pre>, and half the size of letters in it.
 TYPED = f"{WRAPPED};margin:0;font-size:inherit"
