@@ -222,7 +222,7 @@ def test_a_picture_needs_one_more_package(
 
     with pytest.raises(ConfigError, match="pip install vl-convert-python"):
         chart.save(tmp_path / "plot.png")
-    with pytest.raises(ParameterError, match=r"an .svg or a .png file, not 'plot.pdf'"):
+    with pytest.raises(ParameterError, match=r"end with .svg or .png; got 'plot.pdf'"):
         chart.save("plot.pdf")
 
 
