@@ -1,4 +1,4 @@
-"""What `--as` does: the reply as a value of a type of the notebook."""
+"""`--as TYPE`: the reply as a value of a type that the notebook defines."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _NAMED = re.compile(r"(?P<list>list\[)?(?P<name>\w+)(?(list)\])")
 
 
 def ask_for_value(context: CellContext, options: SvcOptions, text: str) -> object:
-    """Ask for a value of a type, show it, and give it to the cell."""
+    """Ask for a value of a type, show it, and return it as the cell's value."""
     form = to_named_form(options.type_name or "", context.names())
     cell_request = value_request(options, to_prompt(context, options, text), form)
     if options.is_dry:
@@ -43,7 +43,7 @@ def ask_for_value(context: CellContext, options: SvcOptions, text: str) -> objec
 
 
 def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
-    """Find the type that `--as` names."""
+    """Find the type that `--as` names among the notebook's variables."""
     named = _NAMED.fullmatch(text.replace(" ", ""))
     name = named["name"] if named else text
     if named is None or name not in names:
@@ -58,7 +58,7 @@ def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
 
 
 def known_types(names: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return the names of types with a note on each, for Tab."""
+    """Return the names of types, each with the first line of its docstring, for Tab."""
     return tuple(
         (name, (getattr(value, "__doc__", "") or "").partition("\n")[0])
         for name, value in names.items()
@@ -70,8 +70,8 @@ def known_types(names: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 def value_request(
     options: SvcOptions, prompt: CellPrompt, form: Form[Any]
 ) -> CellRequest:
-    """Build the request for a value; options that do not go with it are refused."""
-    for flag, is_set, why in (
+    """Build the request for a value; refuse options that do not fit `--as`."""
+    for flag, is_set, reason in (
         ("-c", options.conversation, "a value belongs to no conversation"),
         ("--tools", options.tools, "the type is the only tool that is offered"),
         ("--format", options.layout, "the value is shown as Python writes it"),
@@ -80,7 +80,7 @@ def value_request(
     ):
         if is_set:
             raise ParameterError(
-                f"--as does not go with {flag}: {why}. Leave one of them out.",
+                f"--as does not go with {flag}: {reason}. Leave one of them out.",
                 param="as",
             )
     cell_request = single_request(prompt)
@@ -90,10 +90,10 @@ def value_request(
 
 
 class ValueCell(RoundsCell):
-    """The tries of one cell to get a value; each reply has its own view."""
+    """The tries of one cell to get a value of the type."""
 
     def ask(self, form: Form[Result], cell_request: CellRequest) -> Result:
-        """Ask until a value fits, and show it."""
+        """Ask until the reply fits the type, and show the value."""
         keep = self._session.tool_record
         value = self.attempt(
             lambda send: extract(
@@ -103,13 +103,13 @@ class ValueCell(RoundsCell):
         n_tries = len(self._texts) + 1
         note = f"the last of {n_tries} tries" if n_tries > 1 else ""
         last = self._newest.final() if self._newest else Final(texts=())
-        final = replace(last, texts=(_written(value),), is_verbatim=True, tool_runs=())
+        final = replace(last, texts=(_to_text(value),), is_verbatim=True, tool_runs=())
         self._display.finish(final.with_notes(*cell_request.notes, note))
         return value
 
 
-def _written(value: object) -> str:
+def _to_text(value: object) -> str:
     try:
         return str(pretty(value))
-    except Exception:  # noqa: BLE001 - a class of the user may write itself
-        return f"<a {type(value).__name__} that cannot be written>"
+    except Exception:  # noqa: BLE001 - `__repr__` of a user's class may raise
+        return f"<a {type(value).__name__} that cannot be displayed>"

@@ -1,6 +1,7 @@
 """The context of one `%svc` run: shell, session, defaults, variables, memory.
 
-The memory is of this kernel: its cells, and where they show which reply.
+The memory lasts as long as the kernel: the requests of its cells, and which cell shows
+which reply.
 """
 
 import sys
@@ -42,12 +43,12 @@ class CellRequestIds:
         return f"{cell_id}.{self._n_requests}"
 
 
-MAX_PLACES = 20  # the places of this many replies are remembered
+MAX_PLACES = 20  # replies whose place is remembered
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a reply is shown."""
+    """Where a reply is shown: the cell, its execution and the display."""
 
     cell: tuple[str, str]  # ids of the cell and of its execution
     number: int  # of the execution, as in `In [3]`
@@ -58,7 +59,7 @@ class Place:
 
 
 class Places:
-    """Where the newest replies are shown, found by the ids of their exchanges."""
+    """Remembers where the newest replies are shown, by the ids of their exchanges."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -75,13 +76,13 @@ class Places:
         draw: Callable[[Completion], Final],
         output: str | None,
     ) -> Place:
-        """Return a place in the cell that runs."""
-        # IPython counts on before the cell or after it
+        """Return a place in the running cell."""
+        # not `execution_count`: some versions of IPython raise it before the cell runs
         number = len(getattr(self._shell.history_manager, "input_hist_raw", ())) - 1
         return Place(cell_ids(self._shell), number, display, draw, output)
 
     def put(self, exchange_id: str, place: Place) -> None:
-        """Remember where a reply is shown; of too many, the oldest is forgotten."""
+        """Remember where a reply is shown; forget the oldest beyond `MAX_PLACES`."""
         self._known[exchange_id] = place
         if len(self._known) > MAX_PLACES:
             del self._known[next(iter(self._known))]
@@ -111,24 +112,24 @@ class KernelMemory:
 
     request_ids: CellRequestIds
     places: Places
-    # what `%svc fix` showed, and in which execution of a cell
+    # the request that `%svc fix` showed, and the execution of the cell
     shown_fix: tuple[CompletionRequest, object] | None = None
-    has_sent_errors: bool = False  # later ones are sent without being shown first
-    said_names: set[str] = field(default_factory=set)  # that went in single braces
-    has_advised: bool = False  # on temperature and top_p; once in a kernel is enough
+    has_sent_errors: bool = False  # later errors are sent without being shown first
+    noted_names: set[str] = field(default_factory=set)  # noted as in single braces
+    has_advised: bool = False  # on temperature and top_p; once per kernel
 
 
 NO_VALUE = object()  # of a function's variable that was not assigned yet
 
 
-def own_names() -> dict[str, object]:
-    """Return the variables of the function that a line magic is in, without values.
+def names_of_functions() -> dict[str, object]:
+    """Return the variables of the function that calls a line magic, without values.
 
-    They hide globals of the same name, even before they are assigned. Those of
-    enclosing functions are included, as far as these still run.
+    They hide globals of the same name, even before they are assigned. Variables of
+    enclosing functions are included while those functions run.
     """
     names: dict[str, object] = {}
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as IPython does
     while frame and frame.f_code.co_name != "run_line_magic":
         frame = frame.f_back
     frame = frame and frame.f_back
@@ -147,13 +148,13 @@ def own_names() -> dict[str, object]:
 class CellContext:
     """One run of `%svc` or `%%svc`: the shell, the defaults, the session, the memory.
 
-    The session is looked up once, so that a whole run has the same one.
+    The session is looked up once, so that it stays the same for the whole run.
     """
 
     shell: InteractiveShell
     traits: SvcTraits
     memory: KernelMemory
-    # Variables of the function that the line is in, which come before all others.
+    # Variables of the function that the line is in; they hide all others.
     local_names: Mapping[str, object] = field(default_factory=dict)
     is_sending: bool = False  # whether a request may have been sent
 
@@ -164,17 +165,17 @@ class CellContext:
 
     @cached_property
     def session_context(self) -> Context:
-        """What the cell asks with: from its first use on, no setting changes."""
+        """The settings and clients that the cell uses, fixed at their first use."""
         return self.session.context()
 
     @cached_property
     def hide(self) -> Callable[[str], str]:
-        """Hides the keys of this kernel in a text."""
+        """A function that hides the keys of this kernel in a text."""
         return self.session_context.key_hider()
 
     @cached_property
     def mode(self) -> Mode:
-        """How replies are shown here, by the setting `display` and the shell."""
+        """How replies are shown here; the setting `display` and the shell decide it."""
         setting = self.session_context.settings.display
         if setting != "auto":
             return Mode(setting)
@@ -189,14 +190,14 @@ class CellContext:
 
     @property
     def owns_output(self) -> bool:
-        """Whether the cell has nothing but this magic, so its output may be cleared."""
+        """Whether the cell is only this magic, so that its output may be cleared."""
         code = parent_message(self.shell).get("content", {}).get("code", "")
         return str(code).lstrip().startswith("%%svc")
 
     def names(self) -> dict[str, object]:
-        """Return the variables that the line sees, a function's own before all others.
+        """Return the variables that the line can use; those of its function come first.
 
-        `In` has the cells before this one, as they were typed.
+        `In` holds the cells before this one, as they were typed.
         """
         cells = getattr(self.shell.history_manager, "input_hist_raw", [])
         content = parent_message(self.shell).get("content", {})
@@ -206,22 +207,22 @@ class CellContext:
 
     def check_output(self, name: str | None) -> None:
         """Refuse an `-o NAME` that must not be overwritten, before anything is sent."""
-        is_shells = name in self.shell.user_ns_hidden
-        if is_shells or isinstance(self.shell.user_ns.get(name or ""), ModuleType):
-            what = "belongs to the shell" if is_shells else "is a module"
+        is_of_shell = name in self.shell.user_ns_hidden
+        if is_of_shell or isinstance(self.shell.user_ns.get(name or ""), ModuleType):
+            reason = "belongs to the shell" if is_of_shell else "is a module"
             raise ParameterError(
-                f"-o {name}: this name {what} and would be lost. Use another, as in "
+                f"-o {name}: this name {reason} and would be lost. Use another, as in "
                 "-o answer.",
                 param="output",
             )
 
     def put(self, output: str | None, value: object) -> None:
-        """Give the value to the variable that `-o` names, if it names one."""
+        """Assign a value to the variable that `-o` names, if there is one."""
         if output:
             self.shell.push({output: value})
 
     def show(self, value: object, output: str | None) -> object:
-        """Display a value now and return it; it may not be on the cell's last line."""
+        """Display a value now, since its line may not be the cell's last; return it."""
         self.put(output, value)
         display(value)
         HiddenResult(self.shell, value)
@@ -229,20 +230,20 @@ class CellContext:
 
 
 class HiddenResult:
-    """Keeps IPython from drawing the value of this cell, which is shown already."""
+    """Stops IPython from displaying a cell's value, which is shown already."""
 
     def __init__(self, shell: InteractiveShell, value: object) -> None:
         self._shell = shell
         self._value = value
-        self._printers()[type(value)] = self._draw
+        self._printers()[type(value)] = self._display_other
         if getattr(shell, "kernel", None) is None:
-            # A terminal writes "Out[3]:" before it asks how to draw a value.
+            # A terminal prints "Out[3]:" before it formats the value.
             hook = vars(shell.displayhook)
             hook["write_output_prompt"] = lambda: None
             hook["compute_format_data"] = self._format
         shell.events.register("post_run_cell", self._end)
 
-    def _draw(self, value: object) -> None:
+    def _display_other(self, value: object) -> None:
         self._end()
         if value is not self._value:
             display(value)
@@ -259,11 +260,11 @@ class HiddenResult:
         self._printers().pop(type(self._value), None)
         vars(self._shell.displayhook).pop("write_output_prompt", None)
         vars(self._shell.displayhook).pop("compute_format_data", None)
-        with suppress(ValueError):  # it was removed before
+        with suppress(ValueError):  # it is removed already
             self._shell.events.unregister("post_run_cell", self._end)
 
     def _printers(self) -> dict[type, Callable[[object], None]]:
-        """Return the printers that IPython tries first; if one draws, no other does."""
+        """Return the printers that IPython tries first; if one prints, it stops."""
         formatter = self._shell.display_formatter
         if formatter is None:
             return {}

@@ -1,4 +1,4 @@
-"""One reply in a cell: sent, in rounds if tools can run, shown as it streams, kept."""
+"""One reply in a cell: sends the request, runs tools in rounds, shows and keeps it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -44,11 +44,11 @@ UNASKED = (
 )
 _RUNNING = "running "
 _WAITING = "waiting for your answer: "
-_CALL_CHARS = 200  # of arguments that form; the status line shows less
+_CALL_CHARS = 200  # of arguments kept while they arrive; the status line shows fewer
 
 
 class CellView:
-    """Shows one reply in its place: while it streams, then in its final form."""
+    """Shows one reply: while it streams, then in its final form."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -65,7 +65,7 @@ class CellView:
         self._display.wait(wait)
 
     def flush(self) -> float | None:
-        """Show what is new, if it is time; else return the seconds until then."""
+        """Show new text if it is due; otherwise return the seconds until then."""
         return self._display.flush()
 
     def end(self, completion: object | None) -> None:
@@ -77,8 +77,9 @@ class CellView:
 class RoundsCell(CellView):
     """The rounds of one cell; each reply has its own view.
 
-    Calls are shown while they form and run only when the reply is whole. Text that
-    came before a call stays; the cell ends with one final form, with its tool runs.
+    Tool calls are shown while they arrive, and run only when the reply is complete.
+    Text before a call stays. At the end, the cell shows one final form: the text of all
+    rounds, and the tool runs.
     """
 
     def __init__(self, context: CellContext, start: Start, place: Place) -> None:
@@ -87,11 +88,11 @@ class RoundsCell(CellView):
         self._hide = context.hide
         self._start = start
         self._is_plain = context.mode is Mode.PLAIN
-        self._texts: list[str] = []  # of the rounds before this one
+        self._texts: list[str] = []  # of earlier rounds
         self._tool_runs: tuple[ToolRun, ...] = ()
         self._newest: Completion | None = None  # of this round
         self._calls: dict[int | None, tuple[str, str]] = {}
-        self._printed = StringIO()  # by the tool that runs
+        self._printed = StringIO()  # what the running tool prints
         self._running = ""
         self._is_gap_due = False
 
@@ -116,7 +117,7 @@ class RoundsCell(CellView):
                 origin,
                 toolbox=toolbox,
                 send=send,
-                consent=self._flushed(consent),
+                consent=self._flush_before(consent),
                 rounds=replace(rounds, ask_for=ask_for),
                 watch=self._show_call,
                 check_stop=self._show_printed,
@@ -131,7 +132,7 @@ class RoundsCell(CellView):
         return completion
 
     def attempt(self, ask: Callable[[SendRequest], Result]) -> Result:
-        """Ask in rounds; if they fail or are interrupted, draw what arrived."""
+        """Run the rounds; if they fail or are interrupted, draw what arrived."""
         try:
             return ask(self._send)
         except KeyboardInterrupt as stopped:
@@ -145,7 +146,7 @@ class RoundsCell(CellView):
             raise
 
     def show(self, delta: Delta) -> None:
-        """Show a piece of a reply: its text, or calls as they form."""
+        """Show a piece of a reply: text, or a tool call while it arrives."""
         if delta.index != 0:
             return
         if delta.text:
@@ -157,20 +158,20 @@ class RoundsCell(CellView):
             self._display.status(REASONING)
         for piece in delta.calls:
             name, arguments = self._calls.get(piece.index, ("", ""))
-            # a name may come in pieces, or whole in each piece
+            # servers send a name in pieces, or the whole name in each piece
             name += piece.name if piece.name and piece.name != name else ""
             arguments = (arguments + piece.arguments)[:_CALL_CHARS]
             self._calls[piece.index] = name, arguments
-            # a printed line cannot be taken back, so it has no arguments
+            # a printed line cannot be updated, so it shows no arguments
             line = name if self._is_plain else call_line(name, arguments)
             self._display.status(f"calling {line} ...")
 
     def end(self, completion: object | None) -> None:
-        """Take the reply of this round."""
+        """Keep the reply of this round."""
         self._newest = completion if isinstance(completion, Completion) else None
 
-    def _flushed(self, consent: Consent) -> Consent:
-        """Show the text so far and what waits, then ask the user."""
+    def _flush_before(self, consent: Consent) -> Consent:
+        """Return a consent function that first shows the text and what waits."""
 
         def ask(proposal: Proposal) -> ConsentDecision:
             name, function = proposal.name, proposal.function
@@ -194,17 +195,17 @@ class RoundsCell(CellView):
         self._calls = {}
         return follow(self._start(request, origin=origin), self)
 
-    def _show_call(self, what: ToolCall | ToolRun) -> None:
-        if isinstance(what, ToolRun):
-            self._tool_runs = (*self._tool_runs, what)
-            self._display.tool_run(what)
+    def _show_call(self, call: ToolCall | ToolRun) -> None:
+        if isinstance(call, ToolRun):
+            self._tool_runs = (*self._tool_runs, call)
+            self._display.tool_run(call)
         elif not self._is_plain:
-            line = call_line(what.function.name, what.function.arguments)
+            line = call_line(call.function.name, call.function.arguments)
             self._running = f"{_RUNNING}{line} ..."
             self._display.status(self._running, is_now=True)
 
     def _show_printed(self) -> None:
-        """Show the newest line of the tool that runs."""
+        """Show the newest line that the running tool printed."""
         if lines := self._printed.getvalue().rstrip().splitlines():
             line = shorten(lines[-1], CALL_CHARS)
             self._display.status(f"{self._running} {line}")
@@ -248,7 +249,7 @@ def _notes(completion: Completion, n_rounds: int, n_denied: int) -> list[str]:
 class CellReply:
     """The reply to one request of a cell.
 
-    `to_view` makes what shows the reply while it streams, from its place in the cell.
+    `to_view` makes the view that shows the streamed reply at a place in the cell.
     """
 
     def __init__(
@@ -267,18 +268,19 @@ class CellReply:
         self._place: Place | None = None  # known once the request is sent
 
     def complete(self, *, own_output: bool = False) -> Completion:
-        """Send the request, show the reply, and keep it where it belongs.
+        """Send the request, show the reply, and keep it.
 
-        `own_output` allows clearing the cell's output, which is the reply's alone.
+        It is kept in the conversation, the `-o` variable and the kernel's memory.
+        `own_output` says that the cell outputs nothing else, so it may be cleared.
         """
         options, context = self._options, self._context
         try:
-            sent = self._send_or_less(own_output=own_output)
+            received = self._send_or_shorten(own_output=own_output)
         except (SvcError, Interrupted) as stopped:
             stopped.partial = self._keep(stopped.partial)
             self._explain(stopped)
             raise
-        completion: Completion = self._keep(sent)
+        completion: Completion = self._keep(received)
         if options.layout == "code":
             next_cell(completion, context.mode).put(context.shell)
         HiddenResult(context.shell, completion)
@@ -286,8 +288,8 @@ class CellReply:
             raise _cut_error(completion)
         return completion
 
-    def _send_or_less(self, *, own_output: bool) -> Completion:
-        """Send the request; once it is refused for its length, a shorter one."""
+    def _send_or_shorten(self, *, own_output: bool) -> Completion:
+        """Send the request; if it is refused as too long, send a shorter one once."""
         try:
             return self._send(own_output=own_output)
         except BadRequestError as error:
@@ -297,24 +299,25 @@ class CellReply:
         return self._send(own_output=own_output)
 
     def _send(self, *, own_output: bool) -> Completion:
-        """Send the request, in rounds where tools can run, and show the reply."""
+        """Send the request, in rounds if tools can run, and show the reply."""
         cell_request = self._cell_request
         start = to_start(self._context, self._options)
         if self._toolbox:
             check_budget(cell_request.request)
         if any(tool.function is not None for tool in self._toolbox or ()):
-            # what tools print, and what was asked, is not the reply's to clear
-            return self._send_rounds(start, self._here(own_output=False))
+            # the output also has questions to the user and prints of tools: never clear
+            # it
+            return self._send_rounds(start, self._open_place(own_output=False))
         stream = start(cell_request.request, origin=cell_request.origin)
         try:
-            view = self._to_view(self._here(own_output=own_output))
+            view = self._to_view(self._open_place(own_output=own_output))
         except KeyboardInterrupt:
             raise Interrupted(stream.cancel()) from None
         self._place = view.place
         return follow(stream, view)
 
-    def _here(self, *, own_output: bool) -> Place:
-        """Open a display in the cell that runs; return the reply's place."""
+    def _open_place(self, *, own_output: bool) -> Place:
+        """Open a display in the running cell, and return it as the reply's place."""
         context, cell_request = self._context, self._cell_request
         layout = self._options.layout
         display = ReplyDisplay.open(
@@ -343,7 +346,7 @@ class CellReply:
         )
 
     def _keep(self, completion: Any) -> Any:  # noqa: ANN401 - whatever arrived
-        """Keep a reply, whole or partial; return it with what it continues."""
+        """Keep a reply, even a partial one; join it to the reply that it continues."""
         if not isinstance(completion, Completion):
             return completion
         context = self._context
@@ -356,7 +359,7 @@ class CellReply:
         return completion
 
     def _explain(self, stopped: SvcError | Interrupted) -> None:
-        """Name a model that may be meant; show an interrupt that came before text."""
+        """Suggest a model for an unknown id; show an interrupt before any text."""
         if isinstance(stopped, UnknownModelError):
             models = self._context.session.models()
             _hint_at_model(stopped, self._cell_request.request.model, models)
@@ -370,7 +373,7 @@ class CellReply:
 
 
 def to_start(context: CellContext, options: SvcOptions) -> Start:
-    """Return what starts a request, and note that one may have been sent."""
+    """Return the function that starts a request; note that one may be sent."""
     session_context = context.session_context
     client = (
         session_context.client
@@ -391,7 +394,7 @@ def to_start(context: CellContext, options: SvcOptions) -> Start:
 def _hint_at_model(
     error: UnknownModelError, model: str, models: Iterable[Model]
 ) -> None:
-    """Name the known model that a misspelt name may mean."""
+    """Add the known model that a misspelt id may mean to the error."""
     names = [known.id for known in models]
     if model not in names:
         hint = did_you_mean(model.lower(), names, n=1)
@@ -413,15 +416,15 @@ def _cut_error(completion: Completion) -> CutError:
 def final_form(
     options: SvcOptions, cell_request: CellRequest, mode: Mode, completion: Completion
 ) -> Final:
-    """Make the final form: the footer with its notes, drawn as `--format` says."""
+    """Make the final form of a reply: footer and notes, laid out as `--format` says."""
     advice = on_reply(completion.text, completion.request.params) or ""
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     of = f" -c {in_a_line(options.conversation)}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded
-    rest = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
+    rest_note = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
     has_part = completion.exchange.status == "cancelled" and completion.exchange.choices
     partial_note = "svc.last() has what arrived" if has_part else ""
     final = completion.final().with_notes(
-        *cell_request.notes, rest, partial_note, advice, code
+        *cell_request.notes, rest_note, partial_note, advice, code
     )
     return lay_out(final, options.layout, mode) if options.layout else final

@@ -1,4 +1,4 @@
-"""From a magic line and its cell to the request, with notes for the footer."""
+"""Makes the request of a magic line and its cell, with notes for the footer."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ from .interpolation import Filled, interpolate
 from .options import SvcOptions
 from .with_option import find_context
 
-_MARKS_CHARS = 100  # of those that are shown
+_MARKS_CHARS = 100  # of the shown marks that are sent as typed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPrompt:
-    """What a cell asks for, with variables put in and defaults applied."""
+    """What a cell asks for, after filling in variables and applying defaults."""
 
     text: str
-    attached: tuple[Attached, ...]  # where the text has what `--with` names
+    attached: tuple[Attached, ...]  # where `text` contains the items of `--with`
     system: str | None  # "" for none, None if not given
     model: str
     params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
@@ -44,10 +44,12 @@ class CellPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRequest:
-    """A cell's request; `keep` takes its reply into the conversation, if any.
+    """A cell's request.
 
-    `rest_of` is the reply whose rest it asks for, if it does. `shorter` returns what to
-    send after a refusal, if anything: see `NextTurn`.
+    Attributes:
+        keep: Adds the reply to the conversation, if the cell is in one.
+        rest_of: The reply that the request continues, if any.
+        shorter: Returns a shorter request after a refusal, or None: see `NextTurn`.
     """
 
     request: CompletionRequest
@@ -59,9 +61,9 @@ class CellRequest:
 
 
 def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPrompt:
-    """Read a line and its cell, put variables in, and apply the defaults.
+    """Read a line and its cell, fill in variables, and apply the defaults.
 
-    Marks that are sent as typed are printed at once, before anything is sent.
+    Marks that are not filled in are listed at once, before anything is sent.
     """
     defaults, names = context.traits.defaults(), context.names()
     settings, hide = context.session_context.settings, context.hide
@@ -75,9 +77,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
-        Output().write(_as_typed(marks))
-    if not options.is_raw and (single := _in_single_braces(context, cell, names)):
-        Output().write(single)
+        Output().write(_unfilled_note(marks))
+    if not options.is_raw and (note := _single_braces_note(context, cell, names)):
+        Output().write(note)
     context_names = dict.fromkeys(options.context)
     added = tuple(prepared(find_context(name, names), hide) for name in context_names)
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
@@ -133,39 +135,39 @@ def to_request(
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
 
-def _as_typed(marks: Sequence[str]) -> str:
-    """Say that these marks are sent as they are, and why."""
+def _unfilled_note(marks: Sequence[str]) -> str:
+    """Return the note that marks are sent as typed, and why."""
     named = to_terminal(shorten(" ".join(", ".join(marks).split()), _MARKS_CHARS))
     filled = "variables, with .attribute and [index] parts"
     is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
     hint = """; an index needs straight quotes: " or '""" * is_curly
-    return f"Goes as typed: {named} (only {filled}, are filled in{hint})\n"
+    return f"Sent as typed: {named} (only {filled}, are filled in{hint})\n"
 
 
-def _in_single_braces(
+def _single_braces_note(
     context: CellContext, cell: str, names: Mapping[str, object]
 ) -> str:
-    """Say which variables are in single braces, each once in a kernel; "" for none."""
+    """Return the note on variables in single braces, each once per kernel; or ""."""
     if "{" not in cell:
         return ""
-    said, shells = context.memory.said_names, context.shell.user_ns_hidden
-    found = [
+    noted, of_shell = context.memory.noted_names, context.shell.user_ns_hidden
+    new_names = [
         name
         for name in names_in_single_braces(cell)
         if name in names
-        and name not in said
-        and name not in shells
+        and name not in noted
+        and name not in of_shell
         and not isinstance(names[name], ModuleType)
     ]
-    if not found:
+    if not new_names:
         return ""
-    said.update(found)
+    noted.update(new_names)
     typed, marks = (
-        to_terminal(", ".join(form.format(name) for name in found))
-        for form in ("{{{}}}", "{{{{{}}}}}")
+        to_terminal(", ".join(template.format(name) for name in new_names))
+        for template in ("{{{}}}", "{{{{{}}}}}")
     )
-    variables = "variable" if len(found) == 1 else "variables"
-    return f"Goes as typed: {typed}. Write {marks} to put in the {variables}.\n"
+    variables = "variable" if len(new_names) == 1 else "variables"
+    return f"Sent as typed: {typed}. Write {marks} to fill in the {variables}.\n"
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:
@@ -190,8 +192,8 @@ def conversation_request(
 ) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
-    `turn_key` names the turn by its cell, so that running the cell again asks the same
-    turn again. A system message becomes the conversation's once it was answered.
+    `turn_key` identifies the turn by its cell, so that running the cell again asks the
+    same turn again. The conversation takes over a new system message with the reply.
     """
     older = conversation.older_note()
     turn = conversation.next_turn(
@@ -212,22 +214,22 @@ def conversation_request(
 
     def shortened(error: BadRequestError) -> CellRequest | None:
         shorter = turn.shorter(error)
-        return None if shorter is None else of(shorter)
+        return None if shorter is None else to_cell_request(shorter)
 
-    def of(sent: NextTurn) -> CellRequest:
+    def to_cell_request(next_turn: NextTurn) -> CellRequest:
         return CellRequest(
-            request=sent.request,
-            origin=sent.origin,
-            notes=tuple(filter(None, (*_turn_notes(sent), older, *prompt.notes))),
+            request=next_turn.request,
+            origin=next_turn.origin,
+            notes=tuple(filter(None, (*_turn_notes(next_turn), older, *prompt.notes))),
             keep=keep,
             shorter=shortened,
         )
 
-    return of(turn)
+    return to_cell_request(turn)
 
 
 def _turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Return notes for the footer: asked again, turns now stale, turns left out."""
+    """Return notes for the footer: the conversation, and turns that changed."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")

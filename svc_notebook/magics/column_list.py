@@ -1,4 +1,4 @@
-"""Small frames with stated columns, for the lists that `%svc` shows."""
+"""Small frames with documented columns, for the lists that `%svc` shows."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,6 @@ def indexed_frame(
     return frame.astype(dtypes).set_index(columns[0].name)
 
 
-def listed(dtype: Dtype, **docs: str) -> tuple[Column, ...]:
-    """Return columns of one dtype, whose values are given in their order."""
+def columns_of(dtype: Dtype, **docs: str) -> tuple[Column, ...]:
+    """Return columns of one dtype, from their names and descriptions."""
     return tuple(Column(name, dtype, name, doc) for name, doc in docs.items())

@@ -1,6 +1,6 @@
 """The defaults of the magic as traits, for `%config SvcMagics`.
 
-A value is checked when it is set, as requests check it.
+A value is checked when it is set, by the same checks as in a request.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -22,7 +22,7 @@ CONFIRMATIONS = ("marked", "all", "none")
 
 
 def _session() -> "Session":
-    from svc_notebook.session import current  # noqa: PLC0415 - `%load_ext` needs none
+    from svc_notebook.session import current  # noqa: PLC0415 - `%load_ext` needs no session
 
     return current()
 
@@ -47,7 +47,7 @@ class ExtraTrait(AnyTrait):
     """Fields that the document does not show; None for none."""
 
     def validate(self, _: HasTraits, value: object) -> object:
-        """Refuse what is not a mapping of JSON, or has a trait already."""
+        """Refuse what is not JSON, and fields that have their own trait."""
         from svc_notebook.wire.encode import encodable  # noqa: PLC0415 - as above
 
         try:
@@ -73,7 +73,7 @@ class ModelTrait(AnyTrait):
             raise TraitError(str(error)) from None
 
     def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
-        """Use another model from now on, unless it cannot be the id of one."""
+        """Use another model from now on; refuse what cannot be a model id."""
         from svc_notebook.svc_use import use_model  # noqa: PLC0415 - as above
 
         old = _session().settings.model
@@ -84,16 +84,16 @@ class ModelTrait(AnyTrait):
 
 
 class PathTrait(AnyTrait):
-    """A file of this kernel's session; empty or None takes the environment's."""
+    """A file of this kernel's session; empty or None means the environment's file."""
 
     info_text = "a path, or '' for the path that the environment sets"
 
     def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
-        """Return the file in use; empty for none."""
+        """Return the path of the file in use; empty if there is none."""
         return getattr(_session().settings, str(self.name)) or ""
 
     def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
-        """Use another file from now on, if it can be used."""
+        """Use another file from now on; refuse one that cannot be used."""
         from svc_notebook.svc_use import use_path  # noqa: PLC0415 - as above
 
         if not isinstance(value, (str, PathLike, type(None))):
@@ -107,7 +107,7 @@ class PathTrait(AnyTrait):
 
 
 class ReuseTrait(AnyTrait):
-    """Whether the ledger may answer, in this kernel's session."""
+    """Whether recorded replies are reused, in this kernel's session."""
 
     info_text = "True or False"
 
@@ -116,7 +116,7 @@ class ReuseTrait(AnyTrait):
         return _session().settings.reuse
 
     def set(self, obj: HasTraits, value: Any) -> None:  # noqa: ANN401 - as typed
-        """Set it for cells, verbs, sweeps and frames from now on."""
+        """Change the setting for cells, verbs, sweeps and frames from now on."""
         from svc_notebook.svc_use import use_reuse  # noqa: PLC0415 - as above
 
         if not isinstance(value, bool):
@@ -153,7 +153,7 @@ def _trait(name: str, text: str) -> ParamTrait:
 
 
 class SvcTraits(Configurable):
-    """The values that apply where a magic line sets none."""
+    """The defaults of a magic line: values for options that it does not set."""
 
     model = ModelTrait(help="model to ask").tag(config=True)
     system = Unicode("", help="system message of every request").tag(config=True)
@@ -193,7 +193,7 @@ class SvcTraits(Configurable):
 
     @validate("system", "tools", "extra", *(param.name for param in PARAMS))
     def _without_key(self, proposal: Any) -> object:  # noqa: ANN401 - traitlets'
-        """Refuse a key, which the list of settings would show."""
+        """Refuse a value with an API key: the list of settings would show it."""
         from svc_notebook.credentials import refuse_keys  # noqa: PLC0415 - as above
 
         name = proposal["trait"].name
@@ -204,7 +204,7 @@ class SvcTraits(Configurable):
         return proposal["value"]
 
     def own_settings(self) -> list[tuple[str, object, str]]:
-        """Return name, value and source of each default that is the magic's own."""
+        """Return name, value and source of each default that only the magic has."""
         elsewhere = {"model", "ledger", "prices", "reuse", "traces"}
         names = sorted(set(self.trait_names(config=True)) - elsewhere)
         rows = []
@@ -216,7 +216,7 @@ class SvcTraits(Configurable):
         return rows
 
     def defaults(self) -> dict[str, Any]:
-        """Return the magic's own defaults by name; those that are None are left out."""
+        """Return the magic's own defaults by name, without those that are not set."""
         names = ("system", *(param.name for param in PARAMS), "extra")
         values = {name: getattr(self, name) for name in names}
         return {
@@ -225,9 +225,10 @@ class SvcTraits(Configurable):
 
 
 def remove_unusable(configured: MutableMapping[str, Any]) -> list[tuple[str, str]]:
-    """Remove defaults from the configuration that cannot be used, and say why.
+    """Remove unusable defaults from the configuration; return their names and why.
 
-    A refused `%config` stays in it, and one wrong line of a file would leave no magic.
+    IPython keeps a refused value in its configuration, and a single unusable value
+    would prevent the magics from loading.
     """
     removed = []
     for name, trait in SvcTraits.class_traits(config=True).items():

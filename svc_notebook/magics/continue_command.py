@@ -1,4 +1,4 @@
-"""`%svc continue`: the rest of a reply, in the output that has its beginning."""
+"""`%svc continue`: asks for the rest of a reply, and adds it to the reply's output."""
 
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from .cell_request import CellRequest
 from .dry_run import dry_run
 from .options import SvcOptions
 
-_TAKES = (
+_ALLOWED_OPTIONS = (
     *("model", "params", "max_tokens", "conversation", "output", "is_streamed"),
     *("is_dry", "is_strict", "text"),
 )
@@ -40,7 +40,7 @@ def continue_reply(context: CellContext, options: SvcOptions) -> object:
     if options.is_dry:
         return dry_run(context, options, cell_request)
     output = place.output if place else None
-    # the variable takes the whole reply, if it still has the beginning
+    # the variable gets the whole reply, if it still holds the beginning
     if output and context.shell.user_ns.get(output) == cell_request.rest_of:
         options = replace(options, output=options.output or output)
     to_view = partial(RestView, context, cell_request)
@@ -51,32 +51,38 @@ def rest_request(
     session: Session, options: SvcOptions, max_tokens: MaxTokens
 ) -> CellRequest:
     """Build the request for the rest of the newest reply, or refuse it."""
-    taken: dict[str, Any] = {name: getattr(options, name) for name in _TAKES}
-    if options != SvcOptions(**taken) or options.is_several or "n" in options.params:
-        raise _refused(
-            "%svc continue sends the prompt as it was. It takes -c, -o, -m, "
-            "--max-tokens, parameters but -n, --dry-run and --strict; leave the other "
-            "options out."
+    allowed: dict[str, Any] = {
+        name: getattr(options, name) for name in _ALLOWED_OPTIONS
+    }
+    if options != SvcOptions(**allowed) or options.is_several or "n" in options.params:
+        raise _cannot_continue(
+            "%svc continue sends the same prompt again. Only -c, -o, -m, --max-tokens, "
+            "--dry-run, --strict and parameters other than -n are allowed; leave the "
+            "other options out."
         )
     name = options.conversation
     turns = session.conversations.known(name).turns if name else ()
-    # the newest answer, also where later turns wait to be asked again
+    # the newest answer, even if later turns are to be asked again
     newest_id = max((turn.version.exchange_id for turn in turns), default="")
     beginning = session.ledger.last(
         scope="all" if name else "session", exchange_id=newest_id, is_reply=True
     )
     if beginning is None or (name and not turns):
-        where = f"The conversation {name}" if name else "This kernel"
-        raise _refused(f"{where} has no recorded reply yet; ask first.")
-    other = None if name else session.newest_unrecorded
-    if other and other.exchange_id > beginning.exchange_id:  # ids sort by time
-        raise _refused("The last reply was kept out of the ledger (--no-record).")
+        subject = f"The conversation {name}" if name else "This kernel"
+        raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.")
+    unrecorded = None if name else session.newest_unrecorded
+    if (
+        unrecorded and unrecorded.exchange_id > beginning.exchange_id
+    ):  # ids sort by time
+        raise _cannot_continue(
+            "The last reply is not in the ledger (--no-record); it cannot be continued."
+        )
     newest = session.ledger.last()
     if newest and newest.exchange_id > beginning.exchange_id:
         _check_newest(newest, beginning, name)
     reply, name = session.context().joined(beginning), beginning.origin.conversation
     owner = session.conversations.named(name) if name else None
-    _check(reply, owner)
+    _check_continuable(reply, owner)
     before = {**reply.request.params, "extra": reply.request.extra}
     settings = TurnSettings(
         model=options.model or reply.model,
@@ -103,22 +109,22 @@ def _check_newest(newest: Exchange, beginning: Exchange, name: str | None) -> No
     is_asked_here = name in {None, newest.origin.conversation}
     is_rest = newest.origin.continues == beginning.exchange_id
     if newest.usage_source == "missing" and is_asked_here and not is_rest:
-        how = "was interrupted" if newest.status == "cancelled" else "failed"
-        raise _refused(
-            f"The newest question got no text (it {how}), so nothing can be continued. "
-            "Run its cell to ask it again."
+        ending = "was interrupted" if newest.status == "cancelled" else "failed"
+        raise _cannot_continue(
+            f"The newest question got no text (it {ending}), so nothing can be "
+            "continued. Run its cell to ask it again."
         )
 
 
-def _check(reply: Completion, owner: Conversation | None) -> None:
-    """Refuse what cannot be continued, with the reason."""
+def _check_continuable(reply: Completion, owner: Conversation | None) -> None:
+    """Refuse a reply that cannot be continued, with the reason."""
     exchange, choices, can_go_on = reply.exchange, reply.choices, reply.can_go_on
     if owner is not None:
         at = owner.history.find(exchange.origin.turn_id or "")
         version = None if at is None else owner.turns[at].version
-        of = exchange.exchange_id, exchange.origin.continues
-        if version is None or version.exchange_id not in of:
-            raise _refused(
+        reply_ids = exchange.exchange_id, exchange.origin.continues
+        if version is None or version.exchange_id not in reply_ids:
+            raise _cannot_continue(
                 f"The conversation {owner.name} has moved on; `%svc -c "
                 f"{in_a_line(owner.name)} continue` continues its last reply."
             )
@@ -126,36 +132,39 @@ def _check(reply: Completion, owner: Conversation | None) -> None:
         has_ended = len(choices) > 1 and ended[version.picked]
         can_go_on = version.can_go_on and not has_ended
     if exchange.origin.run:
-        raise _refused("The newest reply belongs to a sweep; run that again.")
+        raise _cannot_continue(
+            "The newest reply belongs to a sweep; run the sweep again."
+        )
     if can_go_on:
         return
     if reply.tool_calls:
-        raise _refused(
+        raise _cannot_continue(
             "The last reply ends with tool calls, so it cannot be continued."
         )
     if len(choices) > 1:
-        raise _refused(
+        raise _cannot_continue(
             f"The last reply has {len(choices)} choices, so it cannot be continued. In "
             "a conversation (`-c NAME`), pick a choice that was cut with "
-            "`svc.conversation(NAME).pick(TURN, CHOICE)`, and continue that."
+            "`svc.conversation(NAME).pick(TURN, CHOICE)`, and continue it."
         )
     reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
-    raise _refused(
+    raise _cannot_continue(
         f"The last reply ended by itself{reason}, so it is complete."
         if reply.text
         else "The last reply has no text yet; ask again."
     )
 
 
-def _refused(why: str) -> ParameterError:
-    return ParameterError(why, param="line")
+def _cannot_continue(reason: str) -> ParameterError:
+    return ParameterError(reason, param="line")
 
 
 class RestView(CellView):
-    """Shows the rest of a reply: in the outputs of the reply, else in this cell.
+    """Shows the rest of a reply.
 
-    A terminal prints the rest; elsewhere this cell then shows the whole reply.
-    `place` is where the reply is from now on.
+    If the reply's output is still there, the rest is added to it. Otherwise this cell
+    shows the whole reply; in a terminal it prints only the rest. `place` is where the
+    reply is shown from now on.
     """
 
     def __init__(
@@ -182,7 +191,7 @@ class RestView(CellView):
             self._display.add(self._overlap.feed(delta.text or ""))
 
     def end(self, completion: object | None) -> None:
-        """Show the final form of the whole reply; without a rest, as it was."""
+        """Show the final form of the whole reply, or the old reply if no rest came."""
         self._display.add(self._overlap.end())
         if isinstance(completion, Completion):
             joined = self._session.context().joined(completion.exchange)

@@ -13,7 +13,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
-from .column_list import indexed_frame, listed
+from .column_list import columns_of, indexed_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,36 +27,37 @@ def reset(session: Session, name: str) -> str:
 
 def pin(session: Session, name: str, turn: str) -> str:
     """Pin a turn, or undo that."""
-    is_pinned = session.conversations.known(name).toggle_pin(_count(turn))
+    is_pinned = session.conversations.known(name).toggle_pin(_to_number(turn))
     return f"Turn {turn} is {'pinned' if is_pinned else 'no longer pinned'}."
 
 
 def hide(session: Session, name: str, turn: str) -> str:
     """Hide a turn, or undo that."""
-    is_hidden = session.conversations.known(name).toggle_hidden(_count(turn))
+    is_hidden = session.conversations.known(name).toggle_hidden(_to_number(turn))
     return f"Turn {turn} is {'hidden' if is_hidden else 'sent again'}."
 
 
 def choose(session: Session, name: str, turn: str, version: str) -> str:
     """Choose the version of a turn that feeds later turns."""
-    session.conversations.known(name).choose(_count(turn), _count(version))
+    session.conversations.known(name).choose(_to_number(turn), _to_number(version))
     return f"Version {version} of turn {turn} now feeds later turns of {name}."
 
 
 def restore(
     session: Session, name: str | None = None, number: str | None = None
 ) -> str:
-    """Bring turns back from the ledger: of one conversation, or of all without turns.
+    """Restore turns from the ledger: of one conversation, or of all without turns.
 
-    A conversation that has turns is changed only if a number says which ones to add.
+    A conversation that has turns already is changed only if `number` names the series
+    of turns to add.
     """
     saved = read_saved(session.ledger, name)
     if name is not None and name not in saved:
-        near = did_you_mean(name, read_saved(session.ledger))
-        return f"The ledger {session.settings.ledger} holds no turns of {name}.{near}"
+        hint = did_you_mean(name, read_saved(session.ledger))
+        return f"The ledger {session.settings.ledger} holds no turns of {name}.{hint}"
     if name is not None and number is not None:
-        which = int(number) if number.isdecimal() else number
-        picked = pick_saved(saved[name], name, which)
+        selection = int(number) if number.isdecimal() else number
+        picked = pick_saved(saved[name], name, selection)
         conversation = session.conversations.named(name)
         if picked.is_in(conversation.history):
             return f"{name} has these turns already; nothing was restored."
@@ -64,7 +65,7 @@ def restore(
         conversation.add(picked)
         n_now = len(conversation.turns)
         added = n_turns(n_now - n_before)
-        return f"Restored: {added} of {name}, which has {n_turns(n_now)} now."
+        return f"Restored: {added} of {name}, which now has {n_turns(n_now)}."
     lines = [
         _restore(session, saved_name, turns) for saved_name, turns in saved.items()
     ]
@@ -74,41 +75,43 @@ def restore(
 
 
 def _restore(session: Session, name: str, saved: tuple[SavedTurns, ...]) -> str:
-    """Restore the newest series of a conversation without turns; say what is left."""
+    """Restore the newest series of turns if there are none; list the other series."""
     conversation = session.conversations.named(name)
     has_turns = bool(conversation.turns)
     if not has_turns:
         conversation.add(pick_saved(saved, name, None))
-    others = [turns for turns in saved if not turns.is_in(conversation.history)]
+    other_series = [turns for turns in saved if not turns.is_in(conversation.history)]
     n_here = n_turns(len(conversation.turns))
     note = f"Restored: {name} ({n_here})."
     if has_turns:
         note = f"{name} has turns already ({n_here}); nothing was restored."
-    if not others:
+    if not other_series:
         return note
-    rest = [f"  {turns}" for turns in others]
-    way = f"`%svc restore {in_a_line(name)} NUMBER` adds those of a line."
-    return "\n".join((f"{note} The ledger also has:", *rest, f"  {way}"))
+    lines = [f"  {turns}" for turns in other_series]
+    command_hint = (
+        f"`%svc restore {in_a_line(name)} NUMBER` adds the turns of one line."
+    )
+    return "\n".join((f"{note} The ledger also has:", *lines, f"  {command_hint}"))
 
 
-def _count(text: str) -> int:
+def _to_number(text: str) -> int:
     if text.isdecimal():
         return int(text)
     raise ParameterError(
-        f"{text!r} is not the number of a turn or version; they count from 1, as "
-        "`%svc history NAME` shows.",
+        f"{text!r} is not the number of a turn or version. They count from 1; "
+        "`%svc history NAME` shows them.",
         param="line",
     )
 
 
 CONVERSATION_LIST = (
-    *listed("string", conversation="its name"),
-    *listed(
+    *columns_of("string", conversation="its name"),
+    *columns_of(
         "Int64",
         n_turns="its turns",
         est_tokens="estimated tokens of its turns, without hidden ones",
     ),
-    *listed("string", system="its system message; missing without one"),
+    *columns_of("string", system="its system message; missing without one"),
 )
 
 

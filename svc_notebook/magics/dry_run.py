@@ -20,7 +20,7 @@ def dry_run(
 ) -> object:
     """Show what would be sent, and how long it would wait; nothing is sent.
 
-    `way` says how it is sent after all.
+    `way` is a sentence on how to send it.
     """
     refuse_keys([cell_request.request], of="The request")
     dry = DryRun(
@@ -47,8 +47,8 @@ class DryRun:
 
     request: CompletionRequest
     notes: tuple[str, ...] = ()  # what the footer would say
-    wait: str = ""  # how long it would wait for a limit, in words
-    way: str = ""  # how it is sent after all, in words
+    wait: str = ""  # a sentence on how long it would wait for a limit
+    way: str = ""  # a sentence on how to send it
 
     @property
     def prompt_tokens(self) -> Tokens:
@@ -57,16 +57,16 @@ class DryRun:
 
     @property
     def room_tokens(self) -> int | None:
-        """Estimated tokens that the prompt leaves; below 0 if too long.
+        """Estimated tokens that the prompt leaves in the model's context.
 
-        None where nobody knows the context.
+        Below 0 if the prompt is too long; None if the size of the context is unknown.
         """
         context_tokens = self.request.context_tokens
         return context_tokens and context_tokens - self.prompt_tokens.best
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The figures, in words."""
+        """The parameters, sizes and waits, as sentences."""
         sent = {**self.request.params, **self.request.extra}
         params = ", ".join(f"{name}={value!r}" for name, value in sent.items())
         tools, prompt = self.request.tools, self.prompt_tokens
@@ -80,9 +80,10 @@ class DryRun:
         if room is not None:
             left = f"room left in {context}: {room}"
             if self.request.is_fitted:
-                left += (
-                    "; max_tokens by fit is smaller: it counts with the upper estimate"
+                fit_note = (
+                    "fit sets a smaller max_tokens, because it uses the upper estimate"
                 )
+                left += f"; {fit_note}"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
             f"{size}; {left}",

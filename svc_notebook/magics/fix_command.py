@@ -29,7 +29,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
 def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> object:
-    """Show what would be sent about the last error, or send what was shown."""
+    """Show what would be sent about the last error; send it once it was shown."""
     options = _for_error(context, options, task)
     session, memory = context.session, context.memory
     info = session.info_of(options.model or session.settings.model)
@@ -54,33 +54,33 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
 
 
 def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptions:
-    """Return the options that `fix` and `explain` ask with, or refuse them."""
+    """Return the options for `fix` or `explain`, or refuse them."""
     context.check_output(options.output)
     if not can_answer(context.shell):
         raise ParameterError(
-            f"%svc {task}: this notebook runs without a reader, so nobody would see "
-            "what is sent. Nothing was sent. Run this line by hand, or remove it.",
+            f"%svc {task}: this notebook runs without a user, so nobody would see what "
+            "is sent. Nothing was sent. Run this line by hand, or remove it.",
             param="line",
         )
     if options.is_several or options.type_name:
         raise ParameterError(
-            f"%svc {task} asks for one reply in words; leave --as out, and give "
-            "one model and one value each.",
+            f"%svc {task} asks for one reply as text: leave --as out, and give only "
+            "one model and one value per option.",
             param="model",
         )
     layout = options.layout or ("code" if task == FIX else None)
-    # a traceback may have {{marks}}; tools are offered only if this line names them
+    # raw, as a traceback may contain {{marks}}; tools only if this very line names them
     return replace(options, is_raw=True, layout=layout, tools=options.tools or ())
 
 
 def error_prompt(
     task: str, names: Mapping[str, Any], *, context_tokens: int | None = BUDGET_TOKENS
 ) -> tuple[str, str]:
-    """Write a question about the user's last error, and a note on it for the footer.
+    """Return a question about the user's last error, and a note for the footer.
 
-    The question is "" if no cell has failed. It has the failing cells, the traceback,
-    and the versions of packages. The failing cell is never shortened; if it does not
-    fit into the model's context, it is refused.
+    The question is "" if no cell has failed. It contains the failing cells, the
+    traceback and the versions of packages. The failing cell is never shortened; if it
+    does not fit into the model's context, an error says so.
     """
     error = last_error()
     if error is None:
@@ -88,29 +88,29 @@ def error_prompt(
     report = to_report(error)
     cells = [number for number in report.cells if number < len(names["In"])]
     sources = [names["In"][number].strip("\n") for number in cells]
-    named = [f"Cell In[{number}]" for number in cells]
-    named[:1] = [f"{title} (failed)" for title in named[:1]]
+    titles = [f"Cell In[{number}]" for number in cells]
+    titles[:1] = [f"{title} (failed)" for title in titles[:1]]
     items = [
         Item(name=name, text=source, kind="cell")
-        for name, source in zip(named, sources, strict=True)
+        for name, source in zip(titles, sources, strict=True)
     ]
     items.append(Item(name="Traceback", text=report.text, kind="error"))
     items[bool(cells) :] = map(capped, items[bool(cells) :])
     n_tokens = sum(item.n_tokens for item in items)
     n_reply = items[0].n_tokens if cells and task == FIX else 0
     if context_tokens is not None and n_tokens + n_reply > context_tokens:
-        again = " twice, as the correction is as long," if n_reply else ""
+        doubled = " twice (the correction is as long)" if n_reply else ""
         raise ParameterError(
             f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
-            f"with the error it does not fit{again} into {context_tokens}. Run the "
+            f"with the error it does not fit{doubled} into {context_tokens}. Run the "
             f"part that fails in a separate cell, then `%svc {task}`; or ask about "
             "the error alone: `%svc --with Err QUESTION`.",
             param="messages",
         )
     code = "\n".join(sources)
     values = (names.get(word) for word in set(re.findall(r"\w+", code)))
-    used = {value.__name__ for value in values if isinstance(value, ModuleType)}
-    modules = report.modules.union(_IMPORT.findall(code), used)
+    used_modules = {value.__name__ for value in values if isinstance(value, ModuleType)}
+    modules = report.modules.union(_IMPORT.findall(code), used_modules)
     where = f" of In[{cells[0]}]" if cells else ""
     note = f"the last error{where}: {type(error).__name__}"
     prompt, _ = add_items(TASKS[task], items)

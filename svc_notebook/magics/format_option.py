@@ -1,4 +1,4 @@
-"""What `--format` does: a reply as Markdown, text, code, JSON or HTML."""
+"""`--format`: shows a reply as Markdown, text, code, JSON or HTML."""
 
 import json
 import re
@@ -13,7 +13,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
-    """Return the final form in one of `options.LAYOUTS`; None is markdown."""
+    """Return the final form in a layout of `options.LAYOUTS`; None means markdown."""
     if layout == "text":
         return replace(final, is_verbatim=True)
     if layout == "json":
@@ -25,14 +25,14 @@ def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
 
 
 def _as_json(final: Final) -> Final:
-    read = [_json_of(text) for text in final.texts]
-    texts = tuple(text for text, _ in read)
-    noted = final.with_notes(*(why for _, why in read))
-    return replace(noted, texts=texts, is_verbatim=True)
+    formatted = [_json_of(text) for text in final.texts]
+    texts = tuple(text for text, _ in formatted)
+    final_with_notes = final.with_notes(*(reason for _, reason in formatted))
+    return replace(final_with_notes, texts=texts, is_verbatim=True)
 
 
 def _json_of(text: str) -> tuple[str, str]:
-    """Return indented JSON; else the text as it is, and why it is not JSON."""
+    """Return indented JSON and ""; or the text unchanged, and why it is not JSON."""
     source = _block(text, {"json", ""})
     try:
         json.loads(source, parse_constant=_refuse_constant)
@@ -48,7 +48,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def _block(text: str, languages: set[str]) -> str:
-    """Return the only block of these languages, else the whole text."""
+    """Return the only code block in these languages; otherwise the whole text."""
     blocks: list[Fence] = [
         fence for fence in fences(text) if fence.language in languages
     ]
@@ -56,7 +56,7 @@ def _block(text: str, languages: set[str]) -> str:
 
 
 def _indented(source: str) -> str:
-    """Indent valid JSON; numbers stay as written, escapes of letters become letters."""
+    """Indent valid JSON without changing numbers; escaped letters become letters."""
     return _STRING.sub(
         lambda string: json.dumps(json.loads(string[0]), ensure_ascii=False),
         msgspec.json.format(source, indent=2),

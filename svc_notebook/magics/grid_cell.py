@@ -11,7 +11,7 @@ from .cell_request import CellPrompt, to_prompt
 from .options import SvcOptions
 
 if TYPE_CHECKING:
-    from svc_notebook import Run  # a cell that asks once needs none
+    from svc_notebook import Run  # loads only for several replies
 
 
 def ask_several(context: CellContext, options: SvcOptions, text: str) -> object:
@@ -28,22 +28,22 @@ def ask_several(context: CellContext, options: SvcOptions, text: str) -> object:
     note = " · ".join(prompt.notes)
     run_side_by_side(run, mode=context.mode, is_streamed=options.is_streamed, note=note)
     if options.is_strict:
-        _check_whole(run)
+        _refuse_cut_replies(run)
     return None
 
 
 def _check_options(options: SvcOptions) -> None:
-    """Refuse options that mean something for one reply only."""
+    """Refuse options that only make sense for one reply."""
     layout = options.layout if options.layout != "markdown" else None
-    for flag, value, param, why in (
+    for flag, value, param, meaning in (
         ("-c", options.conversation, "conversation", "continues one conversation"),
         ("--format", layout, "format", "draws one reply"),
         ("--tools", ",".join(options.tools or ()), "tools", "runs tools for one reply"),
     ):
         if value:
             raise ParameterError(
-                f"{flag} {value} {why}, and this line asks for several replies. Leave "
-                f"{flag} out, or give one value each.",
+                f"{flag} {value} {meaning}, but this line asks for several replies. "
+                f"Leave {flag} out, or give one value each.",
                 param=param,
             )
 
@@ -66,8 +66,8 @@ def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> "Run":
     )
 
 
-def _check_whole(run: "Run") -> None:
-    """Refuse cut replies; all are shown and kept."""
+def _refuse_cut_replies(run: "Run") -> None:
+    """Raise if replies were cut; all replies are shown and kept already."""
     n_cut = sum(
         reply.exchange is not None
         and reply.choice is not None

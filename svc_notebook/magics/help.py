@@ -9,7 +9,7 @@ from svc_notebook.service.params import did_you_mean
 
 from .options import BY_FLAG, OPTIONS, Option
 
-Usages = Mapping[str, tuple[str, str]]  # of each command: its spelling and its doc
+Usages = Mapping[str, tuple[str, str]]  # of each command: its usage and its doc
 
 _SHORT = """\
 %%svc -t 0.2 -o answer                options; the prompt is in the lines below
@@ -20,12 +20,12 @@ Explain {{name}} in two sentences.    {{name}} puts a variable in
 %%svc -m MODEL,MODEL -t 0,1           several replies, side by side
 """
 _MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
-_INDENT = 26  # where the texts begin
+_INDENT = 26  # the column where the texts begin
 _WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
 
 
 def help_text(defaults: Mapping[str, object], commands: Usages) -> str:
-    """Return the help page; `defaults` apply where a line does not say."""
+    """Return the whole help page; it shows the `defaults` of options."""
     groups = groupby(OPTIONS, key=lambda option: option.group)
     sections = [
         "\n".join([group, *(_option_entry(option, defaults) for option in options)])
@@ -36,7 +36,7 @@ def help_text(defaults: Mapping[str, object], commands: Usages) -> str:
 
 
 def help_on(topic: str, defaults: Mapping[str, object], commands: Usages) -> str:
-    """Return short help with examples, `all` of it, or that on an option or command."""
+    """Return help on an option or command, on `all`, or a short page of examples."""
     if topic == "all":
         return help_text(defaults, commands)
     if not topic:
@@ -66,9 +66,11 @@ def help_on(topic: str, defaults: Mapping[str, object], commands: Usages) -> str
 
 
 def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
-    now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
-    # A blank that no line break replaces, so that the value stays with its word.
-    text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
+    default = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
+    # a no-break space keeps the value on the line of its word
+    text = option.doc + (
+        f" [now:\N{NO-BREAK SPACE}{default}]" if default is not None else ""
+    )
     return _entry(option.usage, text)
 
 

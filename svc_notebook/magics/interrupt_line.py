@@ -10,12 +10,14 @@ from .cell_context import CellContext
 
 
 def show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interrupted:
-    """Show an interrupt as one line, in place of its traceback; return what to raise.
+    """Show an interrupt as one line instead of a traceback; return the error to raise.
 
-    If a reply was streaming, its output says so already. The cell still fails, so that
-    the cells that wait after it do not run.
+    If a reply was streaming, its output shows the interrupt already. The cell must
+    fail, so that the cells queued after it do not run.
     """
-    if context.mode is not Mode.SETTLED:  # there, the file must show that it failed
+    if (
+        context.mode is not Mode.SETTLED
+    ):  # in a saved notebook the failure must be visible
         _hide_traceback(context.shell)
     if isinstance(stopped, Interrupted):
         return stopped
@@ -26,12 +28,12 @@ def show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interrup
 
 
 def _hide_traceback(shell: InteractiveShell) -> None:
-    """Keep IPython from drawing the interrupt, until this cell has ended."""
-    show = type(shell)._showtraceback  # noqa: SLF001 - IPython asks it to draw errors
+    """Stop IPython from showing the interrupt until this cell has ended."""
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython calls it to show errors
 
     def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
         if isinstance(error, Interrupted):
-            vars(shell)["_last_traceback"] = lines  # what a kernel replies with
+            vars(shell)["_last_traceback"] = lines  # the kernel sends it in its reply
         else:
             show(shell, kind, error, lines)
 
@@ -44,7 +46,7 @@ def _hide_traceback(shell: InteractiveShell) -> None:
 
 
 def interrupted(partial: object) -> Final:
-    """Return what is shown of an interrupt before the first words."""
+    """Return what is shown if the interrupt came before any text."""
     if isinstance(partial, Completion):
         return partial.final()
     return Final(texts=(), marks=("interrupted",), footer="nothing was sent")

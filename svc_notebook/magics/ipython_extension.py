@@ -1,6 +1,6 @@
-"""`%load_ext svc_notebook`: what is registered with IPython, and removed again.
+"""`%load_ext svc_notebook`: registers the magics with IPython, and removes them.
 
-It loads what IPython must know at once; the rest comes with the first `%svc`.
+It imports only what IPython needs at once; the first `%svc` imports the rest.
 """
 
 import gc
@@ -44,10 +44,10 @@ class CellTransform:
     Below a `%svc` without a prompt, which is refused, the lines are not read as Python.
     """
 
-    has_side_effects = True  # so that a terminal's check for a finished cell skips it
+    has_side_effects = True  # IPython then skips it when it checks for a complete cell
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the cell's lines, those of a `%%svc` cell as one call."""
+        """Return the cell's lines; a `%%svc` cell becomes one call of the magic."""
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
@@ -71,9 +71,9 @@ def _has_no_prompt(line: str) -> bool:
 
 
 class QuestionTransform(TokenTransformBase):
-    """A token transform that makes `%svc ...?` a question, not a look-up of a name."""
+    """A token transform that makes `%svc ...?` a question instead of IPython's help."""
 
-    priority = 0  # before help, which begins at the same place
+    priority = 0  # before IPython's help, which matches the same line
 
     @classmethod
     def find(cls, tokens_by_line: list[list[TokenInfo]]) -> Self | None:
@@ -86,7 +86,7 @@ class QuestionTransform(TokenTransformBase):
         return None
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Write the call that the question means."""
+        """Replace the question by a call of the magic."""
         question = _QUESTION.match(lines[self.start_line])
         if question is None:
             raise SyntaxError  # IPython then tries its own transforms
@@ -96,10 +96,11 @@ class QuestionTransform(TokenTransformBase):
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Import without the search for garbage in all that the kernel holds.
+def _without_gc() -> Iterator[None]:
+    """Import without garbage collection.
 
-    Imports make none, and the search would take a fifth of their time.
+    Imports create no garbage, and searching everything that the kernel holds would take
+    a fifth of their time.
     """
     is_collecting = gc.isenabled()
     gc.disable()
@@ -126,7 +127,7 @@ class SvcMagics(SvcTraits, Magics):
 
     @cached_property
     def _command(self) -> "SvcCommand":
-        with _uncollected():
+        with _without_gc():
             from .svc_command import SvcCommand  # noqa: PLC0415 - most of the package
 
         return SvcCommand(self.shell, self)
@@ -143,13 +144,13 @@ class SvcMagics(SvcTraits, Magics):
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
         try:
             command = self._command
-        except KeyboardInterrupt:  # in the imports, whose traceback says nothing
+        except KeyboardInterrupt:  # during the imports; their traceback would not help
             message = "(interrupted while svc_notebook was loading; nothing was sent)"
             raise Interrupted(message=message) from None
         return command.run(line, cell, local_ns)
 
     def close(self) -> None:
-        """Let go of the shell."""
+        """Stop watching the shell."""
         if "_command" in vars(self):
             self._command.close()
 
@@ -175,14 +176,16 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(SvcMagics)
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
-    if hasattr(completer, "context_matcher"):  # IPython 7 has none: no Tab there
+    if hasattr(
+        completer, "context_matcher"
+    ):  # IPython 7 has none, so no Tab completion
         shell.Completer.custom_matchers.insert(0, _matcher(shell))
     shell.events.register("post_run_cell", last_error)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Remove what `load` registered."""
-    with suppress(ValueError):  # it is not there
+    with suppress(ValueError):  # it is not registered
         shell.events.unregister("post_run_cell", last_error)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("svc", None)

@@ -1,4 +1,4 @@
-"""`%svc models`: the known models, their limits, and the room left."""
+"""`%svc models`: the known models, their limits, and the requests left."""
 
 from contextlib import suppress
 from datetime import date
@@ -9,21 +9,21 @@ from svc_notebook.errors import SvcError
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import Session
 
-from .column_list import indexed_frame, listed
+from .column_list import columns_of, indexed_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-LIST_WAIT_S = 3.0  # for the list of an endpoint that has one
+LIST_WAIT_S = 3.0  # longest wait for the endpoint's list of models
 MODEL_LIST = (
-    *listed(
+    *columns_of(
         "string",
         model="its id",
         size="of the model, such as 8B; missing if unknown",
         released="the day it was released; missing if unknown",
     ),
-    *listed(
+    *columns_of(
         "Int64",
         per_second="most requests within a second; missing without a limit",
         left_second="requests that this limit lets through now",
@@ -32,7 +32,7 @@ MODEL_LIST = (
         in_flight="most requests at a time; missing without a limit",
         context_tokens="most tokens of prompt and reply together",
     ),
-    *listed("boolean", in_use="whether it is asked where no model is named"),
+    *columns_of("boolean", in_use="whether it is the model in use"),
 )
 
 
@@ -51,14 +51,14 @@ class _ModelRow(NamedTuple):
     in_use: bool
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """Return the texts below `_MODEL_HEADS`."""
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of the columns `_MODEL_HEADS`."""
         at_once = "" if self.in_flight is None else f"{self.in_flight} at once"
-        limits = (_limit(self.per_second, self.per_minute), at_once)
+        limits = (_limit_text(self.per_second, self.per_minute), at_once)
         return (
             *(str(value or "") for value in (self.model, self.size, self.released)),
             " ".join(filter(None, limits)),
-            _limit(self.left_second, self.left_minute),
+            _limit_text(self.left_second, self.left_minute),
             str(self.context_tokens or ""),
             "in use" if self.in_use else "",
         )
@@ -67,7 +67,7 @@ class _ModelRow(NamedTuple):
 _MODEL_HEADS = ("model", "size", "released", "limits", "left now", "context", "")
 
 
-def _limit(second: int | None, minute: int | None) -> str:
+def _limit_text(second: int | None, minute: int | None) -> str:
     limit = Limit(per_second=second, per_minute=minute)
     return "" if second is minute is None else str(limit)
 
@@ -80,14 +80,14 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
     from .summary_table import listing  # noqa: PLC0415 - pandas
 
     known_models = session.models(wait_s=LIST_WAIT_S)
-    rows = [_row(session, known.id, has_room=has_room) for known in known_models]
+    rows = [_to_row(session, known.id, has_room=has_room) for known in known_models]
     left_out = [] if has_room else ["left_second", "left_minute"]
     frame = indexed_frame(MODEL_LIST, rows).drop(columns=left_out)
-    sentence = _sentence(session.settings.endpoint, len(rows))
-    return listing(frame, sentence, _MODEL_HEADS, [row.shown for row in rows])
+    sentence = _summary(session.settings.endpoint, len(rows))
+    return listing(frame, sentence, _MODEL_HEADS, [row.cells for row in rows])
 
 
-def _row(session: Session, model_id: str, *, has_room: bool) -> _ModelRow:
+def _to_row(session: Session, model_id: str, *, has_room: bool) -> _ModelRow:
     endpoint = session.settings.endpoint
     model, limit, room = endpoint.model(model_id), endpoint.limit_of(model_id), None
     if has_room and limit:
@@ -109,14 +109,14 @@ def _row(session: Session, model_id: str, *, has_room: bool) -> _ModelRow:
     )
 
 
-def _sentence(endpoint: Endpoint, n_models: int) -> str:
-    """Say how many models are known, and why a list could not be read."""
-    whose = endpoint.name if endpoint.lists_models else "The service's document"
+def _summary(endpoint: Endpoint, n_models: int) -> str:
+    """Return how many models are known, and why the list could not be read."""
+    source = endpoint.name if endpoint.lists_models else "The service's document"
     problem = facts_of(endpoint.base_url or "").problem if endpoint.lists_models else ""
-    why = f" Its list of models could not be read: {problem}." if problem else ""
+    reason = f" Its list of models could not be read: {problem}." if problem else ""
     if problem and not n_models:
-        return f"{whose}:{why} Any model can be asked by its id."
+        return f"{source}:{reason} Any model can be asked by its id."
     if problem:
-        return f"{whose}: {n_models} known; others can be asked.{why}"
+        return f"{source}: {n_models} known; others can be asked.{reason}"
     models = f"{n_models} model{'s'[: n_models != 1]}"
-    return f"{whose} names {models}; others can be asked."
+    return f"{source} names {models}; others can be asked."

@@ -1,4 +1,4 @@
-"""The code of a reply in the next cell: `--format code` and `%svc insert`."""
+"""Puts the code of a reply into the next cell: `--format code`, `%svc insert`."""
 
 import re
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from svc_notebook.service.params import shorten
 from .cell_context import CellContext
 
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
-# A line that IPython gives to a shell, or to a magic such as `%%bash`.
-_ACTING = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
+# a line that runs a shell command, or a magic such as `%%bash`
+_COMMAND_LINE = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class NextCell:
 
 
 def _can_put() -> bool:
-    """Whether this front end shows a next cell; a simple prompt has none."""
+    """Whether this front end has a next cell; a simple prompt has none."""
     return not getattr(get_ipython(), "simple_prompt", False)
 
 
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
-    """Choose the code of a reply: the first Python block, or else the first."""
+    """Choose the code block of a reply: the first Python one, else the first one."""
     if completion.is_partial:
         return NextCell()
     blocks = fences(completion.text)
@@ -58,41 +58,46 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
     return _to_next(blocks, next(python, 0), mode)
 
 
-def chosen_cell(completion: Completion | None, word: str, mode: Mode) -> NextCell:
-    """Take the code block that `%svc insert` names, counted from 1."""
+def chosen_cell(
+    completion: Completion | None, number_text: str, mode: Mode
+) -> NextCell:
+    """Choose the code block that `%svc insert` names, counted from 1."""
     texts = completion.texts if completion else ()
     blocks = [block for text in texts for block in fences(text)]
     if not blocks:
         has_none = "The last reply has no code block."
         return NextCell(note=has_none if texts else "This kernel has no reply yet.")
-    if not 1 <= int(word) <= len(blocks):
-        lines = [f"%svc insert {word}: the last reply has no such code block. It has:"]
+    if not 1 <= int(number_text) <= len(blocks):
+        lines = [
+            f"%svc insert {number_text}: the last reply has no such code block. It has:"
+        ]
         for number, block in enumerate(blocks, 1):
             first = block.code.strip().partition("\n")[0]
             line = f"{number}  {block.language[:20] or 'code'}  {first}"
             lines.append(shorten(line, LINE_CHARS))
         raise ParameterError("\n".join(lines), param="line")
-    return _to_next(blocks, int(word) - 1, mode)
+    return _to_next(blocks, int(number_text) - 1, mode)
 
 
 def _to_next(blocks: Sequence[Fence], index: int, mode: Mode) -> NextCell:
-    """Put a block into the next cell if a person can look at it before it runs."""
+    """Return a block for the next cell, if a person can read it before it runs."""
     if mode is Mode.SETTLED:
         return NextCell(note="not interactive: the code was not put into a new cell")
     chosen = blocks[index]
-    which = (
+    which_block = (
         f"code block {index + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
     )
-    words = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
-    words += [] if chosen.is_closed else ["unfinished"]
-    kind = f" ({', '.join(words)})" if words else ""
-    note = f"{which}{kind} is in the next cell, and was not run"
+    remarks = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
+    remarks += [] if chosen.is_closed else ["unfinished"]
+    kind = f" ({', '.join(remarks)})" if remarks else ""
+    note = f"{which_block}{kind} is in the next cell, and was not run"
     if not _can_put():
-        note = f"{which}{kind} was not run; a simple prompt has no next cell: copy it"
+        copy_hint = "a simple prompt has no next cell: copy it"
+        note = f"{which_block}{kind} was not run; {copy_hint}"
     code = visible(chosen.code.removesuffix("\n"))
-    if acting := _ACTING.search(code):
-        line = code.count("\n", 0, acting.start(1)) + 1
-        note += f"; look at line {line}: {shorten(acting[1], 40)}"
+    if command_line := _COMMAND_LINE.search(code):
+        line = code.count("\n", 0, command_line.start(1)) + 1
+        note += f"; look at line {line}: {shorten(command_line[1], 40)}"
     return NextCell(code, note)
 
 

@@ -1,6 +1,6 @@
 """The options of a magic line: one table and its parser.
 
-Values of parameters are checked where requests are built, as everywhere.
+Values of parameters are checked later, when the request is built.
 """
 
 import keyword
@@ -21,7 +21,7 @@ from .config_traits import CONFIRMATIONS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SvcOptions:
-    """What a magic line asks for; None where the line does not say."""
+    """The options of a magic line; None for those that the line does not set."""
 
     model: str | None = None  # as typed; `a,b` for several
     system: str | None = None
@@ -32,16 +32,16 @@ class SvcOptions:
     type_name: str | None = None  # of the value to give, as typed
     is_streamed: bool = True
     is_raw: bool = False
-    context: tuple[str, ...] = ()  # names of what is added to the prompt
+    context: tuple[str, ...] = ()  # names of variables and files to add to the prompt
     layout: str | None = None  # one of `LAYOUTS`
     tools: tuple[str, ...] | None = None  # names of variables; empty for `none`
     max_rounds: int | None = None
     confirm_tools: str | None = None  # one of `CONFIRMATIONS`
     repeats: int = 1
     is_dry: bool = False
-    is_sent: bool = False  # without a look at it first
+    is_sent: bool = False  # send at once, without showing the request first
     is_strict: bool = False
-    is_reused: bool | None = None  # None is what the settings say
+    is_reused: bool | None = None  # None: the settings decide
     is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
 
@@ -56,26 +56,26 @@ class SvcOptions:
 class Option:
     """One option of the line."""
 
-    usage: str  # its spellings and what follows, as the help shows them
+    usage: str  # its flags and its value, as the help shows them
     group: str  # its heading in the help
     field: str  # the field of `SvcOptions`, or the parameter, that it sets
     doc: str
-    read: Callable[[str], object] = str  # makes a value; tuples are added up
+    read: Callable[[str], object] = str  # parses a value; tuples are concatenated
     is_param: bool = False
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Its spellings; the last one is the longest."""
+        """Its flags; the last one is the longest."""
         words = self.usage.replace(",", "").split()
         return tuple(word for word in words if word.startswith("-"))
 
     @property
     def value(self) -> str:
-        """What follows it, such as `NAME`; empty for a switch."""
+        """The placeholder of its value, such as `NAME`; empty for a switch."""
         return self.usage.partition(self.flags[-1])[2].strip()
 
     def set(self, options: SvcOptions, text: str) -> SvcOptions:
-        """Return the options with the value that a text means."""
+        """Return the options with this option set to the value in a text."""
         if self.is_param:
             new = self._new(options.params.get(self.field), text)
             return replace(options, params={**options.params, self.field: new})
@@ -104,19 +104,19 @@ def to_number(text: str) -> int | float | None:
 
 def to_names(text: str) -> tuple[str, ...]:
     """Read names separated by commas; `none` means no names."""
-    names = _names(text)
+    names = _split_names(text)
     return () if names == ("none",) else names
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _numbers(text: str) -> object:
-    """Read a number, or several separated by commas; a wrong text is refused later."""
-    parts = _names(text) or (text,)  # a comma at the end adds no value
-    read = [(part, to_number(part)) for part in parts]
-    values = [part if number is None else number for part, number in read]
+    """Read a number, or several separated by commas; other texts are refused later."""
+    parts = _split_names(text) or (text,)  # a comma at the end adds no value
+    numbers = [(part, to_number(part)) for part in parts]
+    values = [part if number is None else number for part, number in numbers]
     return values if len(values) > 1 else values[0]
 
 
@@ -135,11 +135,11 @@ def _integer(flag: str, minimum: int) -> Callable[[str], int]:
     return read
 
 
-def _one_of(flag: str, words: tuple[str, ...]) -> Callable[[str], str]:
+def _one_of(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if text in words:
+        if text in choices:
             return text
-        raise _not_allowed(flag, text, f"{', '.join(words[:-1])} or {words[-1]}")
+        raise _not_allowed(flag, text, f"{', '.join(choices[:-1])} or {choices[-1]}")
 
     return read
 
@@ -155,9 +155,10 @@ def _variable(text: str) -> str:
     is_word = keyword.iskeyword(text)
     if text.isidentifier() and not is_word:
         return text
-    why = "a Python keyword" if is_word else "not a variable name"
+    reason = "a Python keyword" if is_word else "not a variable name"
     raise ParameterError(
-        f"-o {text!r} is {why}; use letters, digits and underscores, as in -o answer.",
+        f"-o {text!r} is {reason}; use letters, digits and underscores, as in -o "
+        "answer.",
         param="output",
     )
 
@@ -190,35 +191,35 @@ _WITH = (
     "add to the prompt: variables, In[3], Out[-1], Err, text files such as notes.md, "
     "separated by commas"
 )
-_RAW = "send the cell as it is, without {{name}}"
-_REUSE = "give back the ledger's answer to this very request, if it has one"
-_FRESH = "ask again; for where SvcMagics.reuse or SVC_REUSE is on"
-_NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
+_RAW = "send the cell as it is; {{name}} is not filled in"
+_REUSE = "return the ledger's answer to an identical request, if it has one"
+_FRESH = "ask again; also if SvcMagics.reuse or SVC_REUSE is on"
+_NO_RECORD = "do not record this exchange: the ledger, frames and usage leave it out"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"
 )
-_ROUNDS = "most requests where tools are called; the last one offers none (8)"
-_CONFIRM = "which calls ask you first; where nobody can be asked they are denied"
+_ROUNDS = "most requests of a reply with tool calls; the last one offers no tools (8)"
+_CONFIRM = "which calls ask you first; they are denied if nobody can be asked"
 _EXTRA = (
     "fields that the document does not show, such as '{\"seed\": 1}'; a list of them "
-    "asks for each"
+    "asks once for each"
 )
 _REPEATS = "ask this many times; options with several values (0,1) make a grid"
 _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"
 )
-_OUTPUT = "variable that takes the Completion, or the value of --as"
-_AS = "give a value of this type, such as Invoice or list[Invoice]; see svc.extract"
+_OUTPUT = "variable that gets the Completion, or the value of --as"
+_AS = "return a value of this type, such as Invoice or list[Invoice]; see svc.extract"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"
-_SEND = "of %svc fix and explain: send at once, without showing what"
+_SEND = "for %svc fix and explain: send at once, without showing the request first"
 
 OPTIONS = (
     Option("-m, --model ID", "Ask", "model", _MODEL),
-    Option("-s, --system TEXT", "Ask", "system", "system message in front"),
+    Option("-s, --system TEXT", "Ask", "system", "system message"),
     Option("-c, --conversation NAME", "Ask", "conversation", _CONVERSATION),
-    Option("--with NAMES", "Ask", "context", _WITH, _names),
+    Option("--with NAMES", "Ask", "context", _WITH, _split_names),
     Option("--raw", "Ask", "is_raw", _RAW),
     Option("--reuse", "Ask", "is_reused", _REUSE),
     Option("--fresh, --no-reuse", "Ask", "is_reused", _FRESH),
@@ -247,13 +248,13 @@ OPTIONS = (
     Option("--no-stream", "Show", "is_streamed", _WHOLE),
     Option("--dry-run", "Show", "is_dry", _DRY),
     Option("--send", "Show", "is_sent", _SEND),
-    Option("--strict", "Show", "is_strict", "a cut reply is a failure"),
+    Option("--strict", "Show", "is_strict", "raise an error if the reply is cut"),
 )
 
 
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 _LONG_FLAGS = [flag for flag in BY_FLAG if flag.startswith("--")]
-_OTHER_FLAGS = {  # of other tools, or a value without its flag
+_OTHER_FLAGS = {  # flags of other tools, and values without their flag
     **dict.fromkeys(("--file", "--files", "--context"), "--with notes.md"),
     **{f"--{layout}": f"-f {layout}" for layout in LAYOUTS},
     "--seed": """--extra '{"seed": 1}'""",
@@ -271,36 +272,36 @@ _DASH = re.compile(
 
 
 def parse_options(line: str) -> SvcOptions:
-    """Read a magic line by a shell's quoting rules.
+    """Read a magic line with the quoting rules of a shell.
 
-    From the first word that is not an option, the rest is `text`.
+    `text` is everything from the first word that is not an option.
     """
-    options, rest, taken = SvcOptions(), line.strip(), set[str]()
+    options, rest, seen_flags = SvcOptions(), line.strip(), set[str]()
     while rest and _is_flag(first := rest.split()[0]):
         if first in {"-h", "--help"}:
             return SvcOptions(text=HELP)
-        options, rest = _take_option(options, rest, taken)
+        options, rest = _take_option(options, rest, seen_flags)
     first = rest.split(maxsplit=1)[0] if rest else ""
     if first in COMMANDS_WITH_OPTIONS:
         text = rest.removeprefix(first).lstrip()
         while text and _flag_of(text.split()[0]) in BY_FLAG:
-            options, text = _take_option(options, text, taken)
+            options, text = _take_option(options, text, seen_flags)
         rest = f"{first} {text}".rstrip()
     _check_text(rest)
     return replace(options, text=rest)
 
 
 def _take_option(
-    options: SvcOptions, rest: str, taken: set[str]
+    options: SvcOptions, rest: str, seen_flags: set[str]
 ) -> tuple[SvcOptions, str]:
     """Move an option and its value from the line into the options."""
     token, rest = _next_word(rest)
     flag, has_value, value = _split(token)
-    option = BY_FLAG.get(flag) or _refuse(flag)
+    option = BY_FLAG.get(flag) or _refuse_unknown(flag)
     name = option.flags[-1]
-    if name in taken and name not in _REPEATABLE:
+    if name in seen_flags and name not in _REPEATABLE:
         raise ParameterError(f"{name} is given twice; remove one.", param=flag)
-    taken.add(name)
+    seen_flags.add(name)
     if not option.value and has_value:
         raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
     if option.value and not has_value:
@@ -309,7 +310,7 @@ def _take_option(
 
 
 def _split(word: str) -> tuple[str, bool, str]:
-    """Split `--top_p=1` or `-t0.2` into a flag, whether a value follows, and that."""
+    """Split `--top_p=1` or `-t0.2` into flag, whether it has a value, and value."""
     if glued := _GLUED.fullmatch(word):
         return glued[1], True, glued[2]
     flag, has_value, value = word.partition("=")
@@ -322,15 +323,15 @@ def _flag_of(word: str) -> str:
 
 
 def _check_text(text: str) -> None:
-    """Refuse a text that looks like options; after `ask` it is sent as typed."""
+    """Refuse a text that contains options; after `ask`, any text is sent as typed."""
     words = text.split()
     if not words:
         return
-    meant = _DASH.sub(_hyphens, words[0])
-    if meant != words[0] and _flag_of(meant) in BY_FLAG:
+    with_hyphens = _DASH.sub(_hyphens, words[0])
+    if with_hyphens != words[0] and _flag_of(with_hyphens) in BY_FLAG:
         raise ParameterError(
             f"{words[0]!r} begins with a long dash, which word processors insert. Type "
-            f"{meant}.",
+            f"{with_hyphens}.",
             param="line",
         )
     late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
@@ -350,7 +351,7 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTAL
 
 
 def _next_word(text: str) -> tuple[str, str]:
-    """Split off a word by a shell's quoting rules."""
+    """Split off the first word, with the quoting rules of a shell."""
     word = _WORD.match(text)
     if word is None or not (
         text[word.end() :][:1].isspace() or word.end() == len(text)
@@ -376,7 +377,7 @@ def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
     return _next_word(rest)
 
 
-def _refuse(flag: str) -> Option:
+def _refuse_unknown(flag: str) -> Option:
     word = f"--{flag.lstrip('-').lower()}"
     known = _LONG_FLAGS if word != "--" else ()
     hint = did_you_mean(word, known, n=4, cutoff=0.7)
@@ -388,14 +389,14 @@ def _refuse(flag: str) -> Option:
 
 
 def check_record(options: SvcOptions) -> None:
-    """Refuse --no-record where the ledger would have the exchange all the same."""
-    why = ""
+    """Refuse --no-record where the ledger is needed, or would get the prompt anyway."""
+    reason = ""
     if options.conversation is not None:
-        why = f"-c {options.conversation} sends it again, in turns that are recorded"
+        reason = f"-c {options.conversation} sends it again, in turns that are recorded"
     elif options.is_several:
-        why = "a grid is read back from the ledger"
-    if why and not options.is_recorded:
+        reason = "a grid is read back from the ledger"
+    if reason and not options.is_recorded:
         raise ParameterError(
-            f"--no-record is for one question: {why}. Leave one of the two out.",
+            f"--no-record is for one question: {reason}. Leave one of the two out.",
             param="record",
         )

@@ -1,4 +1,4 @@
-"""`%svc settings`: every setting in force, and where it came from."""
+"""`%svc settings`: every setting, its value, and where it was set."""
 
 import os
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from svc_notebook.service.params import shorten
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, read_env
 
-from .column_list import indexed_frame, listed
+from .column_list import columns_of, indexed_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_VALUE_CHARS = 60  # of one that is shown
-SETTING_LIST = listed(
+_VALUE_CHARS = 60  # of a shown value
+SETTING_LIST = columns_of(
     "string",
     setting="its name",
-    value="in force; missing if there is none; of a key only whether it was found",
+    value="its value; missing if it has none; for a key only whether it was found",
     source="where it was set",
 )
 
@@ -28,9 +28,10 @@ SETTING_LIST = listed(
 def settings_df(
     session: Session, magic: Iterable[tuple[str, object, str]]
 ) -> "pd.DataFrame":
-    """List every setting in force, those of the magic too, and where it came from.
+    """List every setting, also those of the magic, and where it was set.
 
-    Shown are those that have a value; the frame has all, and each value whole.
+    The cell shows only settings with a value, and shortens long values; the frame has
+    all of them in full.
     """
     from .summary_table import listing  # noqa: PLC0415 - pandas
 
@@ -60,8 +61,10 @@ def _settings(session: Session) -> list[tuple[str, object, str]]:
         if env in unusable:
             source = f"{source}; {env} cannot be used"
         if name == "timeouts":
-            waits = sorted(asdict(settings.timeouts).items())
-            rows += [(wait, seconds, source) for wait, seconds in waits]
+            timeouts = sorted(asdict(settings.timeouts).items())
+            rows += [
+                (timeout_name, seconds, source) for timeout_name, seconds in timeouts
+            ]
         else:
             rows.append((name, getattr(settings, name), source))
     return rows

@@ -1,7 +1,7 @@
 """Errors of this package in IPython: short, with the line of the user's own code.
 
-They are shown so as soon as the package is imported there, also where no magic is
-used. `%tb` shows the whole traceback.
+Importing the package in IPython is enough; the magics need not be loaded. `%tb` shows
+the whole traceback.
 """
 
 import re
@@ -13,13 +13,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.errors import SvcError
 
-_REST = "`%tb` shows the whole traceback."
+_TRACEBACK_HINT = "`%tb` shows the whole traceback."
 # A key that is typed into the code, as in `svc.use(key="...")`.
 _TYPED_KEY = re.compile(r"(key\w*\s*=\s*[bruf]*)([\"']).*?(?:\2|$)", re.IGNORECASE)
 
 
 def register(shell: InteractiveShell) -> None:
-    """Let a shell show this package's errors short; handlers of others stay."""
+    """Let a shell show this package's errors in short form; keep other handlers."""
     kinds, show_others = shell.custom_exceptions, shell.CustomTB
     if SvcError in kinds:
         return
@@ -33,26 +33,30 @@ def register(shell: InteractiveShell) -> None:
     ) -> object:
         if not isinstance(error, SvcError) or isinstance(error, kinds):
             return show_others(kind, error, frames, tb_offset=tb_offset)
-        # What `%tb` and `%debug` look at.
+        # `%tb` and `%debug` read these.
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, frames
         # The magic has made its own box; `%pdb` stops where the error arose.
-        if hasattr(error, "_render_traceback_") or shell.call_pdb or _is_whole(shell):
+        if (
+            hasattr(error, "_render_traceback_")
+            or shell.call_pdb
+            or _shows_traceback(shell)
+        ):
             shell.showtraceback((kind, error, frames), tb_offset=tb_offset)
         else:
-            shell._showtraceback(kind, error, [short_text(error)])  # noqa: SLF001 - IPython asks it to draw errors
+            shell._showtraceback(kind, error, [short_text(error)])  # noqa: SLF001 - IPython calls it to show errors
         return None
 
     shell.set_custom_exc((*kinds, SvcError), show)
 
 
-def _is_whole(shell: InteractiveShell) -> bool:
-    """Whether whole tracebacks were asked for (`%config SvcMagics.show_traceback`)."""
+def _shows_traceback(shell: InteractiveShell) -> bool:
+    """Whether the user wants whole tracebacks (`%config SvcMagics.show_traceback`)."""
     magics: Any = shell.magics_manager.registry.get("SvcMagics")
     return magics is not None and bool(magics.show_traceback)
 
 
 def short_text(error: SvcError) -> str:
-    """Say what happened, where in the user's code, and what was the cause, if any."""
+    """Return what happened, in which line of the user's code, and the cause if any."""
     from svc_notebook.credentials import known_keys  # noqa: PLC0415 - not at import
     from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - as above
     from svc_notebook.display.front_end import is_terminal  # noqa: PLC0415 - as above
@@ -63,11 +67,14 @@ def short_text(error: SvcError) -> str:
 
     lines = user_lines(error)
     for cause in causes(error):
-        said = str(cause).strip().splitlines()
-        words = f": {said[0]}" if said else ""
-        lines += [f"caused by {type(cause).__name__}{words}", *user_lines(cause)[-1:]]
+        cause_lines = str(cause).strip().splitlines()
+        cause_text = f": {cause_lines[0]}" if cause_lines else ""
+        lines += [
+            f"caused by {type(cause).__name__}{cause_text}",
+            *user_lines(cause)[-1:],
+        ]
     text = _TYPED_KEY.sub(r"\1\2[key]\2", "\n".join(lines))
     for key in known_keys():
         text = key.redact(text)
-    more = [*text.splitlines(), _REST]
-    return error_box(error, is_terminal=is_terminal(), more=more)
+    details = [*text.splitlines(), _TRACEBACK_HINT]
+    return error_box(error, is_terminal=is_terminal(), more=details)

@@ -1,8 +1,8 @@
 """The subcommands of `%svc`: their table with its help, and their parser.
 
-A line that begins with a command's name but does not fit the command is refused, not
-sent as a question by guess. So is one bare word: it is more often a command of another
-tool than a question.
+A line is refused if it begins with a command's name but does not fit the command:
+sending it as a question would be a guess. A single word is refused too, as it is more
+often a command of another tool than a question.
 """
 
 import re
@@ -37,22 +37,22 @@ from .use_and_login import login, use
 class Command:
     """A subcommand of `%svc`.
 
-    `run` is called with the context of the cell and the words that follow; for those
-    of `COMMANDS_WITH_OPTIONS`, with the context and the options. A text that it
-    returns is printed.
+    `run` is called with the cell's context and the words after the command; for
+    `COMMANDS_WITH_OPTIONS`, with the context and the options. If it returns a text, the
+    text is printed.
     """
 
     name: str
     doc: str
     run: Callable[..., object]
     arguments: str = ""  # what may follow, as the help shows it
-    n_arguments: tuple[int, int] = (0, 0)  # at least and at most
-    # Whether words can be the arguments; if not, the line may be a question.
+    n_arguments: tuple[int, int] = (0, 0)  # fewest and most
+    # whether words can be the arguments; if not, the line may be a question
     fits: Callable[[Sequence[str]], bool] = lambda _: True
 
     @property
     def usage(self) -> str:
-        """Its spelling."""
+        """The command and its arguments, as the help shows them."""
         return f"%svc {self.name} {self.arguments}".strip()
 
 
@@ -66,7 +66,7 @@ class CommandLine:
 
 
 _OPTIONS = "Options go first, as in `%svc -t 0.2 QUESTION`"
-# Commands of other tools: how many words may follow, and what to do here.
+# Commands of other tools: how many words may follow, and what to write here instead.
 _OTHER_COMMANDS = {
     **dict.fromkeys(
         ("retry", "redo", "again"), (0, "To ask again, run the cell again")
@@ -119,41 +119,44 @@ _OTHER_COMMANDS = {
 }
 # What may be put before a command's name, as in `%svc list models`.
 _VERBS = {"list", "ls", "show", "see", "get", "print", "display", "set", "view"}
-_BARE = re.compile(r"[A-Za-z][\w./:@+-]*[!.]*", re.ASCII)  # a sentence in Thai is none
-_LEAST_ASKED = 3  # words between a command's name and "?" that make a question
+_BARE = re.compile(
+    r"[A-Za-z][\w./:@+-]*[!.]*", re.ASCII
+)  # ASCII: a Thai sentence has no blanks
+# With so many words between a command's name and "?", a line is a question.
+_MIN_QUESTION_WORDS = 3
 _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
 def parse_command(text: str, *, has_more: bool = False) -> CommandLine:
     """Read what follows the options of a `%svc` line, or the line without options."""
-    words = _words(text)
+    words = _split_words(text)
     if not words:
-        return _bare(has_more=has_more)
+        return _without_words(has_more=has_more)
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
     command = BY_NAME.get(first)
-    if command and len(rest) >= _LEAST_ASKED and text.endswith("?"):
+    if command and len(rest) >= _MIN_QUESTION_WORDS and text.endswith("?"):
         return _question(text)
-    if command and _takes(command, rest) and command.fits(rest):
+    if command and _fits_number(command, rest) and command.fits(rest):
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help", (first,))
-    meant = _usage(command) if command else _meant(first, rest)
+    hint = _usage_hint(command) if command else _hint_at_command(first, rest)
     is_bare = not (has_more or rest) and _BARE.fullmatch(first)
-    if meant is None and not is_bare:
+    if hint is None and not is_bare:
         return _question(text)
     refuse_key_form(text, param="line")
-    if meant is None:
+    if hint is None:
         raise ParameterError(
-            f"%svc {text}: one word is not sent. `%svc help` lists the commands; to "
-            f"ask, write `%svc ask {text}`.",
+            f"%svc {text}: a single word is not sent as a question. `%svc help` lists "
+            f"the commands; to ask, write `%svc ask {text}`.",
             param="line",
         )
-    raise _both_spellings(text, meant)
+    raise _ambiguous(text, hint)
 
 
-def _bare(*, has_more: bool) -> CommandLine:
+def _without_words(*, has_more: bool) -> CommandLine:
     """Read a line without words: it asks for help, if nothing is around it."""
     if has_more:
         raise ParameterError(
@@ -164,49 +167,49 @@ def _bare(*, has_more: bool) -> CommandLine:
     return CommandLine("help")
 
 
-def _words(text: str) -> list[str]:
-    """Split a line; a name with spaces is in quotes behind the command."""
+def _split_words(text: str) -> list[str]:
+    """Split a line into words; after the command, quotes keep a name together."""
     words = text.split()
     if len(words) > 1 and words[1][0] in "'\"":
-        with suppress(ValueError):  # a question with an open quote
+        with suppress(ValueError):  # an open quote: it is a question
             return shlex.split(text)
     return words
 
 
-def _both_spellings(text: str, meant: str) -> ParameterError:
+def _ambiguous(text: str, hint: str) -> ParameterError:
     return ParameterError(
-        f"%svc {text}: a command or a question? {meant}; to ask, "
+        f"%svc {text}: a command or a question? {hint}; to ask, "
         f"write `%svc ask {text}`.",
         param="line",
     )
 
 
-def _meant(first: str, rest: Sequence[str]) -> str | None:
-    """Name the command for what a line seems to mean; None if it seems a question."""
+def _hint_at_command(first: str, rest: Sequence[str]) -> str | None:
+    """Return a hint at the command that a line seems to mean; None for a question."""
     if rest and rest[-1].endswith("?"):
         return None
-    word = first.lower().strip("/?!.:")  # chats spell their commands /retry
+    word = first.lower().strip("/?!.:")  # chat programs write commands as /retry
     if word in _VERBS and len(rest) == 1:
-        return _named(rest[0].lower())
-    most, way = _OTHER_COMMANDS.get(word, (-1, ""))
+        return _hint_after_verb(rest[0].lower())
+    most, hint = _OTHER_COMMANDS.get(word, (-1, ""))
     if len(rest) <= most:
-        return way
+        return hint
     if _is_param(word, rest):
         return _OPTIONS
     if word in BY_NAME and word != first.lower():
-        return _usage(BY_NAME[word])  # such as `fix: my code`
-    return _nearest(word, rest)
+        return _usage_hint(BY_NAME[word])  # such as `fix: my code`
+    return _hint_at_similar(word, rest)
 
 
-def _nearest(word: str, rest: Sequence[str]) -> str | None:
-    """Name the command whose name, or whose word in other tools, is misspelt."""
-    # `hi there` is a question, though `history` begins so
+def _hint_at_similar(word: str, rest: Sequence[str]) -> str | None:
+    """Return a hint at a command whose name, or name in other tools, is misspelt."""
+    # `hi there` is a question, though `history` begins with `hi`
     near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
     command = BY_NAME[near[0]] if near else None
-    if command and (not rest or _takes(command, rest)):
-        return _usage(command)
-    slips = near_names(word, _OTHER_COMMANDS, n=1, cutoff=0.8, least_chars=None)
-    return _OTHER_COMMANDS[slips[0]][1] if slips and not rest else None
+    if command and (not rest or _fits_number(command, rest)):
+        return _usage_hint(command)
+    near_others = near_names(word, _OTHER_COMMANDS, n=1, cutoff=0.8, least_chars=None)
+    return _OTHER_COMMANDS[near_others[0]][1] if near_others and not rest else None
 
 
 def _is_param(word: str, rest: Sequence[str]) -> bool:
@@ -218,19 +221,21 @@ def _is_param(word: str, rest: Sequence[str]) -> bool:
     )
 
 
-def _named(word: str) -> str | None:
-    """Name the command whose name follows a verb, as in `%svc list models`."""
+def _hint_after_verb(word: str) -> str | None:
+    """Return a hint at the command after a verb, as in `%svc list models`."""
     near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
     name = word if word in BY_NAME else next(iter(near), "")
-    return _usage(BY_NAME[name]) if name else _OTHER_COMMANDS.get(word, (0, None))[1]
+    return (
+        _usage_hint(BY_NAME[name]) if name else _OTHER_COMMANDS.get(word, (0, None))[1]
+    )
 
 
-def _takes(command: Command, words: Sequence[str]) -> bool:
+def _fits_number(command: Command, words: Sequence[str]) -> bool:
     least, most = command.n_arguments
     return least <= len(words) <= most
 
 
-def _usage(command: Command) -> str:
+def _usage_hint(command: Command) -> str:
     return f"The command is `{command.usage}` ({command.doc})"
 
 
@@ -243,7 +248,7 @@ def _question(text: str) -> CommandLine:
 
 
 def _in_session(run: Callable[..., object]) -> Callable[..., object]:
-    """Let a function of the session and the words take the context and the words."""
+    """Adapt a function of the session and words to the context and words."""
     return lambda context, *words: run(context.session, *words)
 
 
@@ -257,7 +262,7 @@ def show_help(context: CellContext, topic: str = "") -> str:
 
 
 def _models(context: CellContext) -> object:
-    # what differs from run to run is left out of settled outputs
+    # settled outputs must be equal in each run: leave out the requests left
     return models_df(context.session, has_room=context.mode is not Mode.SETTLED)
 
 
@@ -282,7 +287,7 @@ def _last(session: Session) -> object:
 COMMANDS = (
     Command(
         "use",
-        "choose the model, or where requests go; say what is in use",
+        "choose the model or the endpoint, or show what is in use",
         _in_session(use),
         "[MODEL|NAME|ADDRESS [no-key]]",
         (0, 2),
@@ -296,13 +301,13 @@ COMMANDS = (
     ),
     Command(
         "tools",
-        "list tools, show one as sent, offer in every cell, ask again",
+        "list tools, show one as sent, offer it in every cell, ask again",
         tools_command,
         "[[add|remove|ask] NAME]",
         (0, 2),
         fits_tools,
     ),
-    Command("models", "the known models, their limits, and the room left", _models),
+    Command("models", "the known models, their limits, and the requests left", _models),
     Command(
         "usage",
         "requests and tokens of this kernel",
@@ -312,7 +317,7 @@ COMMANDS = (
     ),
     Command(
         "replies",
-        "what this kernel asked, and the replies",
+        "the requests of this kernel, and their replies",
         _in_session(replies_df),
     ),
     Command(
@@ -320,7 +325,7 @@ COMMANDS = (
         "ask for the rest of a reply that was cut or interrupted",
         continue_reply,
     ),
-    Command("last", "the newest reply, a partial one too", _in_session(_last)),
+    Command("last", "the newest reply, also if it is partial", _in_session(_last)),
     Command(
         "insert",
         "put a code block of the last reply into the next cell; nothing is run",
@@ -337,7 +342,7 @@ COMMANDS = (
     ),
     Command(
         EXPLAIN,
-        "explain your last error, with the rules of fix",
+        "explain your last error; the first time it shows what it would send",
         partial(ask_about_error, task=EXPLAIN),
         "[--send]",
     ),

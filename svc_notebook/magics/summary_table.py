@@ -1,4 +1,4 @@
-"""A frame that a cell shows as a sentence and a narrow table of what matters most."""
+"""A frame that a cell shows as a sentence and a narrow table of its main columns."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ _LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
 
 
 class Listing(pd.DataFrame):
-    """A frame that is shown as a summary; frames made from it are ordinary ones.
+    """A frame that is shown as a summary; frames made from it are ordinary frames.
 
-    `summary` is a sentence, a note below the table, and the table: heads, then rows.
+    `summary` holds a sentence, a note for below the table, and the table, whose first
+    row are the heads.
     """
 
     _metadata = ["summary"]  # noqa: RUF012 - pandas asks for this list

@@ -1,7 +1,7 @@
-"""`%%svc` and `%svc`: reads the line, and calls the command or sends the prompt.
+"""`%%svc` and `%svc`: reads the line, then runs the command or sends the prompt.
 
-What a plain cell does not need is imported with the option that needs it, so that the
-first reply of a kernel comes sooner.
+Modules that a plain cell does not need are imported when an option needs them, so that
+the first reply of a kernel starts sooner.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,13 @@ from IPython.core.interactiveshell import InteractiveShell
 from svc_notebook.display.front_end import Output
 from svc_notebook.errors import ParameterError, SvcError
 
-from .cell_context import CellContext, CellRequestIds, KernelMemory, Places, own_names
+from .cell_context import (
+    CellContext,
+    CellRequestIds,
+    KernelMemory,
+    Places,
+    names_of_functions,
+)
 from .cell_reply import CellReply
 from .cell_request import to_request
 from .config_traits import SvcTraits
@@ -28,7 +34,7 @@ from .options import (
 
 
 class SvcCommand:
-    """What `%svc` and `%%svc` do; `traits` has the defaults that `%config` sets."""
+    """Runs `%svc` and `%%svc`; `traits` holds the defaults that `%config` sets."""
 
     def __init__(self, shell: InteractiveShell, traits: SvcTraits) -> None:
         self.shell = shell
@@ -48,8 +54,8 @@ class SvcCommand:
     def run(
         self, line: str, cell: str | None, local_ns: Mapping[str, object] | None
     ) -> object:
-        """Read the line of `%svc`, or of `%%svc` with its cell, and do it."""
-        local_names = {**own_names(), **(local_ns or {})}
+        """Run a line of `%svc`, or a line of `%%svc` with its cell."""
+        local_names = {**names_of_functions(), **(local_ns or {})}
         context = CellContext(self.shell, self._traits, self._memory, local_names)
         with _short_errors(context):
             try:
@@ -62,7 +68,7 @@ class SvcCommand:
 
 @contextmanager
 def _short_errors(context: CellContext) -> Iterator[None]:
-    """Show our own errors as one box; everything else keeps its traceback."""
+    """Show our own errors as a box; other errors keep their traceback."""
     try:
         yield
     except SvcError as error:
@@ -71,8 +77,8 @@ def _short_errors(context: CellContext) -> Iterator[None]:
         from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - rare
 
         box = error_box(error, is_terminal=context.is_terminal)
-        # IPython asks the instance; the class stays free of any notebook. In one piece:
-        # a notebook that becomes a Markdown page has a blank line after each.
+        # Set on the instance, so that the class does not depend on notebooks. One item:
+        # a Markdown page made of the notebook has a blank line after each item.
         error._render_traceback_ = lambda: [box]  # type: ignore[attr-defined]
         raise
 
@@ -117,7 +123,7 @@ def _text_among_options(text: str) -> ParameterError:
 def _ask(
     context: CellContext, options: SvcOptions, text: str, *, own_output: bool
 ) -> object:
-    """Send a prompt as the options say: for a value, as a grid, or for one reply."""
+    """Send a prompt: the options ask for a value, several replies, or one reply."""
     context.check_output(options.output)
     check_record(options)
     if options.type_name:

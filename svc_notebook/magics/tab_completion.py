@@ -1,7 +1,7 @@
 """Tab completion: options, values, models, commands and `{{variables}}`.
 
-It acts on lines that begin with `%svc` or `%%svc`, and in the body of a `%%svc` cell
-after `{{`, and sends nothing.
+It completes lines that begin with `%svc` or `%%svc`, and names after `{{` in the body
+of a `%%svc` cell. It sends nothing.
 """
 
 import re
@@ -52,7 +52,7 @@ _CONTEXT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestions:
-    """What fits at the cursor, in the order to show it."""
+    """The suggestions at the cursor, in the order to show them."""
 
     fragment: str  # the text before the cursor that an item replaces
     items: tuple[Suggestion, ...]  # at least one
@@ -73,9 +73,9 @@ class KnownNames:
 def suggest(
     lines: Sequence[str], known: KnownNames, *, after: str = ""
 ) -> Suggestions | None:
-    """Return what fits at the cursor, where the lines end; None leaves it to IPython.
+    """Return suggestions for the cursor, at the end of the lines, or None.
 
-    `after` is what follows the cursor on its line.
+    Without suggestions, IPython completes. `after` is the text after the cursor.
     """
     line = lines[-1]
     is_line = _LINE.match(line) is not None
@@ -85,7 +85,9 @@ def suggest(
     mark = _MARK.search(line)
     if mark:
         closing = "" if after.startswith("}}") else "}}"
-        return _filtered(mark[1], starmap(Suggestion, known.variables), closing=closing)
+        return _starting_with(
+            mark[1], starmap(Suggestion, known.variables), closing=closing
+        )
     return _on_line(line, known) if is_line else None
 
 
@@ -93,19 +95,19 @@ def _on_line(line: str, known: KnownNames) -> Suggestions | None:
     *before, fragment = re.split(r"\s+", line.lstrip())
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in BY_FLAG:
-        return _filtered(value, _values(BY_FLAG[flag], value, known))
-    return _filtered(fragment, _next_words(before, fragment, known))
+        return _starting_with(value, _values(BY_FLAG[flag], value, known))
+    return _starting_with(fragment, _next_words(before, fragment, known))
 
 
 def _next_words(
     before: list[str], fragment: str, known: KnownNames
 ) -> Iterable[Suggestion]:
-    """Return what may follow these words."""
+    """Return suggestions for the word after these words."""
     option = BY_FLAG.get(before[-1]) if before else None
     if option and option.value:
         return _values(option, fragment, known)
     if before == ["%svc"] and not fragment.startswith("-"):
-        return (*_commands(), Suggestion(ASK, "send the words behind it"))
+        return (*_commands(), Suggestion(ASK, "send the words after it as a question"))
     if before in (["%svc", "help"], ["%svc", "use"]):
         return _topics() if before[1] == "help" else _in_use(known)
     if before[:1] == ["%svc"] and before[1:] in _TAKE_A_NAME:
@@ -116,7 +118,7 @@ def _next_words(
     return _flags() if is_open else ()
 
 
-def _filtered(
+def _starting_with(
     fragment: str, items: Iterable[Suggestion], *, closing: str = ""
 ) -> Suggestions | None:
     fitting = tuple(
@@ -128,11 +130,11 @@ def _filtered(
 
 
 def _flags() -> Iterable[Suggestion]:
-    return (Suggestion(option.flags[-1], _brief(option.doc)) for option in OPTIONS)
+    return (Suggestion(option.flags[-1], _first_part(option.doc)) for option in OPTIONS)
 
 
 def _commands() -> Iterable[Suggestion]:
-    return (Suggestion(command.name, _brief(command.doc)) for command in COMMANDS)
+    return (Suggestion(command.name, _first_part(command.doc)) for command in COMMANDS)
 
 
 def _topics() -> Iterable[Suggestion]:
@@ -146,8 +148,8 @@ def _in_use(known: KnownNames) -> Iterable[Suggestion]:
     return (emulator, service, *named, *_models(known))
 
 
-def _brief(doc: str) -> str:
-    """Return the first part of a text, which is whole by itself."""
+def _first_part(doc: str) -> str:
+    """Return a text up to its first semicolon, colon or bracket."""
     return re.split(r"[;:] | \(", doc, maxsplit=1)[0]
 
 
@@ -161,8 +163,8 @@ def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Sugges
     if name == "--as":
         return starmap(Suggestion, known.types)
     if name in lists:
-        return _listed(fragment, lists[name]())
-    words = {
+        return _next_in_list(fragment, lists[name]())
+    values = {
         "--max-tokens": {
             "fit": "as many as the prompt leaves",
             "service": "the service's default (150)",
@@ -171,18 +173,18 @@ def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Sugges
         "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
         "--conversation": dict.fromkeys(known.conversations, "conversation"),
     }
-    return starmap(Suggestion, words.get(name, {}).items())
+    return starmap(Suggestion, values.get(name, {}).items())
 
 
-def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
-    """Return what may follow in a list of names separated by commas."""
-    named = fragment.rpartition(",")[0]
-    front = f"{named}," if named else ""
-    taken = {name.strip() for name in named.split(",")}
+def _next_in_list(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
+    """Return suggestions for the next name in a list separated by commas."""
+    earlier = fragment.rpartition(",")[0]
+    prefix = f"{earlier}," if earlier else ""
+    listed_names = {name.strip() for name in earlier.split(",")}
     return (
-        Suggestion(front + item.text, item.note)
+        Suggestion(prefix + item.text, item.note)
         for item in items
-        if item.text not in taken
+        if item.text not in listed_names
     )
 
 
@@ -208,7 +210,7 @@ def _models(known: KnownNames) -> Iterable[Suggestion]:
         )
 
 
-def _known(shell: InteractiveShell) -> KnownNames:
+def _known_names(shell: InteractiveShell) -> KnownNames:
     hidden = shell.user_ns_hidden
     return KnownNames(
         variables=tuple(
@@ -229,14 +231,14 @@ def _known(shell: InteractiveShell) -> KnownNames:
 
 
 def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherResult:
-    """Answer IPython's question what fits where Tab was pressed."""
+    """Return the suggestions for the cursor to IPython."""
     lines = context.full_text.split("\n")[: context.cursor_line + 1]
     column = context.cursor_position
     lines[-1], after = lines[-1][:column], lines[-1][column:]
-    suggestions = suggest(lines, _known(shell), after=after)
+    suggestions = suggest(lines, _known_names(shell), after=after)
     if suggestions is None:
         return SimpleMatcherResult(completions=[])
-    # a menu breaks its rows at blanks
+    # the menu would break the lines of a note at blanks
     notes = (item.note.replace(" ", "\xa0") for item in suggestions.items)
     return SimpleMatcherResult(
         completions=[

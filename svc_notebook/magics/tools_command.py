@@ -1,6 +1,7 @@
-"""`--tools` and `%svc tools`: which tools a cell offers, and where they are found.
+"""`--tools` and `%svc tools`: finds the tools that a cell offers to the model.
 
-The command lists tools, shows one as sent, offers it in every cell, asks again.
+The command lists tools, shows the definition of a tool as it is sent, offers a tool in
+every cell, and makes calls ask again.
 """
 
 import inspect
@@ -16,7 +17,7 @@ from svc_notebook.tools.consent import Remembered
 from svc_notebook.tools.toolbox import Tool, to_toolbox
 
 from .cell_context import CellContext
-from .column_list import indexed_frame, listed
+from .column_list import columns_of, indexed_frame
 from .options import SvcOptions, to_names
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NOTE_CHARS = 60  # of the note next to a name that Tab offers
 
 
 def offered_tools(context: CellContext, options: SvcOptions) -> Toolbox | None:
-    """Find the tools that a line names, or else those of every cell."""
+    """Find the tools that a line names, else those that every cell offers."""
     of_every_cell = context.traits.tools
     if options.tools:
         return to_tools(options.tools, context.names())
@@ -53,7 +54,7 @@ def tools_of_every_cell(
     except SvcError as error:
         error.add_note(
             f"Every cell offers {', '.join(names)} (%config SvcMagics.tools). "
-            "`%svc tools remove NAME` changes that; --tools none does for one cell."
+            "`%svc tools remove NAME` changes that; --tools none does so for one cell."
         )
         raise
 
@@ -68,15 +69,15 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 
 
 def find_tool(name: str, variables: Mapping[str, object]) -> object:
-    """Return the variable that `--tools` names, or refuse what cannot be a tool."""
+    """Return the value of the variable that `--tools` names; refuse what is no tool."""
     if name in variables:
         value = variables[name]
         is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
         if is_made or inspect.isroutine(value):
             return value
         raise ParameterError(
-            f"{name} is {type(value).__name__}, not a tool; give a function, made a "
-            "tool with @svc.tool if you like, or a svc.Toolbox.",
+            f"{name} is {type(value).__name__}, not a tool. Give a function (with or "
+            "without @svc.tool) or a svc.Toolbox.",
             param="tools",
         )
     tools = list(known_tools(variables))
@@ -104,7 +105,8 @@ def tools_df(
 ) -> "pd.DataFrame":
     """List the tools of the notebook's variables, one row per tool.
 
-    `offered` are variables that every cell offers; `consent` has those always allowed.
+    `offered` are the variables that every cell offers; `consent` knows the calls that
+    are always allowed.
     """
     rows = (
         (
@@ -123,24 +125,24 @@ def tools_df(
 
 
 TOOL_LIST = (
-    *listed(
+    *columns_of(
         "string",
         variable="that holds the tool, alone or in a toolbox",
         tool="its name, as the model knows it",
         parameters="their names",
         description="its first line",
     ),
-    *listed(
+    *columns_of(
         "boolean",
         asks_first="whether a call asks you before it runs",
         in_every_cell="whether every cell offers it",
     ),
-    *listed("Int64", est_tokens="estimated tokens in every request that offers it"),
+    *columns_of("Int64", est_tokens="estimated tokens in every request that offers it"),
 )
 
 
 def _definitions_text(name: str, variables: Mapping[str, object]) -> str:
-    """Write the definitions that are sent of a tool, and their size."""
+    """Return the definitions of a variable's tools as they are sent, and their size."""
     toolbox = to_tools([name], variables)
     texts = [
         json.dumps(definition, ensure_ascii=False, indent=2)
@@ -154,7 +156,7 @@ VERBS = ("add", "remove", "ask")
 
 
 def fits(words: Sequence[str]) -> bool:
-    """Whether these words can follow `%svc tools`; else they may be a question."""
+    """Whether these words can follow `%svc tools`; else it may be a question."""
     return len(words) < 2 or words[0] in VERBS  # noqa: PLR2004 - a verb and a name
 
 
@@ -181,7 +183,7 @@ def tools_command(context: CellContext, verb: str = "", *names: str) -> object:
 
 def _add(context: CellContext, name: str, offered: Sequence[str]) -> str:
     """Offer a variable's tools in every cell."""
-    to_tools([*offered, name], context.shell.user_ns)  # refuses what cannot be offered
+    to_tools([*offered, name], context.shell.user_ns)  # raises if one cannot be offered
     context.traits.tools = ",".join(dict.fromkeys([*offered, name]))
     return (
         f"{name} is now offered in every %%svc cell; `%svc tools remove {name}` "
@@ -204,10 +206,10 @@ def _remove(context: CellContext, name: str, offered: Sequence[str]) -> str:
 def _ask_again(
     names: Sequence[str], variables: Mapping[str, object], consent: Remembered
 ) -> str:
-    """Forget that calls are always allowed: of all tools, one, or a variable's."""
+    """Make calls ask again: of all tools, of one, or of the tools of a variable."""
     toolbox = known_tools(variables).get(names[0]) if names else None
-    wanted = {*names, *(toolbox.names if toolbox else ())}
-    forgotten = [name for name in consent.always if name in wanted or not names]
+    tool_names = {*names, *(toolbox.names if toolbox else ())}
+    forgotten = [name for name in consent.always if name in tool_names or not names]
     if names and toolbox is None and not forgotten:
         to_tools(names, variables)  # its error names similar tools
     for name in forgotten:

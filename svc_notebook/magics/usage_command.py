@@ -1,4 +1,4 @@
-"""`%svc usage` and `%svc replies`: what this kernel asked, as tables."""
+"""`%svc usage` and `%svc replies`: the requests of this kernel, as tables."""
 
 from collections.abc import Hashable, Mapping
 from io import StringIO
@@ -25,9 +25,9 @@ _REPLY_COLUMNS = (
 
 
 def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
-    """Sum up what this kernel asked: one row per model; the emulator has its own rows.
+    """Sum up the requests of this kernel: one row per model, emulated or not.
 
-    The emulator's answers are counted with the word `emulated` only.
+    The emulator's answers are only counted if `word` is "emulated".
     """
     from svc_notebook.ledger.usage import say_left_out  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.usage import usage_df as frame  # noqa: PLC0415 - pandas
@@ -48,11 +48,13 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
         prices=prices,
     )
     n_emulated = int(usage.loc[usage["is_emulated"], "n_left_out"].sum())
-    is_said = usage["n_left_out"].sum() == n_emulated  # by the sentence
-    notes, unsaid = StringIO(), StringIO()
-    usage = say_left_out(usage, hint="", file=unsaid if is_said else notes)
+    is_in_sentence = usage["n_left_out"].sum() == n_emulated
+    notes, dropped = StringIO(), StringIO()
+    usage = say_left_out(usage, hint="", file=dropped if is_in_sentence else notes)
     if prices and usage["is_emulated"].any():
-        notes.write("The emulator costs nothing; costs are as if it were paid.\n")
+        notes.write(
+            "The emulator is free; the costs are what the service would charge.\n"
+        )
     shown = [*_USAGE_COLUMNS, *(_COSTS if prices else ())]
     if not prices:
         usage = usage.drop(columns=list(_COSTS))
@@ -73,7 +75,7 @@ _USAGE_HEADS = (*("model", "requests", "failed", "cut", "prompt", "reply", "cost
 
 
 def _uncounted(n_emulated: int) -> str:
-    """End a sentence on requests: the emulator's answers may not be among them."""
+    """Return the end of the sentence: how many emulated answers are left out."""
     if not n_emulated:
         return "."
     answers, them = "answer of the emulator is", "it"
@@ -86,7 +88,7 @@ def _uncounted(n_emulated: int) -> str:
 
 
 def _usage_row(row: Mapping[Hashable, Any]) -> list[str]:
-    """Write a row of the usage in words, reported and estimated figures in one."""
+    """Return the texts of a row; reported and estimated figures are added up."""
 
     def total(name: str, places: str = "") -> str:
         estimated = row.get(f"estimated_{name}", 0)

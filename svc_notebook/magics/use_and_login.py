@@ -47,9 +47,9 @@ NO_KEY = "no-key"
 def use(
     session: Session, word: str = "", option: str = "", *, ask: "Ask | None" = None
 ) -> str:
-    """Choose the endpoint, by its name or address, else the model; say what is used.
+    """Choose the endpoint by name or address, or the model; return what is in use.
 
-    `ask` shows a prompt and returns the key that was typed, where one is needed.
+    `ask` shows a prompt and returns the typed key; it is called if a key is needed.
     """
     refuse_key_form(f"{word} {option}", param="line")
     if option and (option != NO_KEY or not has_address_form(word)):
@@ -74,13 +74,13 @@ def use(
         use_named(session, word)
     else:
         return _use_model(session, word)
-    return session.context().answers_note or _where(session)
+    return session.context().answers_note or _endpoint_sentence(session)
 
 
 def _use_address(
     session: Session, address: str, *, is_keyless: bool, ask: "Ask"
 ) -> None:
-    """Use the server at an address; find out whether it wants a key, and ask for it."""
+    """Use the server at an address; ask for a key if it needs one."""
     try:
         use_address(session, address, key=False if is_keyless else None)
     except MissingKeyError as problem:
@@ -92,13 +92,13 @@ def _use_address(
         return
     base_url = address_endpoint(address).base_url or ""
     is_reached = facts_of(base_url).problem != NOT_REACHED
-    key = _typed(ask, base_url) if is_reached else None
+    key = _ask_for_key(ask, base_url) if is_reached else None
     if not is_reached:
         missing.add_note(
-            f"{base_url} does not answer now: start the server, or check the address. "
-            "Then it is found out whether it wants a key."
+            f"{base_url} does not answer now, so it is unknown whether it needs a key. "
+            "Start the server, or check the address, and try again."
         )
-    if not isinstance(key, Key):  # or nothing can be typed here
+    if not isinstance(key, Key):  # not reached, or no key can be typed here
         raise missing
     remember(key, base_url)
     use_address(session, address)
@@ -107,22 +107,22 @@ def _use_address(
 _SHOWN_MODELS = 12
 
 
-def _models(session: Session) -> str:
-    """Say which model is asked, and what else the server in use lists."""
+def _models_sentence(session: Session) -> str:
+    """Return a sentence on the model in use and the models that the server lists."""
     settings = session.settings
     listed = [model.id for model in settings.endpoint.known_models()]
     if not settings.endpoint.lists_models or settings.endpoint.default_model:
         return ""
     if settings.model in listed:
         return "" if len(listed) > 1 else f" The model is {settings.model}."
-    shown = ", ".join(listed[:_SHOWN_MODELS])
-    more = len(listed) - _SHOWN_MODELS
-    shown += f" and {more} more (`%svc models`)" if more > 0 else ""
+    names = ", ".join(listed[:_SHOWN_MODELS])
+    n_more = len(listed) - _SHOWN_MODELS
+    names += f" and {n_more} more (`%svc models`)" if n_more > 0 else ""
     if not settings.model:
-        return f"\nIt lists {shown}. Choose one: `%svc use {listed[0]}`."
+        return f"\nIt lists {names}. Choose one: `%svc use {listed[0]}`."
     if listed:
         return (
-            f" The model is {settings.model}, which it does not list: it lists {shown}."
+            f" The model is {settings.model}, which it does not list: it lists {names}."
         )
     return (
         f" It lists no models. The model is {settings.model}; `%svc use MODEL` "
@@ -130,8 +130,8 @@ def _models(session: Session) -> str:
     )
 
 
-def _where(session: Session) -> str:
-    """Say where replies come from now."""
+def _endpoint_sentence(session: Session) -> str:
+    """Return a sentence on the endpoint that replies now come from."""
     settings = session.settings
     if settings.is_emulated:
         return EMULATOR_NOTE
@@ -140,7 +140,9 @@ def _where(session: Session) -> str:
     name = f"{named}, " if is_named else ""
     source = settings.sources.get("model", "")
     is_its_own = settings.endpoint.default_model and source.endswith(named)
-    model = f" The model is {settings.model}." if is_its_own else _models(session)
+    model = (
+        f" The model is {settings.model}." if is_its_own else _models_sentence(session)
+    )
     keyless = "" if settings.endpoint.needs_key else " No key is sent (key=False)."
     return f"Replies now come from {name}{settings.base_url}.{keyless}{model}"
 
@@ -152,7 +154,7 @@ def _use_model(session: Session, model: str) -> str:
         model.lower(), known_endpoints(), n=1, cutoff=0.65, least_chars=None
     )
     if near and not is_listed and not model.startswith("svc"):
-        # requests would go elsewhere
+        # probably an endpoint's name: then requests would go to the wrong place
         raise ParameterError(
             f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "
             "changed.",
@@ -162,19 +164,19 @@ def _use_model(session: Session, model: str) -> str:
         is_listed = _is_model(session, model)
     use_model(session, model, source="%svc use")
     is_service = not session.settings.endpoint.lists_models
-    whose = "the service document" if is_service else "the endpoint's list"
+    source = "the service document" if is_service else "the endpoint's list"
     if is_listed:
         return f"The model is now {model}."
     hint = did_you_mean(model.lower(), [known.id for known in models], n=1, cutoff=0.8)
-    return f"The model is now {model} (not in {whose}; it is sent as it is).{hint}"
+    return f"The model is now {model} (not in {source}; it is sent as it is).{hint}"
 
 
 _MODEL_FORM = re.compile(r"[\d/-]")
 
 
 def _is_model(session: Session, word: str) -> bool:
-    """Return that a word is a model of the endpoint, or refuse it."""
-    read_endpoints()  # a broken file is the better explanation
+    """Return True if a word is a model of the endpoint; otherwise refuse it."""
+    read_endpoints()  # if the file cannot be read, that error explains more
     models = [model.id for model in session.models(wait_s=1)]
     if word in models:
         return True
@@ -190,9 +192,9 @@ def _is_model(session: Session, word: str) -> bool:
 
 
 def describe(session: Session) -> str:
-    """Say what is in use, and where each value came from."""
+    """Return what is in use, and where each value was set."""
     settings = session.settings
-    where, named = _address(session), settings.endpoint.name
+    where, named = _address_text(session), settings.endpoint.name
     lines = [f"service  {where}", f"key      {_key_source(session)}"]
     if named not in {EMULATOR_NAME, SERVICE_NAME}:
         lines[0] = (
@@ -207,7 +209,7 @@ def describe(session: Session) -> str:
     return "\n".join(lines)
 
 
-def _address(session: Session) -> str:
+def _address_text(session: Session) -> str:
     settings = session.settings
     where = settings.base_url or "no address yet: set SVC_BASE_URL"
     if settings.is_emulated:
@@ -230,10 +232,10 @@ Ask = Callable[[str], str]
 
 
 def login(session: Session, address: str = "", *, ask: Ask | None = None) -> str:
-    """Ask for the key of an address, else of the one in use; say where it is kept.
+    """Ask for the API key of an address, by default the one in use, and store it.
 
     While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
-    returns what was typed.
+    returns the typed key. The returned text says where the key is stored.
 
     Raises:
         SettingsError: No address is given, and none is in use.
@@ -243,10 +245,10 @@ def login(session: Session, address: str = "", *, ask: Ask | None = None) -> str
     base_url = _address_of_key(address) if address else used
     if base_url is None:
         raise SettingsError(
-            "A key is kept with the address that it is for, and no address is in use. "
+            "A key is stored with its address, and no address is in use. "
             "Write `%svc login https://HOST/v1`, or set SVC_BASE_URL first."
         )
-    key = _typed(ask or getpass, base_url)
+    key = _ask_for_key(ask or getpass, base_url)
     if isinstance(key, ConfigError):
         raise key
     keyring = remember(key, base_url)
@@ -262,7 +264,7 @@ def login(session: Session, address: str = "", *, ask: Ask | None = None) -> str
 
 
 def _address_of_key(word: str) -> str:
-    """Return the address that a key is typed for; a key in its place is not shown."""
+    """Return the address that a key is for; if the word is a key, it is not shown."""
     refuse_key_form(word, param="line")
     if not has_address_form(word):
         raise ParameterError(
@@ -273,14 +275,16 @@ def _address_of_key(word: str) -> str:
     return address_endpoint(word).base_url or ""
 
 
-def _typed(ask: Ask, base_url: str) -> Key | ConfigError:
+def _ask_for_key(ask: Ask, base_url: str) -> Key | ConfigError:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", GetPassWarning)  # before it echoes
+            warnings.simplefilter(
+                "error", GetPassWarning
+            )  # before the key would be visible
             value = ask(f"API key of {base_url} (is not shown): ")
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
         return ConfigError(
-            "A key cannot be typed here, because it would be shown."
+            "A key cannot be typed here, because it would be visible."
             f"{WAYS_WITHOUT_PROMPT}"
         )
     try:

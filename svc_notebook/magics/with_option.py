@@ -1,4 +1,4 @@
-"""What `--with` takes: variables, cells, outputs, the last error, text files."""
+"""`--with`: finds variables, cells, outputs, the last error and text files."""
 
 import re
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ def find_context(name: str, names: Mapping[str, Any]) -> Item:
     root = re.split(r"[\[.]", name, maxsplit=1)[0].strip()
     if expression and is_path(expression) and root in names:
         raise ParameterError(
-            f"--with {name}: it takes whole variables. For a part of one, write "
-            f"{{{{{name}}}}} into the prompt.",
+            f"--with {name}: only whole variables can be added. For a part of one, "
+            f"write {{{{{name}}}}} into the prompt.",
             param="with",
         )
     if is_folder:

@@ -113,7 +113,7 @@ def test_usage_counts_what_usage_df_counts(
     names = ["n_requests", "n_exchanges", "cost", "estimated_cost"]
     assert cell.value[names].to_numpy().tolist() == frame[names].to_numpy().tolist()
     assert cell.value.empty
-    assert "as if it were paid" not in cell.shown
+    assert "the service would charge" not in cell.shown
     assert cell.shown.endswith(
         "This kernel sent 0 requests that count. 1 answer of the emulator is not "
         "counted; `%svc usage emulated`, or svc.usage_df(include_emulated=True), "
@@ -122,7 +122,7 @@ def test_usage_counts_what_usage_df_counts(
     assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
     assert asked[names].to_dict("list") == everything[names].to_dict("list")
     assert asked["n_requests"].tolist() == [1]
-    assert "costs are as if it were paid" in priced.shown
+    assert "the costs are what the service would charge" in priced.shown
     assert capsys.readouterr().err == ""
 
 

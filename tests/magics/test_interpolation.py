@@ -87,8 +87,8 @@ def test_parts_of_a_value_are_put_in(inner: str, text: str) -> None:
     [
         ("df.head()", "(`value = df.head()`, then {{value}})"),
         ("len(name)", "(`value = len(name)`, then {{value}})"),
-        ("df.head().text[0]", "a prompt makes no calls"),
-        ("name + str(i)", "a prompt makes no calls"),
+        ("df.head().text[0]", "a prompt cannot call functions"),
+        ("name + str(i)", "a prompt cannot call functions"),
         ("df.head", "(`value = df.head()`, then {{value}})"),
         ("row.total", "(`value = row.total()`, then {{value}})"),
         ("name.upper", "(`value = name.upper()`, then {{value}})"),

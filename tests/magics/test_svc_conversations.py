@@ -244,7 +244,7 @@ def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
     assert "another kernel, 2 turns: one" in listed
     assert "`%svc restore plan NUMBER`" in listed
     assert prompts == ["three"]
-    assert added == "Restored: 2 turns of plan, which has 3 turns now.\n"
+    assert added == "Restored: 2 turns of plan, which now has 3 turns.\n"
     assert "has these turns already" in again
     assert "another kernel" not in whole
 

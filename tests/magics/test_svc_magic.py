@@ -183,7 +183,7 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "Be brief" in cell.shown
     assert "Hello" in cell.shown
     assert "room left in 8192" in cell.shown
-    assert "max_tokens by fit is smaller: it counts with the upper" in cell.shown
+    assert "fit sets a smaller max_tokens, because it uses the upper" in cell.shown
     assert "no limit would make it wait now" in cell.shown
 
 

@@ -113,7 +113,7 @@ def test_marks_that_go_as_typed_are_said_above_the_reply(
     cell = shell.run(f"%%svc {option}\nOf {{{{a + 1}}}}, {{{{a + 1}}}} and {{{{1x}}}}")
 
     line, rest = cell.shown.split("\n", 1)
-    assert line.startswith("Goes as typed: {{a + 1}}, {{1x}} (only variables")
+    assert line.startswith("Sent as typed: {{a + 1}}, {{1x}} (only variables")
     assert rest.strip()
     assert "as typed" not in shell.run("%%svc --raw\n{{a + 1}}").shown
 
@@ -122,7 +122,7 @@ def test_marks_that_go_as_typed_are_said_above_the_reply(
     ("mark", "said"),
     [
         ("{{d[“a”]}}", "straight quotes: \" or '"),
-        ("{{name\n}}", "Goes as typed: {{name }}"),
+        ("{{name\n}}", "Sent as typed: {{name }}"),
     ],
 )
 def test_marks_that_nearly_are_some_go_as_typed(
@@ -144,7 +144,7 @@ def test_a_variable_in_single_braces_is_said_once(shell: Shell) -> None:
     second = shell.run("%%svc\nSummarise {df} for {city}: '{df}'")
     third = shell.run("%%svc\nSummarise {df} for {city}, {math}, {In}, {print}")
 
-    line = "Goes as typed: {%s}. Write {{%s}} to put in the variable.\n"
+    line = "Sent as typed: {%s}. Write {{%s}} to fill in the variable.\n"
     assert first.shown.startswith(line % ("df", "df"))
     assert second.shown.startswith(line % ("city", "city"))
     assert "as typed" not in third.shown
@@ -186,7 +186,7 @@ def test_marks_of_a_system_message_are_said_too(shell: Shell) -> None:
     """`--system` is a template as well."""
     cell = shell.run("%%svc --system '{{1x}} \x07'\nHello")
 
-    assert cell.shown.startswith("Goes as typed: {{1x}} (only")
+    assert cell.shown.startswith("Sent as typed: {{1x}} (only")
 
 
 def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:
@@ -232,7 +232,7 @@ def test_a_name_of_a_function_is_never_a_global(
     cell = shell.run("ask()")
 
     assert isinstance(cell.error, svc.errors.ParameterError)
-    assert "the function's own city has no value here" in cell.shown
+    assert "this function's variable city has no value yet" in cell.shown
     assert emulator.requests == ()
 
 

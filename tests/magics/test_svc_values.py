@@ -114,7 +114,7 @@ def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> N
     cell = shell.run("%%svc --as Shy -o x\nNumber 7.")
 
     assert cell.error is None
-    assert "<a Shy that cannot be written>" in cell.shown
+    assert "<a Shy that cannot be displayed>" in cell.shown
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_a_mark_that_goes_as_typed_is_said_at_once(kernel: Kernel) -> None:
     ran = Ran()
     cell = kernel.begin("%%svc\nTell me {{something + 1}}")
 
-    kernel.read(cell, ran, until="Goes as typed: {{something + 1}}")
+    kernel.read(cell, ran, until="Sent as typed: {{something + 1}}")
     n_before = len(ran.messages)
     kernel.read(cell, ran)
 
