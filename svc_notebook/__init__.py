@@ -6,8 +6,8 @@
     %%svc --temperature 0.2
     Explain server-sent events in two sentences.
 
-No key yet? `%svc use emulator` answers on this machine. `%svc?` shows the magic's
-options, `svc.complete?` what a function does.
+No key yet? `%svc use emulator` answers on this machine. `%svc?` shows the options of
+the magic, `svc.complete?` describes a function.
 
 Settings       use (address, key, model, files, limits); Emulator
 Questions      complete, stream, extract; Completion, CompletionStream, Message
@@ -36,9 +36,9 @@ from typing import Any
 
 
 def _homes() -> dict[str, str]:
-    """Return the module of each public name, as the stub for type checkers has it.
+    """Return the module of each public name, read from the stub for type checkers.
 
-    A name without a module is one itself.
+    An empty module means that the name is itself a module.
     """
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
     return {
@@ -64,16 +64,16 @@ def __getattr__(name: str) -> object:
     from svc_notebook import errors  # noqa: PLC0415 - rarely
     from svc_notebook.service.params import did_you_mean  # noqa: PLC0415 - rarely
 
-    said = f"module {__name__!r} has no attribute {name!r}"
+    message = f"module {__name__!r} has no attribute {name!r}"
     if hasattr(errors, name) and name.endswith("Error"):
         place = f"Errors are in {errors.__name__}: write svc.errors.{name}."
-        raise AttributeError(f"{said}. {place}", name=name)
+        raise AttributeError(f"{message}. {place}", name=name)
     near = "" if name.startswith("_") else did_you_mean(name, __all__, n=1)
-    raise AttributeError(said + (near and f".{near}"), name=name)
+    raise AttributeError(message + (near and f".{near}"), name=name)
 
 
 def __dir__() -> list[str]:
-    """Let the Tab key offer what is meant to be used, and no part behind it."""
+    """Let Tab offer only the public names."""
     return [*__all__, "__version__"]
 
 
@@ -84,10 +84,10 @@ def _show_rating(rating: Any) -> None:  # noqa: ANN401 - loads with the sweeps
 
 
 def _join_shell() -> None:
-    """In IPython, which is then loaded, let it show errors short and ratings as panels.
+    """In IPython, register the short display of errors, and the panel for ratings.
 
-    What is rated belongs to the sweeps, which are below the panels: IPython is where
-    they meet, by the name of the class, so that neither loads here.
+    A `Rating` belongs to the sweeps, a lower layer than the panels. So it is registered
+    by the name of its class, and neither module is loaded here.
     """
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if get_shell is not None and (shell := get_shell()) is not None:
@@ -106,12 +106,12 @@ def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's sh
     """Register `%svc` and `%%svc` (`%load_ext svc_notebook`)."""
     from svc_notebook.magics.ipython_extension import load  # noqa: PLC0415 - IPython only here
 
-    _join_shell()  # the package may be older than the shell
+    _join_shell()  # the package may have been imported before the shell existed
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
-    """Take `%svc` and `%%svc` away again."""
+    """Remove `%svc` and `%%svc` again."""
     from svc_notebook.magics.ipython_extension import unload  # noqa: PLC0415 - IPython only here
 
     unload(ipython)

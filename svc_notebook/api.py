@@ -43,22 +43,22 @@ def complete(
     """Ask for a reply in one piece (doc: POST /v1/chat/completions).
 
     Functions in `tools` that the model calls are run, and their results are sent back,
-    until it answers. `tool_runs` of the last completion, which you get, has the calls.
+    until the model answers. The returned completion has the calls in `tool_runs`.
 
     Args:
         prompt: A text; messages, as `Message` or mappings; or a `CompletionRequest`.
         model: Id of the model; the session's model if None (see `use`).
-        system: A text put in front as a system message.
+        system: A text that is sent first, as a system message.
         max_tokens: A number; `fit` for what the prompt leaves of 8192; or `service` or
             None for the service's default of 150.
-        reuse: Whether the ledger may answer; None does what SVC_REUSE says.
+        reuse: Whether the ledger may answer; None follows SVC_REUSE.
         run_tools: False leaves calls to you: see `tool_calls` and `messages`.
         tools: Functions, `svc.tool`s, a `Toolbox` or definitions.
-        extra: Fields the document does not show.
-        confirm: True asks before every call, False never, None before those of tools
-            made with `confirm=True`; or a function of the call decides.
+        extra: Fields that the document does not show.
+        confirm: True asks before every call, False never, None before calls of tools
+            made with `confirm=True`; or a function that decides on each call.
         max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
-        tool_timeout_s: Seconds a call may take if its tool sets no limit (default 60).
+        tool_timeout_s: Seconds for a call of a tool without its own limit (default 60).
         total_s: Seconds for all rounds (default 600), without waits for your consent.
         **params: Other parameters, by the document's names; None is not sent.
 
@@ -86,7 +86,7 @@ def _request(
     max_tokens: MaxTokens,
     arguments: Mapping[str, Any],
 ) -> CompletionRequest:
-    is_whole = isinstance(prompt, CompletionRequest)  # says what it wants
+    is_whole = isinstance(prompt, CompletionRequest)  # it has its own parameters
     if is_whole:
         arguments = {
             **arguments,
@@ -121,14 +121,14 @@ def extract(
 
     The type is offered as the only tool, and a sentence at the end of the prompt asks
     the model to call it. A value that does not fit is sent back with the reasons. Each
-    try is an exchange; with SVC_REUSE the ledger may answer.
+    try is an exchange; with SVC_REUSE, the ledger may answer.
 
     Args:
-        type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` for all
-            that the text has.
+        type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` extracts
+            all invoices in the text.
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
-        system: A text put in front as a system message.
+        system: A text that is sent first, as a system message.
         max_tokens: A number, `fit`, or `service` or None to send none.
         max_tries: Most requests, at least 1.
         **params: Parameters by the document's names, without `tools` and `n`.
@@ -138,8 +138,8 @@ def extract(
 
     Raises:
         ToolSchemaError: The type cannot be described.
-        CutError: A reply was cut before the value was whole.
-        ToolCallError: No try fitted; `partial` is the last completion.
+        CutError: A reply was cut before the value was complete.
+        ToolCallError: No value fitted; `partial` is the last completion.
         SvcError: A request failed, as with `complete`.
 
     Example:
@@ -149,7 +149,8 @@ def extract(
     for name in ("tools", "n"):
         if params.pop(name, None) is not None:  # type: ignore[misc]  # names above
             raise ParameterError(
-                f"extract takes no {name}: it offers one tool and reads one choice.",
+                f"extract has no argument {name}: it offers one tool and reads one "
+                f"choice. Leave {name} out.",
                 param=name,
             )
     form = to_form(type_)
@@ -177,17 +178,17 @@ def stream(
     reuse: bool | None = None,
     **params: Unpack[OtherParams],
 ) -> CompletionStream:
-    """Ask for a reply that comes as it is generated (doc: Response, streamed).
+    """Ask for a reply that arrives while it is generated (doc: Response, streamed).
 
     Args:
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
-        system: A text put in front as a system message.
+        system: A text that is sent first, as a system message.
         max_tokens: A number, `fit`, or `service` or None to send none.
         reuse: Whether the ledger may answer, as in `complete`.
-        **params: Parameters by the document's names, checked against its ranges; one
-            that is left out is not sent. Calls of `tools` are not run: the stream's
-            `completion` has them.
+        **params: Parameters by the document's names, checked against its ranges; a
+            parameter that is left out is not sent. Calls of `tools` are not run: the
+            stream's `completion` has them.
 
     Returns:
         A stream: iterate it for pieces of text, then read `.completion`. Its usage is
@@ -219,12 +220,12 @@ def conversation(
         name: Up to 100 printable characters; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
         messages: Turns to begin with, such as examples: messages as in `complete`; a
-            frame of `to_df()` or of replies, or its file (.jsonl, .parquet) by
-            `export`; or a .json file of `to_json()`. The next turn records them.
+            frame of `to_df()` or of replies, or its file (.jsonl, .parquet) written
+            by `export`; or a .json file of `to_json()`. The next turn records them.
 
     Returns:
-        The conversation; the same object for the same name. If the ledger has turns
-        of that name from before, a warning says so; `restore` brings them back.
+        The conversation; the same object for the same name. If the ledger has earlier
+        turns of that name, a warning says so; `restore` brings them back.
 
     Raises:
         ParameterError: The name is not allowed, the messages are not turns
@@ -260,7 +261,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from svc_notebook.ledger.reply_columns import Column
 
 
-def replies_df(  # noqa: PLR0913 - one argument a filter
+def replies_df(  # noqa: PLR0913 - each argument is a filter
     *,
     scope: Literal["session", "all"] = "session",
     since: date | str | None = None,
@@ -273,7 +274,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
     """List the replies in the ledger.
 
     Args:
-        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO
             8601, or how long ago, such as `30d`.
         conversation: Only this conversation, or any of several.
@@ -285,11 +286,11 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
             or the names of columns; all of them if None.
 
     Returns:
-        One row for each choice, in the order in which replies ended. Columns are always
-        in one order: the columns of the rows of its sweep, what was asked, the reply
-        with its answer and its scores, numbers, ids. `describe` says what each means.
-        Numbers of the request are on the row of its first choice only, so that sums are
-        right. dtypes are fixed, also without rows.
+        One row for each choice, in the order in which replies ended. The order of the
+        columns is fixed: columns of a sweep's rows, request, reply with answer and
+        scores, numbers, ids. `describe` says what each column means. Numbers of a
+        request are only on the row of its first choice, so that sums are right. dtypes
+        are fixed, also without rows.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -319,7 +320,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
     return select_columns(replies, columns)
 
 
-def usage_df(  # noqa: PLR0913 - one argument a filter
+def usage_df(  # noqa: PLR0913 - each argument is a filter
     *,
     by: str | Sequence[str] = ("model",),
     scope: Literal["session", "all"] = "session",
@@ -334,29 +335,29 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     """Sum up requests, tokens, waits and costs in the ledger.
 
     Args:
-        by: Columns of `replies_df` to group by, those of a sweep's rows included.
-        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        by: Columns of `replies_df` to group by, also columns of a sweep's rows.
+        scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO
             8601, or how long ago, such as `30d`.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
-        include_emulated: Count answers of the emulator too; nothing was paid for
-            them, and their costs are those of the same tokens at the service.
-        include_reused: Count answers that were read from the ledger too.
-        priced_as: Take the price of this model for all: what the same tokens would
-            have cost there. Another model makes other tokens and longer or shorter
-            replies of the same questions; `replay` asks it.
+        include_emulated: Count answers of the emulator, too. They were free; their
+            costs are what the service would charge for the same tokens.
+        include_reused: Count answers that were read from the ledger, too.
+        priced_as: Use the price of this model for all tokens. The model itself would
+            have needed other numbers of tokens for the same questions; `replay` asks
+            it.
 
     Returns:
-        One row for each group: `n_requests` counts what was sent, retries included,
-        `n_exchanges` the questions. Reported and estimated tokens are in separate
-        columns, the latter with an interval. Costs come from your price table
-        (SVC_PRICES). A line on stderr says how many exchanges are left out.
+        One row for each group: `n_requests` counts all requests with their retries,
+        `n_exchanges` counts the questions. Reported and estimated tokens are in
+        separate columns, estimates with an interval. Costs are computed with your price
+        table (SVC_PRICES). A line on stderr says how many exchanges are left out.
 
     Raises:
         LedgerError: The ledger cannot be read.
-        ParameterError: A filter cannot match, or a column cannot be grouped by.
+        ParameterError: A filter cannot match, or `by` has a column that cannot be used.
 
     Example:
         >>> usage = svc.usage_df(by=["model", "run"], scope="all")
@@ -390,7 +391,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
 def _with_rows(
     endpoint: Endpoint, ledger: Ledger, exchanges: Iterable[Exchange]
 ) -> Iterable[Exchange]:
-    """Give exchanges of runs the columns of their rows, if there are any runs."""
+    """Add the columns of a sweep's rows to its exchanges, if there are any runs."""
     if not ledger.plans(is_whole=False):
         return exchanges
     from svc_notebook.sweeps.stored_runs import with_rows  # noqa: PLC0415
@@ -404,12 +405,12 @@ def runs_df(
     """List the runs of sweeps in the ledger.
 
     Args:
-        scope: `all` for the whole ledger, `session` for what this kernel asked.
-        since: Only what was sent at or after this instant or day; text is ISO 8601.
+        scope: `all` for the whole ledger, `session` for the requests of this kernel.
+        since: Only requests sent at or after this instant or day; text is ISO 8601.
 
     Returns:
-        One row for each run, the oldest first: name, times, how many requests it has
-        and how they ended, models, address and cost. dtypes are fixed.
+        One row for each run, oldest first: name, times, number of requests and how they
+        ended, models, address and cost. dtypes are fixed.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -429,19 +430,18 @@ def runs_df(
 def run(
     name: str, *, confirm_above: int | None = None, reuse: bool | None = None
 ) -> Run:
-    """Return a run of the ledger as it was planned, also after a restart.
+    """Return a run from the ledger as it was planned, also after a restart.
 
     Args:
-        name: Its name, or its id for a run without one: the column `run`.
-        confirm_above: Ask before more requests are sent; never if None.
-        reuse: Whether the ledger may answer identical requests; None does what
-            SVC_REUSE says.
+        name: The name of the run, or its id if it has no name: see the column `run`.
+        confirm_above: Ask before sending more requests than this; never if None.
+        reuse: Whether the ledger may answer identical requests; None follows SVC_REUSE.
 
     Returns:
         The run, with its plan, rows and replies; `run()` sends what is missing.
 
     Raises:
-        ParameterError: The ledger has no such run, or not its plan.
+        ParameterError: The ledger has no such run, or does not have its plan.
         LedgerError: The ledger cannot be read.
 
     Example:
@@ -464,7 +464,7 @@ def tool_calls_df(
     """List the tool calls in the ledger that this package handled.
 
     Args:
-        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only calls of exchanges started at or after this instant; text is
             ISO 8601.
         conversation: Only this conversation, or any of several.
@@ -473,7 +473,7 @@ def tool_calls_df(
         name: Only this tool, or any of several.
 
     Returns:
-        One row for each call, also a refused or denied one, in the order in which
+        One row for each call, also for refused or denied calls, in the order in which
         they were run: arguments, result, error, seconds. dtypes are fixed.
 
     Raises:
@@ -497,15 +497,15 @@ def tool_calls_df(
 
 
 def conversations_df(search: str = "") -> "pd.DataFrame":
-    """List the conversations in the ledger, those of other kernels too.
+    """List the conversations in the ledger, also those of other kernels.
 
     Args:
-        search: Only those whose name, prompts or replies have this text; small and
-            capital letters from a to z are the same.
+        search: Only conversations whose name, prompts or replies contain this text;
+            upper and lower case letters from a to z are the same.
 
     Returns:
-        One row for each conversation, the one asked last first: its name, turns,
-        models, when it was last asked, and the beginning of the newest prompt.
+        One row for each conversation, the newest first: its name, turns, models, when
+        it was last asked, and the beginning of the newest prompt.
         `svc.conversation(NAME).restore()` brings its turns back.
 
     Raises:
@@ -527,19 +527,20 @@ def conversations_df(search: str = "") -> "pd.DataFrame":
 def export_answers(
     path: str | Path, *, scope: Literal["session", "all"] = "session"
 ) -> int:
-    """Write the good answers in the ledger into a file that notebooks can run from.
+    """Write the successful answers in the ledger to a file that can replay them.
 
-    With SVC_ANSWERS set to the file a notebook needs neither key nor network. The file
-    has requests and answers, but nothing about who asked. What was asked several times
-    is answered in the same order again, and each trial of a run as it was, so restart
-    the kernel and run the notebook once before you export.
+    With SVC_ANSWERS set to the file, a notebook needs neither key nor network. The file
+    has requests and answers, but nothing about who asked. Repeated requests get their
+    answers in the same order, and each trial of a run gets its own. So restart the
+    kernel and run the notebook once before you export.
 
     Args:
-        path: The file; an old one is replaced, that in SVC_ANSWERS if nothing is lost.
-        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        path: The file. An existing file is replaced; the file in SVC_ANSWERS only if no
+            answer is lost.
+        scope: `session` for the requests of this kernel, `all` for the whole ledger.
 
     Returns:
-        How many answers were written; a cell shows a sentence about it.
+        The number of answers written; a cell shows a sentence about it.
 
     Raises:
         ParameterError: The file cannot be written, or answers would be lost.
@@ -556,16 +557,16 @@ def export_answers(
 
 
 def describe(df: "pd.DataFrame") -> "pd.DataFrame":
-    """Say what the columns of a frame mean: of replies, usage, tool calls, a summary.
+    """Say what the columns of a frame mean, such as replies, usage or tool calls.
 
     Args:
-        df: Such as `replies_df()` or `run.summary_df()`.
+        df: A frame of this package, such as `replies_df()` or `run.summary_df()`.
 
     Returns:
         One row for each column, in its order: name, dtype, unit, meaning.
 
     Raises:
-        ParameterError: It is not a DataFrame.
+        ParameterError: `df` is not a DataFrame.
 
     Example:
         >>> meanings = svc.describe(run.replies_df())

@@ -1,8 +1,8 @@
 """The command `svc-notebook`: its arguments and its exit status.
 
 A failure is one short message on stderr, without a traceback, and an exit status: 2 if
-the command or a setting is wrong, 1 if it did not work, 130 after Ctrl-C. Of `recheck`
-the status is the answer, and 1 is only that something has changed.
+the command or a setting is wrong, 1 if the command failed, 130 after Ctrl-C. The status
+of `recheck` is its answer: see `_STATUS`.
 """
 
 import argparse
@@ -31,11 +31,11 @@ STOPPED = 130
 WRONG = 2
 FAILED = 1
 _PORT_MAX = 65535
-_STATUS = {"as before": 0, "changed": 1, "cannot tell": 2}  # of recheck
+_STATUS = {"as before": 0, "changed": 1, "cannot tell": 2}  # exit status of recheck
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command, the program's own if `argv` is None; return its exit status."""
+    """Run the command in `argv`, by default `sys.argv`; return its exit status."""
     _escape_unprintable()
     arguments = _read(build_parser(), sys.argv[1:] if argv is None else argv)
     try:
@@ -43,15 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     except BrokenPipeError:
-        # The reader has gone; the interpreter's last flush must not complain.
+        # The reader is gone. Without this, Python's last flush would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except SvcError as error:
         print(f"svc-notebook: {error}", file=sys.stderr)  # noqa: T201 - stderr
         if arguments.run is _recheck:
             if arguments.json:
-                told = {"check": None, "verdict": None, "says": str(error)}
-                sys.stdout.write(json.dumps(told) + "\n")
+                result = {"check": None, "verdict": None, "says": str(error)}
+                sys.stdout.write(json.dumps(result) + "\n")
             return _STATUS["cannot tell"]
         return WRONG if isinstance(error, ConfigError) else FAILED
     return status
@@ -73,7 +73,7 @@ def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line, which the reference is made from, too."""
+    """Return the parser of the command line; the reference page uses it, too."""
     parser = argparse.ArgumentParser(
         prog="svc-notebook",
         description=(
@@ -105,24 +105,28 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="verb", required=True
     )
-    shown = "show the path of the file, and what sets it"
-    verbs.add_parser("path", help=shown, description=f"{shown.capitalize()}.")
-    shown = "show how many exchanges it has, and its size"
-    verbs.add_parser("size", help=shown, description=f"{shown.capitalize()}.")
+    description = "show the path of the file, and what sets it"
+    verbs.add_parser(
+        "path", help=description, description=f"{description.capitalize()}."
+    )
+    description = "show how many exchanges it has, and its size"
+    verbs.add_parser(
+        "size", help=description, description=f"{description.capitalize()}."
+    )
     forget = verbs.add_parser(
         "forget",
         help="delete all exchanges, or some",
-        description="Delete all exchanges (requests with their replies), or some. It "
-        "says how many and asks first.",
+        description="Delete all exchanges (requests with their replies), or some. The "
+        "command says how many, and asks first.",
         usage="%(prog)s [--exchange ID | --conversation NAME |\n"
         "                                  --run NAME | --before DAY] [--yes]",
     )
-    some = forget.add_mutually_exclusive_group()
+    filters = forget.add_mutually_exclusive_group()
     for kind in deletion.KINDS:
         value = "ID" if kind == "exchange" else "NAME"
         help_ = f"delete this {kind} only"
-        some.add_argument(f"--{kind}", dest=f"of_{kind}", metavar=value, help=help_)
-    some.add_argument(
+        filters.add_argument(f"--{kind}", dest=f"of_{kind}", metavar=value, help=help_)
+    filters.add_argument(
         "--before",
         metavar="DAY",
         help="delete only exchanges that started before this day, such as 2026-01-31",
@@ -144,7 +148,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
 
 
 def _forget(place: str, arguments: argparse.Namespace) -> int:
-    """Delete exchanges, once the user has agreed; a run cannot be sent meanwhile."""
+    """Delete exchanges once the user has agreed; meanwhile, a run is locked."""
     names = {kind: getattr(arguments, f"of_{kind}") for kind in deletion.KINDS}
     chosen = deletion.select(before=arguments.before, **names)
     question = deletion.preview(place, chosen)
@@ -152,7 +156,7 @@ def _forget(place: str, arguments: argparse.Namespace) -> int:
         sys.stdout.write("Nothing was deleted.\n")
         return FAILED
     if question and arguments.yes and chosen.kind:
-        sys.stdout.write(f"{question}\n")  # it says where texts stay
+        sys.stdout.write(f"{question}\n")  # the question says where texts remain
     with contextlib.ExitStack() as stack:
         if question and names["run"] is not None:
             advice = "Nothing was deleted. Stop the run there, or wait for its end."
@@ -163,7 +167,7 @@ def _forget(place: str, arguments: argparse.Namespace) -> int:
 
 
 def _agrees(question: str) -> bool:
-    """Ask at a terminal; a cell's `!` has one where nobody can type."""
+    """Ask at a terminal; after `!` in a cell nobody can type an answer."""
     if not sys.stdin.isatty() or "JPY_PARENT_PID" in os.environ:
         raise ParameterError(f"{question} Confirm with --yes.", param="yes")
     with contextlib.suppress(EOFError):
@@ -195,19 +199,17 @@ def _add_recheck(parser: argparse.ArgumentParser) -> None:
         help="how much the score may differ and still be as before (default: 0.05, "
         "which is 5 points)",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print one line of JSON instead"
-    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.set_defaults(run=_recheck)
 
 
 def _recheck(arguments: argparse.Namespace) -> int:
-    checked = run(arguments.name).recheck(
+    recheck = run(arguments.name).recheck(
         arguments.rows, arguments.on, margin=arguments.margin
     )
-    told = checked.to_json() if arguments.json else repr(checked)
-    sys.stdout.write(f"{told}\n")
-    return _STATUS[checked.verdict]
+    text = recheck.to_json() if arguments.json else repr(recheck)
+    sys.stdout.write(f"{text}\n")
+    return _STATUS[recheck.verdict]
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +222,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="ends with .html or .md; an old file is replaced (default: NAME.html)",
+        help="a .html or .md file; an existing file is replaced (default: NAME.html)",
     )
     parser.set_defaults(run=_report)
 
@@ -261,7 +263,7 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Start an emulator of the service on this machine (127.0.0.1) and print its "
         "address and key, for any program that uses the service. It checks keys, "
-        "parameters and limits; it has no model that could answer. Ctrl-C ends it."
+        "parameters and limits, but has no model. Ctrl-C ends it."
     )
     parser.add_argument(
         "--port",
@@ -274,7 +276,7 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
         "--tokens-per-s",
         type=_speed,
         metavar="N",
-        help="how fast replies come; 0 for no delay (default: reading speed)",
+        help="how fast replies arrive; 0 for no delay (default: reading speed)",
     )
     parser.add_argument(
         "--script",
@@ -282,13 +284,13 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         default=(),
         help="JSON file with answers; python -m pydoc svc_notebook.emulator.script "
-        "says what it may have",
+        "describes it",
     )
     parser.add_argument(
         "--text",
         choices=("answers", "filler"),
         default="answers",
-        help="what else it replies: answers (default) says that it cannot answer, "
+        help="replies to other prompts: answers (default) says that it has none, "
         "filler is made-up prose",
     )
     parser.set_defaults(run=_emulate)
@@ -349,7 +351,7 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
-    _end_as_with_ctrl_c()
+    _end_like_ctrl_c()
     with contextlib.suppress(KeyboardInterrupt), _emulator(arguments) as emulator:
         print(  # noqa: T201 - the command's answer
             "An emulator of the service, on this machine. No model answers.\n\n"
@@ -363,11 +365,11 @@ def _emulate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _end_as_with_ctrl_c() -> None:
-    """Let a closed terminal or a plain `kill` end the command as Ctrl-C does."""
+def _end_like_ctrl_c() -> None:
+    """Make a closed terminal or a plain `kill` end the command like Ctrl-C."""
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, name, None)
-        # What nohup has set to be ignored stays ignored.
+        # a signal that nohup ignores stays ignored
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
 
@@ -393,7 +395,7 @@ def may_colour(environ: Mapping[str, str]) -> bool:
 
 
 def _escape_unprintable() -> None:
-    """Let a terminal that cannot show a letter show its number instead of failing."""
+    """Print the code of a character that the terminal cannot show, without failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -51,9 +51,9 @@ class Completion:
     __slots__ = ("_last_request", "_notes", "exchange", "tool_runs")
 
     exchange: Exchange
-    tool_runs: tuple[Step, ...]  # the tool calls that were run before it, in order
+    tool_runs: tuple[Step, ...]  # tool calls that were run for this reply, in order
     _notes: tuple[str, ...]
-    _last_request: CompletionRequest | None  # of a reply that took several
+    _last_request: CompletionRequest | None  # if the reply took several requests
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Completion:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """On what was sent, such as turns left out, and on a reply without a text."""
-        notes = _on_undocumented(self.request), _on_reasoning_only(self.exchange)
+        """Notes on the request, such as turns left out, and on a reply without text."""
+        notes = _undocumented_note(self.request), _reasoning_only_note(self.exchange)
         return (*self._notes, *filter(None, notes))
 
     @property
@@ -83,7 +83,7 @@ class Completion:
 
     @property
     def text(self) -> str:
-        """The text of the first choice; "" without one."""
+        """The text of the first choice; "" if there is none."""
         return (self.choices[0].text or "") if self.choices else ""
 
     @property
@@ -93,7 +93,7 @@ class Completion:
 
     @property
     def reasoning(self) -> str:
-        """What the server sent next to the first choice's text; "" for nothing.
+        """The reasoning that the server sent with the first choice; "" without one.
 
         It is not a part of the text and is never sent back. The service's document
         does not show it; some servers do, as `reasoning_content`.
@@ -102,7 +102,7 @@ class Completion:
 
     @property
     def finish_reason(self) -> str | None:
-        """The first choice's finish reason, verbatim; None if none came."""
+        """The first choice's finish reason, verbatim; None if there is none."""
         return self.choices[0].finish_reason if self.choices else None
 
     @property
@@ -117,25 +117,27 @@ class Completion:
         text = self.choices[0].text if self.choices else None
         calls = self.tool_calls
         content = text if calls else text or ""
-        other = self._given_back() if calls else {}
+        other = self._fields_to_send_back() if calls else {}
         return Message(role="assistant", content=content, tool_calls=calls, other=other)
 
-    def _given_back(self) -> dict[str, Any]:
-        """Return what another server wants back with the calls of its reply."""
+    def _fields_to_send_back(self) -> dict[str, Any]:
+        """Return the fields that another server needs back with the tool calls."""
         if self.request.info.is_documented:
             return {}
         other = dict(self.choices[0].other)
-        if other.get("reasoning_content"):  # the reasoning came by this name
+        if other.get(
+            "reasoning_content"
+        ):  # the server sent the reasoning in this field
             other["reasoning_content"] = self.reasoning
         return other
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history: what was sent, the reply, and what its calls gave.
+        """The whole history: the request, the reply, and the results of its tool calls.
 
-        Tools that you stopped have their results too, so it can be sent. If it ends
-        with tool calls, none was run: add a `tool` message for each of them before you
-        send it (doc: Tool-calling flow).
+        Interrupted tools have a result, too, so that the history can be sent again. If
+        it ends with tool calls, none was run: add a `tool` message for each call before
+        you send it (doc: Tool-calling flow).
         """
         sent = list(self.request.messages)
         results: list[Message] = []
@@ -149,7 +151,7 @@ class Completion:
 
     @property
     def usage(self) -> Usage:
-        """Tokens, reported by the service or else estimated: see usage_source."""
+        """Tokens, reported by the service or estimated: see `usage_source`."""
         return self.exchange.usage
 
     @property
@@ -159,17 +161,17 @@ class Completion:
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
+        """The model in the request."""
         return self.exchange.request.model
 
     @property
     def request(self) -> CompletionRequest:
-        """What was sent."""
+        """The request that was sent."""
         return self.exchange.request
 
     @property
     def latency_s(self) -> float | None:
-        """Seconds from sending to the end, without waiting for our own limit."""
+        """Seconds from sending to the end, without the wait for our own rate limit."""
         return self.exchange.latency_s
 
     @property
@@ -179,12 +181,12 @@ class Completion:
 
     @property
     def is_cut(self) -> bool:
-        """Whether any choice was cut: it reached its token limit."""
+        """Whether any choice was cut, because it reached its token limit."""
         return any(is_cut(self.exchange, choice) for choice in self.choices)
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it is one choice that has some text, but not all of its text."""
+        """Whether it has one choice, with text that was cut or interrupted."""
         is_text = bool(self.text) and len(self.choices) == 1 and not self.tool_calls
         is_broken = self.is_partial and self.finish_reason is None
         return is_text and (self.is_cut or is_broken)
@@ -222,7 +224,7 @@ class Completion:
         parts += filter(None, [other_model(self.model, answered)])
         if self.exchange.status == "ok" and is_empty(self.exchange):
             parts += filter(None, (cut_mark(self.exchange), "empty"))
-        line = to_terminal(" · ".join(parts))  # the service's words are in it
+        line = to_terminal(" · ".join(parts))  # it contains the service's text
         return f"<Completion {shorten(text, _REPR_CHARS)!r} · {line}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
@@ -231,9 +233,9 @@ class Completion:
     def as_python(self) -> str:
         """Return the request as Python to keep: `svc.complete` or `svc.stream`.
 
-        It has every option that was sent, tools as definitions, and no other; address
-        and key come from your settings, as for any request. After rounds of tools, or
-        where a reply was continued, it is the last request.
+        It has exactly the options that were sent, and tools as definitions. Address and
+        key come from your settings, as for any request. If the reply took several
+        requests (tools, or a continued reply), it is the last one.
         """
         exchange = self.exchange
         note = f"sent to {exchange.endpoint!r}; your settings say where it goes now"
@@ -244,9 +246,9 @@ class Completion:
     def as_curl(self) -> str:
         """Return the request as a curl command for a POSIX shell.
 
-        It has the address that was used, and takes the key from the variable
-        that the address has it in: the service's is `SVC_API_KEY`. Where no variable is
-        known, it names `API_KEY` for you to set; where no key is needed, none.
+        It has the address that was used, and takes the key from the environment
+        variable of that address, such as `SVC_API_KEY` for the service. If no variable
+        is known, it uses `API_KEY`, which you set; if no key is needed, it has none.
         """
         exchange = self.exchange
         request = self._last_request or self.request
@@ -269,7 +271,7 @@ class Completion:
         return (is_last,) if self._last_request else ()
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
-        """Return the same completion with the tool calls that were run before it."""
+        """Return the same completion with these tool runs."""
         return Completion(self.exchange, tool_runs, self._notes, self._last_request)
 
     def with_notes(self, *notes: str) -> "Completion":
@@ -278,60 +280,60 @@ class Completion:
         return Completion(self.exchange, self.tool_runs, notes, self._last_request)
 
     def final(self) -> Final:
-        """Return what a cell shows of the finished reply."""
+        """Return the final form in which a cell shows the reply."""
         return Final(
             texts=self.texts,
             reasonings=tuple(choice.reasoning for choice in self.choices),
             footer=footer(self.exchange),
             hint=estimate_hint(self.exchange),
             marks=marks(self.exchange),
-            tool_runs=(*self.tool_runs, *self._handed_back()),
+            tool_runs=(*self.tool_runs, *self._calls_not_run()),
         ).with_notes(*self.notes)
 
-    def _handed_back(self) -> tuple[Step, ...]:
+    def _calls_not_run(self) -> tuple[Step, ...]:
         answered = {step.call_id for step in self.tool_runs}
-        why = "the reply was cut" if self.is_cut else "the call was handed back"
-        why = "the reply broke off" if self.is_partial else why
+        reason = "the reply was cut" if self.is_cut else "the call was handed back"
+        reason = "the reply broke off" if self.is_partial else reason
         calls = (call for call in self.tool_calls if call.id not in answered)
-        return tuple(Unrun(call, why) for call in calls)
+        return tuple(CallNotRun(call, reason) for call in calls)
 
 
-class Unrun:
-    """A call that was not run, shown among the tool runs."""
+class CallNotRun:
+    """A tool call that was not run; it is shown among the tool runs."""
 
     seconds_s = 0.0
     traceback = None
     is_approved = None
     printed = ""
 
-    def __init__(self, call: ToolCall, why: str) -> None:
-        self.error = why
-        self.result = f"not run: {why}"
+    def __init__(self, call: ToolCall, reason: str) -> None:
+        self.error = reason
+        self.result = f"not run: {reason}"
         self.call_id = call.id
         self.name = call.function.name
         self.arguments = call.function.arguments
 
 
 def _without_value(step: Step) -> Step:
-    """Leave out the tool's own value, which may be large or not picklable."""
+    """Leave out the value of a tool run: it may be large or not picklable."""
     shown_step: Any = step
     return replace(shown_step, value=None) if hasattr(shown_step, "value") else step
 
 
-def _on_undocumented(request: CompletionRequest) -> str:
-    """Say what was sent as it is, beyond the service's document; "" for nothing."""
+def _undocumented_note(request: CompletionRequest) -> str:
+    """Return a note on undocumented fields that were sent; "" if there are none."""
     names = ", ".join(request.undocumented)
     return f"sent as it is: {names}" if names else ""
 
 
-def _on_reasoning_only(exchange: Exchange) -> str:
-    """Say why a reply that has reasoning only is empty; "" for any other."""
+def _reasoning_only_note(exchange: Exchange) -> str:
+    """Return a note on why a reply with only reasoning is empty; "" for others."""
     has_reasoning = any(choice.reasoning for choice in exchange.choices)
     if exchange.status != "ok" or not has_reasoning or not is_empty(exchange):
         return ""
     if cut_mark(exchange):
         return "all tokens went into the reasoning; allow more with max_tokens"
-    return "there is a reasoning, but no answer"
+    return "there is reasoning, but no answer"
 
 
 _BOTH_CHANGED = (
@@ -344,13 +346,13 @@ _TIMES = 4
 _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")
 
 
-def on_params(params: Mapping[str, object]) -> str | None:
+def advice_on_params(params: Mapping[str, object]) -> str | None:
     """Return the document's advice about these parameters, if it has any."""
     both = (params.get("temperature"), params.get("top_p"))
     return None if any(value is None for value in both) else _BOTH_CHANGED
 
 
-def on_reply(text: str, params: Mapping[str, object]) -> str | None:
+def advice_on_reply(text: str, params: Mapping[str, object]) -> str | None:
     """Return the document's advice about a reply that repeats itself, else None.
 
     There is none with a repetition penalty above 1.

@@ -1,19 +1,21 @@
-"""The API key: find it, hold it, keep it out of everything (doc: Authentication).
+"""The API key: finds it, stores it, and redacts it everywhere (doc: Authentication).
 
-A key goes to its own address and to no other. It is looked for in this order:
+A key is sent to its own address and to no other. It is looked for in this order:
 
 1. The argument: `key=` or `api_key=` of a client, for that client's address.
-2. What was typed (`%svc login`), or given to `svc.use`, for this address.
-3. The variable that the user's own file names for this address (`key_env`); where it
-   names none, SVC_API_KEY, if this address is SVC_BASE_URL.
+2. A key that was typed (`%svc login`), or given to `svc.use`, for this address.
+3. The environment variable that the user's own file names for this address (`key_env`).
+   If the file names none: SVC_API_KEY, if this address is SVC_BASE_URL.
 4. The keyring's entry for this address.
 
-Where `key=False` or the file says that no key is needed, only the argument is sent. The
-kernel's emulator has a random key, which is used for nothing else. The workers of
-a Ray cluster look for no key: they are sent the one that was found here.
+If `key=False` or the file says that no key is needed, a key is sent only if it is an
+argument of the client. The kernel's emulator has a random key, which is used for
+nothing else. The workers of a Ray cluster look for no key: the driver sends them its
+own.
 
-The value leaves a `Key` only through `authorization()`, where headers are written. No
-frame that raises may have the value in a local variable: tracebacks can show those.
+The value leaves a `Key` only through `authorization()`, where headers are written. A
+function that raises must not have the value in a local variable, because tracebacks can
+show local variables.
 """
 
 import json
@@ -57,18 +59,18 @@ from svc_notebook.settings import (
 NO_KEY_YET = f"No API key: {KEY_VARIABLE} is not set."
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is the base address."""
-ANY_VARIABLE = "API_KEY"  # in code, for a key that no variable is known for
+ANY_VARIABLE = "API_KEY"  # in exported code, if no variable of the key is known
 _MARK = "[key]"
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
 _JSON = msgspec.json.Encoder()
-Value = TypeVar("Value")
+Redactable = TypeVar("Redactable")
 
 
 class Key:
     """An API key that does not show its value, and says where it was found.
 
-    Blanks and quotes around it and a leading "Bearer " are removed. What hides this key
-    hides `others`, too: those that this kernel has for other addresses.
+    Blanks and quotes around it and a leading "Bearer " are removed. Methods that redact
+    this key redact `others`, too: this kernel's keys of other addresses.
 
     Raises:
         MissingKeyError: The value is empty, or cannot be sent in a header.
@@ -83,7 +85,7 @@ class Key:
         value = ""  # a traceback may show the locals of this frame
         if isinstance(cleaned, MissingKeyError):
             raise cleaned
-        # A function holds it, so that it is not shown among the attributes.
+        # in a closure: attributes could be shown, for example by a debugger
         self._reveal: Callable[[], str] = lambda: cleaned
         as_json = json.dumps(cleaned)[1:-1].encode()
         self._reveal_json: Callable[[], bytes] = lambda: as_json
@@ -100,11 +102,11 @@ class Key:
         secret = self._reveal()
         return f"Bearer {secret}" if secret else ""
 
-    def redact(self, value: Value) -> Value:
-        """Return texts, also in lists and structs, with `[key]` in place of the key."""
+    def redact(self, value: Redactable) -> Redactable:
+        """Replace the key by `[key]` in texts, also inside lists and structs."""
         if isinstance(value, msgspec.Struct) and not self._is_in(_JSON.encode(value)):
-            return value  # nearly always so, and encoding is the fastest search
-        return _redacted(value, self._redact_text)
+            return value  # the usual case; encoding is the fastest way to search
+        return _redact_all(value, self._redact_text)
 
     def redact_error(self, error: SvcError) -> None:
         """Replace the key in the message and the attributes of an error."""
@@ -113,7 +115,7 @@ class Key:
             setattr(error, name, self.redact(value))
 
     def refuse_in(self, body: bytes) -> None:
-        """Refuse a request, as JSON, that contains the key, by a ParameterError."""
+        """Raise a ParameterError if the JSON body of a request contains the key."""
         has_key = self._is_in(body)
         body = b""  # a traceback may show the locals of this frame
         if has_key:
@@ -124,10 +126,10 @@ class Key:
             )
 
     def _redact_text(self, text: str) -> str:
-        return _replaced(text, self._secrets()) if text else text
+        return _replace_secrets(text, self._secrets()) if text else text
 
     def _secrets(self) -> tuple[str, ...]:
-        """Return the keys to hide, the longest first: one may begin with another."""
+        """Return the keys to redact, longest first, as one may begin with another."""
         secrets = {key._reveal() for key in (self, *self.others)}  # noqa: SLF001 - keys, too
         hidden = (secret for secret in secrets if len(secret) >= _MIN_CHARS)
         return tuple(sorted(hidden, key=len, reverse=True))
@@ -164,7 +166,7 @@ class Key:
 
 
 def _clean(value: object, source: str) -> str | MissingKeyError:
-    """Return the key without what was pasted with it, or why it cannot be sent."""
+    """Return the key without blanks, quotes and "Bearer", or why it cannot be sent."""
     if not isinstance(value, str):
         return MissingKeyError(
             f"The API key from {source} is {type(value).__name__}; give it as text."
@@ -184,57 +186,57 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
     return cleaned
 
 
-def _redacted(value: Value, redact: Callable[[str], str]) -> Value:
+def _redact_all(value: Redactable, redact: Callable[[str], str]) -> Redactable:
     clean: Any = value
     if isinstance(value, str):
         clean = redact(value)
     elif isinstance(value, (list, tuple)):
-        clean = type(value)([_redacted(item, redact) for item in value])
+        clean = type(value)([_redact_all(item, redact) for item in value])
     elif isinstance(value, dict):
         clean = {
-            _redacted(name, redact): _redacted(item, redact)
+            _redact_all(name, redact): _redact_all(item, redact)
             for name, item in value.items()
         }
     elif isinstance(value, msgspec.Struct):
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        clean = msgspec.structs.replace(value, **_redacted(fields, redact))
-    return cast(Value, clean)
+        clean = msgspec.structs.replace(value, **_redact_all(fields, redact))
+    return cast(Redactable, clean)
 
 
 class StreamRedactor:
-    """Redacts a text that comes in pieces; a key may be cut anywhere.
+    """Redacts a text that arrives in pieces; a key may be cut anywhere.
 
-    What may be the start of a key is held back until the next piece decides.
+    Text that may be the start of a key is held back until the next piece.
     """
 
     def __init__(self, key: Key) -> None:
-        secrets = key._secrets()  # noqa: SLF001 - it is a part of the key
+        secrets = key._secrets()  # noqa: SLF001 - in the same file as `Key`
         self._reveal: Callable[[], tuple[str, ...]] = lambda: secrets
         self._first_letters = frozenset(secret[0] for secret in secrets)
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Take the next piece, and return what can be shown now."""
+        """Take the next piece, and return the text that can be shown."""
         if not self._held and self._first_letters.isdisjoint(piece):
-            return piece  # nothing in it begins a key
-        shown, self._held = _split(self._held + piece, self._reveal())
+            return piece  # no key begins in it
+        shown, self._held = _split_at_key_start(self._held + piece, self._reveal())
         return shown
 
     def end(self) -> str:
         """Return what was held back, at the end of the text."""
         held, self._held = self._held, ""
-        return _replaced(held, self._reveal())
+        return _replace_secrets(held, self._reveal())
 
 
 _Part = Literal["text", "reasoning"] | int | None
-"""A text of a choice that comes in pieces: `int` or None is the index of a call."""
+"""A text of a choice that arrives in pieces; `int` or None is a tool call's index."""
 
 
 class DeltaRedactor:
-    """Redacts the deltas of a streamed reply; each may end in the start of a key.
+    """Redacts the deltas of a streamed reply; a delta may end with the start of a key.
 
-    A server may echo a key over several chunks, in a text, a thought or the arguments
-    of a tool call. The completion is redacted once more, as a whole.
+    A server may echo a key over several chunks, in the text, the reasoning or the
+    arguments of a tool call. At the end, the whole completion is redacted once more.
     """
 
     def __init__(self, key: Key) -> None:
@@ -242,15 +244,15 @@ class DeltaRedactor:
         self._streams: dict[tuple[int, _Part], StreamRedactor] = {}
 
     def feed(self, delta: Delta) -> Delta:
-        """Return what can be shown of a delta now, all of it where a choice ends."""
+        """Return what can be shown of a delta; all of it if its choice ends."""
         if delta.finish_reason and not self._streams:  # a reply in one piece
             return self._key.redact(delta)
         changes: dict[str, object] = {}
-        text, thought, is_end = delta.text or "", delta.reasoning, delta.finish_reason
+        text, reasoning, is_end = delta.text or "", delta.reasoning, delta.finish_reason
         if (text or is_end) and (shown := self._feed(delta, "text", text)) != text:
             changes["text"] = shown
-        if thought or is_end:
-            changes["reasoning"] = self._feed(delta, "reasoning", thought)
+        if reasoning or is_end:
+            changes["reasoning"] = self._feed(delta, "reasoning", reasoning)
         if delta.calls:
             changes["calls"] = tuple(self._call(delta, piece) for piece in delta.calls)
         if is_end:
@@ -283,44 +285,44 @@ def _delta(index: int, part: _Part, held: str) -> Delta:
     return Delta(index=index, calls=(CallPiece(index=part, arguments=held),))
 
 
-def _places(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
-    """Return where keys start and end in a text."""
+def _key_spans(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Return the start and end of each key in a text."""
     if not any(secret in text for secret in secrets):  # the fastest search
         return []
     pattern = "|".join(map(re.escape, secrets))
     return [match.span() for match in re.finditer(pattern, text)]
 
 
-def _replaced(text: str, secrets: Iterable[str]) -> str:
+def _replace_secrets(text: str, secrets: Iterable[str]) -> str:
     shown, at = "", 0
-    for start, end in _places(text, secrets):
+    for start, end in _key_spans(text, secrets):
         shown += text[at:start] + _MARK
         at = end
     return shown + text[at:]
 
 
-def _split(text: str, secrets: Iterable[str]) -> tuple[str, str]:
-    """Return the redacted start of a text, and its rest, which may begin a key."""
+def _split_at_key_start(text: str, secrets: Iterable[str]) -> tuple[str, str]:
+    """Return the redacted start of a text, and its end if that may begin a key."""
     shown, at = "", 0
-    for start, end in _places(text, secrets):
-        begun = _begun(text, at, secrets)
-        if begun <= start:
-            return shown + text[at:begun], text[begun:]
+    for start, end in _key_spans(text, secrets):
+        start_of_key = _key_start(text, at, secrets)
+        if start_of_key <= start:
+            return shown + text[at:start_of_key], text[start_of_key:]
         shown += text[at:start] + _MARK
         at = end
-    begun = _begun(text, at, secrets)
-    return shown + text[at:begun], text[begun:]
+    start_of_key = _key_start(text, at, secrets)
+    return shown + text[at:start_of_key], text[start_of_key:]
 
 
-def _begun(text: str, at: int, secrets: Iterable[str]) -> int:
-    """Return from where on a text may be the start of a key; its length if nowhere."""
-    begun = len(text)
+def _key_start(text: str, at: int, secrets: Iterable[str]) -> int:
+    """Return where the end of a text may begin a key; the text's length if nowhere."""
+    start_of_key = len(text)
     for secret in secrets:
-        start = text.find(secret[0], max(at, len(text) - len(secret) + 1), begun)
+        start = text.find(secret[0], max(at, len(text) - len(secret) + 1), start_of_key)
         while start >= 0 and not secret.startswith(text[start:]):
-            start = text.find(secret[0], start + 1, begun)
-        begun = begun if start < 0 else start
-    return begun
+            start = text.find(secret[0], start + 1, start_of_key)
+        start_of_key = start_of_key if start < 0 else start
+    return start_of_key
 
 
 def to_key(
@@ -339,12 +341,13 @@ def to_key(
 
 
 _typed: dict[str, Key] = {}
-"""The keys that were typed, or given to `svc.use`, by their address."""
+"""Keys that were typed, or given to `svc.use`, by address."""
 _seen: dict[tuple[str, str], Key] = {}
-"""The keys that were found, or given to a client, by their hash and their source."""
+"""Keys that were found, or given to a client, by hash and source."""
 _keyless: set[str] = set()
 """The addresses that are used with `key=False` or `no-key`."""
 _not_inherited: dict[str, str] = {}
+"""Variables that `without_keys` has taken out of the environment, with their values."""
 _environ = ChainMap(os.environ, _not_inherited)
 
 
@@ -354,12 +357,12 @@ def find_key(
     base_url: str | None,
     endpoint: Endpoint = SERVICE,
 ) -> Key:
-    """Return the API key of an address: 2 to 4 of the list at the head of this file.
+    """Return the API key of an address, by steps 2 to 4 of this file's docstring.
 
     Args:
-        environ: The variables.
-        base_url: The address; None while SVC_BASE_URL is not set.
-        endpoint: What is at the address; `key_env` is its variable.
+        environ: The environment variables.
+        base_url: The address; None if SVC_BASE_URL is not set.
+        endpoint: The endpoint at the address; `key_env` names its variable.
 
     Raises:
         MissingKeyError: This address has no key, or the key cannot be sent; the
@@ -368,8 +371,8 @@ def find_key(
     check_variables(endpoint, environ)
     if not endpoint.needs_key:
         return Key.none()
-    if (typed := _typed.get(base_url or "")) is not None:
-        return typed
+    if (typed_key := _typed.get(base_url or "")) is not None:
+        return typed_key
     variable = endpoint.key_env
     if variable is None and base_url in {None, service_address(environ)}:
         variable = KEY_VARIABLE
@@ -391,10 +394,10 @@ def _from_variable(
 
 
 def make_known(key: Key) -> Key:
-    """Return a key that is hidden, and refused, wherever this kernel's keys are.
+    """Register a key, so that it is redacted and refused everywhere in this kernel.
 
-    It is one object however often it is found: `others` would make longer and longer
-    chains of new ones.
+    The same key is always the same object. Otherwise, `others` would make longer and
+    longer chains of new objects.
     """
     if not key.authorization():
         return key
@@ -402,11 +405,11 @@ def make_known(key: Key) -> Key:
 
 
 _used_variables: set[str] = set()
-"""The variables of headers that were named with `svc.use`."""
+"""The environment variables of headers that have been used."""
 
 
 def check_variables(endpoint: Endpoint, environ: Mapping[str, str] = _environ) -> None:
-    """Refuse headers whose variables are not set, and hide what the others hold."""
+    """Refuse headers whose variables are not set; redact the values of the others."""
     for name, value in endpoint.headers:
         if not (variable := variable_of(value)):
             continue
@@ -422,49 +425,49 @@ def check_variables(endpoint: Endpoint, environ: Mapping[str, str] = _environ) -
 def request_headers(
     key: Key, endpoint: Endpoint, environ: Mapping[str, str] = _environ
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers that a request to an endpoint carries: its own, and the key's.
+    """Return the headers of requests to an endpoint: the key's and the endpoint's own.
 
-    A value may be a secret: no frame that raises may have it.
+    The values may be secrets, so this function must not raise.
     """
     bearer = key.authorization()
     name, value = "Authorization", bearer
     if endpoint.key_header:
         name, value = endpoint.key_header, bearer.partition(" ")[2]
     headers = [(name.encode(), value.encode())] if bearer else []
-    for own, text in endpoint.headers:
+    for header, text in endpoint.headers:
         variable = variable_of(text)
-        sent = environ.get(variable, "").strip() if variable else text
-        headers.append((own.encode(), sent.encode()))
+        header_value = environ.get(variable, "").strip() if variable else text
+        headers.append((header.encode(), header_value.encode()))
     return headers
 
 
 def _no_key(
     base_url: str | None, endpoint: Endpoint, variable: str | None, *, is_set: bool
 ) -> MissingKeyError:
-    """Return the error of an address without a key; `variable` would have it.
+    """Return the error for an address without a key; `variable` is the one to set.
 
-    `is_set` says whether SVC_API_KEY is set, which may be for another address.
+    `is_set` says whether SVC_API_KEY is set; it may belong to another address.
     """
     if variable == KEY_VARIABLE:
-        ways = WAYS_ON if base_url is None else WAYS_TO_A_KEY
-        return MissingKeyError(NO_KEY_YET + ways)
+        remedies = WAYS_ON if base_url is None else WAYS_TO_A_KEY
+        return MissingKeyError(NO_KEY_YET + remedies)
     if variable is not None:
         return MissingKeyError(
             f"No API key for {base_url}: {variable} is not set. Set it to the key of "
             f"the endpoint {endpoint.name}, or type the key after `%svc login "
             f"{base_url}`. If the server needs none, write key = false in the file."
         )
-    other = (
+    other_key_note = (
         f" {KEY_VARIABLE} is for {ADDRESS_VARIABLE} only, and was not sent."
         if is_set
         else ""
     )
     return MissingKeyError(
-        f"No API key for {base_url}.{other} Type the key of this address after `%svc "
-        f"login {base_url}`. Or give it: svc.use(base_url=..., key=...), or key_env, "
-        f"the name of its variable, in {FILE}.\nIf the server needs none: `%svc use "
-        "ADDRESS no-key`, svc.use(base_url=..., key=False), or key = false in "
-        f"{FILE}."
+        f"No API key for {base_url}.{other_key_note} Type the key of this address "
+        f"after `%svc login {base_url}`. Or give it: svc.use(base_url=..., key=...), "
+        f"or key_env, the name of its variable, in {FILE}.\nIf the server needs none: "
+        "`%svc use ADDRESS no-key`, svc.use(base_url=..., key=False), or key = false "
+        f"in {FILE}."
     )
 
 
@@ -484,20 +487,20 @@ _GIVEN = {
     "svc.use": "; or give it: svc.use(base_url=..., key=...)",
     "an argument": "; or give the client another key=",
 }
-"""How to replace a key that code has given, by its source."""
+"""How to replace a key that was given in code, by its source."""
 
 
 def name_refused_key(
     error: AuthError, *, source: str, address: str, is_sent: bool, is_documented: bool
 ) -> None:
-    """Say which key was refused, and how to use another one.
+    """Add to an error which key was refused, and how to use another one.
 
     Args:
         error: The refusal.
-        source: Where the key was found: an environment variable, or some words.
-        address: The base address that it was sent to.
+        source: Where the key was found: a variable's name, or a text such as "svc.use".
+        address: The base address that the key was sent to.
         is_sent: False if the endpoint is used without a key.
-        is_documented: Whether it is the service.
+        is_documented: Whether the address is the service's.
     """
     if not is_sent:
         error.remedy = (
@@ -524,7 +527,7 @@ def hold(key: Key, base_url: str) -> None:
 
 
 def note_keyless(base_url: str, *, is_keyless: bool) -> None:
-    """Note whether an address is used without a key, for code that is kept."""
+    """Note whether an address is used without a key, for exported code."""
     (_keyless.add if is_keyless else _keyless.discard)(base_url)
 
 
@@ -548,7 +551,7 @@ def forget() -> None:
 
 
 def _from_keyring(base_url: str) -> str | None:
-    """Return the keyring's key of an address; None if that is absent or locked."""
+    """Return an address's key in the keyring; None without one, or if it is locked."""
     with suppress(Exception):
         keyring = import_module("keyring")  # an extra
         return cast(str | None, keyring.get_password(KEYRING_NAME, base_url))
@@ -559,16 +562,16 @@ def _to_keyring(base_url: str, value: str) -> str | None:
     with suppress(Exception):
         keyring = import_module("keyring")
         keyring.set_password(KEYRING_NAME, base_url, value)
-        # Some keyrings store nothing and raise nothing.
+        # Some keyrings do nothing and raise no error, so read the value back.
         if _from_keyring(base_url) == value:
             return str(keyring.get_keyring().name)
     return None
 
 
 def variable_at(base_url: str) -> str:
-    """Return the variable for the key of an address, in code that is kept.
+    """Return the variable with the key of an address, for exported code.
 
-    It is "" where no key is needed, and ANY_VARIABLE where no rule names one.
+    It is "" if no key is needed, and ANY_VARIABLE if no variable is known.
     """
     with suppress(SettingsError):
         endpoint = endpoint_at(base_url)
@@ -580,9 +583,9 @@ def variable_at(base_url: str) -> str:
 
 
 def shell_headers(base_url: str) -> list[str]:
-    """Return the headers of an address for a shell, in code that is kept.
+    """Return the headers of an address as lines for a shell, for exported code.
 
-    They have the variables of secrets, and what `variable_at` names.
+    Secrets are the names of variables; `variable_at` names that of the key.
     """
     headers, key_header = list[str](), "Authorization: Bearer"
     with suppress(SettingsError):
@@ -599,7 +602,7 @@ def shell_headers(base_url: str) -> list[str]:
 
 
 def _key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that have keys: the service's, and those of endpoints."""
+    """Return the variables with keys: the service's, and those of all endpoints."""
     named = {KEY_VARIABLE: None, **dict.fromkeys(sorted(_used_variables))}
     with suppress(SettingsError):
         for endpoint in read_endpoints(environ).values():
@@ -608,21 +611,21 @@ def _key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def known_keys(environ: Mapping[str, str] = _environ) -> tuple[Key, ...]:
-    """Return the keys of this kernel: typed, given, found, and those of variables."""
+    """Return all keys of this kernel: typed, given, found, and in variables."""
     keys = (_from_variable(name, environ) for name in _key_variables(environ))
     of_variables = (key for key in keys if isinstance(key, Key))
     return (*_typed.values(), *_seen.values(), *of_variables)
 
 
 def hide_others(key: Key) -> Key:
-    """Let a key hide all other keys of this kernel, too, and return it."""
+    """Make a key redact all other keys of this kernel, too, and return it."""
     key.others = tuple(other for other in known_keys() if other is not key)
     return key
 
 
 @contextmanager
 def without_keys() -> Iterator[None]:
-    """Let programs that start inside the block inherit no key; it is found here."""
+    """Hide keys from programs started inside the block, but not from this process."""
     keys, variables = known_keys(), _key_variables(os.environ)
     removed = {
         name: value
@@ -640,7 +643,7 @@ def without_keys() -> Iterator[None]:
 
 
 def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
-    """Refuse values that contain a key: plans, frames and lists would show it."""
+    """Refuse values that contain a key, because plans and frames would show it."""
     keys, texts = known_keys(), map(str, values)
     while joined := "\n".join(islice(texts, 1000)):
         if any(key.redact(joined) != joined for key in keys):
@@ -657,7 +660,7 @@ _KEY_FORM = re.compile(
 
 
 def refuse_key_form(text: object, *, param: str) -> None:
-    """Refuse, without quoting it, a name that is a key or looks like one."""
+    """Refuse a name that is a key or looks like a key, without quoting it."""
     word = text.strip() if isinstance(text, str) else ""
     is_known = any(key.redact(word) != word for key in known_keys())
     if is_known or _KEY_FORM.search(word):

@@ -1,8 +1,8 @@
-"""How an endpoint is asked: the settings that its file and `svc.use` share.
+"""The settings for requests to an endpoint, in its file and in `svc.use`.
 
 They are headers, a query, the header of the key, the path, fields for every request,
-and what is known of all its models. A secret is never written into one: a value that
-begins with $ names the environment variable that has it.
+and limits of all its models. They never contain a secret: a value that begins with $
+names the environment variable with the secret.
 """
 
 import re
@@ -19,7 +19,7 @@ NO_KEY_HERE = "a key does not belong here"
 
 
 class ConnectionSettings(TypedDict, total=False):
-    """The settings of an endpoint that say how it is asked, for all its models."""
+    """The settings for requests to an endpoint, for all its models."""
 
     headers: Mapping[str, str] | None
     query: Mapping[str, str] | None
@@ -35,21 +35,22 @@ class ConnectionSettings(TypedDict, total=False):
 SETTINGS: Mapping[str, str] = {
     "headers": 'more headers, such as { X-Org = "lab", X-Token = "$LAB_TOKEN" }; '
     "$ names the variable of a secret",
-    "query": 'what follows ? in the address, such as { api-version = "2024-10-21" }',
+    "query": 'the query of the address, such as { api-version = "2024-10-21" }',
     "key_header": 'the header of the key, such as "api-key"; "Authorization" if left '
     "out",
     "path": 'the path of the address, exactly, such as "/v1beta/openai"',
     "extra": "fields for every request, such as { top_k = 20 }",
     "context": "most tokens of prompt and reply together, of every model",
     "max_reply": "most tokens of a reply, of every model",
-    "max_tokens_field": 'the name that max_tokens is sent by, "max_completion_tokens"',
-    "stream_usage": "whether streams are asked for their tokens; tried if left out",
+    "max_tokens_field": "the name under which max_tokens is sent, such as "
+    '"max_completion_tokens"',
+    "stream_usage": "whether streams are asked to report usage; tried if left out",
 }
 """The settings, and what they mean."""
 
 
 def check_settings(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Return the settings that are not None, in the form that endpoints keep.
+    """Return the settings that are not None, as the fields of an `Endpoint`.
 
     Raises:
         SettingsError: A value cannot be used; the message is "NAME: WHY".
@@ -61,19 +62,19 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, Any]:
         try:
             checked[_FIELDS.get(name, name)] = CHECKS[name](value)
         except _WrongError as problem:
-            why = str(problem)
+            reason = str(problem)
         else:
             continue
-        raise SettingsError(f"{name}: {why}.")
+        raise SettingsError(f"{name}: {reason}.")
     return checked
 
 
 _FIELDS = {"context": "context_tokens", "max_reply": "max_reply_tokens"}
-"""The names that an endpoint has for them, where they are others."""
+"""Fields of `Endpoint` that have another name than their setting."""
 
 
 class _WrongError(Exception):
-    """Why a value cannot be used; stays in this file."""
+    """Why a value cannot be used; never leaves this file."""
 
 
 SECRET = re.compile(
@@ -81,7 +82,7 @@ SECRET = re.compile(
     r"|cookie|credentials?|signature|sig)$",
     re.IGNORECASE,
 )
-"""Names that are those of secrets; `max_tokens` is not one."""
+"""Names of secrets; `max_tokens` is not one of them."""
 _NUMBERS_OF_TOKENS = re.compile(r"^(?:n|min|max|num|total)[-_]", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -93,18 +94,18 @@ _OF_SERVICE = "SVC_API_KEY"
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether a setting, a header or a part of a query is named as a secret is."""
+    """Say whether a setting, header or query parameter has the name of a secret."""
     return bool(SECRET.search(name)) and not _NUMBERS_OF_TOKENS.match(name)
 
 
 def variable_of(value: str) -> str:
-    """Return the variable that a header's value names; "" for a plain text."""
+    """Return the variable that a header's value names; "" for a plain value."""
     named = _VARIABLE.fullmatch(value)
     return named[1] if named else ""
 
 
-def _headers(value: object) -> NamesAndTexts:
-    pairs = _pairs(value, 'a table such as { X-Org = "lab" }')
+def _check_headers(value: object) -> NamesAndTexts:
+    pairs = _check_pairs(value, 'a table such as { X-Org = "lab" }')
     for name, text in pairs:
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
             raise _WrongError(f"{shown(name)} is not a header that can be set")
@@ -124,8 +125,8 @@ def _headers(value: object) -> NamesAndTexts:
     return pairs
 
 
-def _query(value: object) -> NamesAndTexts:
-    pairs = _pairs(value, 'a table such as { api-version = "2024-10-21" }')
+def _check_query(value: object) -> NamesAndTexts:
+    pairs = _check_pairs(value, 'a table such as { api-version = "2024-10-21" }')
     for name, text in pairs:
         if is_secret_name(name) or variable_of(text):
             raise _WrongError(
@@ -135,7 +136,7 @@ def _query(value: object) -> NamesAndTexts:
     return pairs
 
 
-def _pairs(value: object, allowed: str) -> NamesAndTexts:
+def _check_pairs(value: object, allowed: str) -> NamesAndTexts:
     if not isinstance(value, Mapping) or not all(
         isinstance(name, str) and isinstance(text, str) for name, text in value.items()
     ):
@@ -143,7 +144,7 @@ def _pairs(value: object, allowed: str) -> NamesAndTexts:
     return tuple(value.items())
 
 
-def _key_header(value: object) -> str:
+def _check_key_header(value: object) -> str:
     is_name = isinstance(value, str) and _HEADER_NAME.fullmatch(value)
     if not is_name or str(value).lower() in _OWN_HEADERS:
         raise _WrongError(
@@ -152,7 +153,7 @@ def _key_header(value: object) -> str:
     return str(value)
 
 
-def _path(value: object) -> str:
+def _check_path(value: object) -> str:
     text = value if isinstance(value, str) else ""
     is_plain = text.isascii() and text.isprintable() and not re.search(r"[\s?#@]", text)
     if not text.startswith("/") or not is_plain:
@@ -162,7 +163,7 @@ def _path(value: object) -> str:
     return text.rstrip("/").removesuffix("/chat/completions").rstrip("/")
 
 
-def _extra(value: object) -> dict[str, Any]:
+def _check_extra_fields(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _WrongError(
             f"must be a table such as {{ top_k = 20 }}; got {shown(value)}"
@@ -170,38 +171,38 @@ def _extra(value: object) -> dict[str, Any]:
     try:
         return check_extra(value)
     except Exception as problem:  # noqa: BLE001 - ours, with the reason
-        why = str(problem).removesuffix(".")
-    raise _WrongError(why)
+        reason = str(problem).removesuffix(".")
+    raise _WrongError(reason)
 
 
-def _count(value: object) -> int:
+def _check_count(value: object) -> int:
     is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
     if not isinstance(value, int) or not is_count:
         raise _WrongError(f"must be an integer >= 1; got {shown(value)}")
     return value
 
 
-def _field(value: object) -> str:
+def _check_field_name(value: object) -> str:
     if not isinstance(value, str) or not _FIELD_NAME.fullmatch(value):
         allowed = '"max_completion_tokens", or another name'
         raise _WrongError(f"must be {allowed}; got {shown(value)}")
     return value
 
 
-def _flag(value: object) -> bool:
+def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise _WrongError(f"must be true or false; got {shown(value)}")
     return value
 
 
 CHECKS: Mapping[str, Callable[[object], Any]] = {
-    "headers": _headers,
-    "query": _query,
-    "key_header": _key_header,
-    "path": _path,
-    "extra": _extra,
-    "context": _count,
-    "max_reply": _count,
-    "max_tokens_field": _field,
-    "stream_usage": _flag,
+    "headers": _check_headers,
+    "query": _check_query,
+    "key_header": _check_key_header,
+    "path": _check_path,
+    "extra": _check_extra_fields,
+    "context": _check_count,
+    "max_reply": _check_count,
+    "max_tokens_field": _check_field_name,
+    "stream_usage": _check_flag,
 }

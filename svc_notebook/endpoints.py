@@ -1,15 +1,14 @@
 """Endpoints: an address with its key, its models and their limits.
 
-The service's models are those of its document. Your own servers are described in
-`svc_notebook.toml`. The file is yours: `~/.config/svc_notebook/svc_notebook.toml`.
-SVC_CONFIG names another one instead, such as your team's. No file in a notebook's
-folder is read.
+The document lists the service's models. Your own servers are described in your file
+`~/.config/svc_notebook/svc_notebook.toml`. SVC_CONFIG names another file instead, such
+as your team's. A file in a notebook's folder is not read.
 
     [lab]                                   # svc.use(endpoint="lab")
     base_url = "http://127.0.0.1:8000/v1"
     key = false                             # or key_env = "LAB_API_KEY"
 
-    headers = { X-Team = "tides" }          # and more: endpoint_settings.py
+    headers = { X-Team = "tides" }          # more settings: endpoint_settings.py
 
     [lab.models."qwen-32b"]
     context = 32768                         # tokens of prompt and reply
@@ -67,16 +66,16 @@ _RIGHT_FORM = "the right form is https://HOST/v1"
 
 
 def to_base_url(text: str, *, allow_http: bool = False) -> str:
-    """Return the service's base address in its one form, such as https://host/v1.
+    """Return the service's base address in standard form, such as https://host/v1.
 
-    The text may have a trailing slash, lack /v1, or have the path of the endpoint. Its
-    host is in lower case, and has no port that is that of its scheme anyway.
+    The text may have a trailing slash, lack /v1, or have the path of the operation. In
+    the result, the host is in lower case, and a default port is left out.
 
     Raises:
-        SettingsError: It is not a plain address, or the key would be sent unencrypted
-            to another machine, unless `allow_http` says that it may.
+        SettingsError: The text is not a plain address, or the key would be sent
+            unencrypted to another machine and `allow_http` is False.
     """
-    parts = _split(_cleaned(text))
+    parts = _split_address(_strip_quotes(text))
     path = parts.path.rstrip("/").removesuffix("/" + OPERATION).rstrip("/")
     last = path.rsplit("/", 1)[-1]
     if _OTHER_VERSION.fullmatch(last) and last != VERSION:
@@ -86,7 +85,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
         )
     if last != VERSION:
         path = f"{path}/{VERSION}"
-    return _address(parts, path, allow_http=allow_http)
+    return _encrypted_url(parts, path, allow_http=allow_http)
 
 
 _VERSION_PART = re.compile(r"v\d+((alpha|beta)\d*)?")
@@ -97,37 +96,39 @@ def to_server_url(
 ) -> tuple[str, NamesAndTexts]:
     """Return the base address of any other server, and its query.
 
-    An address that names a version or the operation is taken as it is, such as
-    https://host/v1beta/openai; /v1 is added to any other. `path` replaces what the
-    address has behind its host.
+    An address with a version or the operation in its path is not changed, such as
+    https://host/v1beta/openai; /v1 is added to others. `path` replaces the path of the
+    address.
 
     Raises:
-        SettingsError: As for `to_base_url`; or its query has a secret.
+        SettingsError: As for `to_base_url`, or the query contains a secret.
     """
-    text, mark, asked = _cleaned(text).partition("?")
-    parts = _split(text)
-    query = tuple(parse_qsl(asked, keep_blank_values=True))
-    if any(is_secret_name(name) for name, _ in query) or (mark and not query):
+    text, question_mark, query_text = _strip_quotes(text).partition("?")
+    parts = _split_address(text)
+    query = tuple(parse_qsl(query_text, keep_blank_values=True))
+    if any(is_secret_name(name) for name, _ in query) or (question_mark and not query):
         raise SettingsError(
-            "The query of the address is not name=value, or has a key in it. Give a "
-            "key with key=, or by a variable; api-version and the like may be there."
+            "The query of the address is not name=value, or contains a key. Give a key "
+            "with key=, or in a variable. Parameters such as api-version are allowed."
         )
-    own = parts.path.rstrip("/")
-    short = own.removesuffix("/" + OPERATION).rstrip("/")
-    is_whole = short != own or any(map(_VERSION_PART.fullmatch, short.split("/")))
+    given_path = parts.path.rstrip("/")
+    base_path = given_path.removesuffix("/" + OPERATION).rstrip("/")
+    has_version = base_path != given_path or any(
+        map(_VERSION_PART.fullmatch, base_path.split("/"))
+    )
     if path is None:
-        path = short if is_whole else f"{short}/{VERSION}"
-    return _address(parts, path, allow_http=allow_http), query
+        path = base_path if has_version else f"{base_path}/{VERSION}"
+    return _encrypted_url(parts, path, allow_http=allow_http), query
 
 
-def _address(parts: SplitResult, path: str, *, allow_http: bool) -> str:
+def _encrypted_url(parts: SplitResult, path: str, *, allow_http: bool) -> str:
     is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
     if is_clear and not allow_http:
         raise SettingsError(
             f"The base address is http://{parts.netloc}: the API key would be sent "
             f"unencrypted. Use https ({_RIGHT_FORM}); http is for this machine. In a "
             "network that you trust, SVC_ALLOW_HTTP=1 allows it, or allow_http = true "
-            "of the endpoint in your ~/.config/svc_notebook/svc_notebook.toml."
+            "for the endpoint in your ~/.config/svc_notebook/svc_notebook.toml."
         )
     return urlunsplit((parts.scheme, _host_and_port(parts), path, "", ""))
 
@@ -136,8 +137,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def _host_and_port(parts: SplitResult) -> str:
-    """Return host and port in one form, since keys and limits are kept by them."""
-    host = parts.hostname or ""  # in lower case
+    """Return host and port in standard form, as keys and limits are stored by them."""
+    host = parts.hostname or ""  # `hostname` is in lower case
     if "[" in parts.netloc:
         with suppress(ValueError):
             host = ipaddress.ip_address(host).compressed
@@ -146,7 +147,7 @@ def _host_and_port(parts: SplitResult) -> str:
     return host if is_default else f"{host}:{parts.port}"
 
 
-def _cleaned(text: object) -> str:
+def _strip_quotes(text: object) -> str:
     if not isinstance(text, str):
         raise SettingsError(
             f"The base address is {type(text).__name__}; give a text: {_RIGHT_FORM}."
@@ -154,7 +155,7 @@ def _cleaned(text: object) -> str:
     return text.strip().strip("\"'")
 
 
-def _split(text: str) -> SplitResult:
+def _split_address(text: str) -> SplitResult:
     if "unix" in text.partition(":")[0].lower() or text.endswith(".sock"):
         raise SettingsError(
             "Unix sockets are not supported. Let the server listen on this machine as "
@@ -174,7 +175,7 @@ def _split(text: str) -> SplitResult:
     if "@" in parts.netloc:
         raise SettingsError(
             "The address has a user name or a password in it; remove them. A key is "
-            f"given with key=, or by an environment variable; {_RIGHT_FORM}."
+            f"given with key=, or in an environment variable; {_RIGHT_FORM}."
         )
     is_plain = not (parts.query or parts.fragment)
     is_clean = text.isascii() and not any(c.isspace() or c < " " for c in text)
@@ -183,28 +184,29 @@ def _split(text: str) -> SplitResult:
         raise unusable_address()
     if parts.netloc.partition(":")[0] == "HOST":
         raise SettingsError(
-            "HOST in the base address is a placeholder: write the name of your "
-            "service's host there. `%svc use emulator` needs no address."
+            "HOST in the base address is a placeholder; replace it by the host name of "
+            "your service. `%svc use emulator` needs no address."
         )
     if "%" in parts.netloc:
         raise SettingsError(
             "The base address has a % in its host. Zone ids of IPv6 addresses are not "
-            "supported; set SVC_BASE_URL to a host name, or an address without one."
+            "supported; set SVC_BASE_URL to a host name, or to an address without a "
+            "zone id."
         )
     return parts
 
 
 def unusable_address() -> SettingsError:
-    """Return the error for what is not an address; a key pasted there is not shown."""
+    """Return the error for an unusable address; it does not show the text."""
     return SettingsError(
-        "The base address cannot be used: it needs https and a host, may have a "
-        "port up to 65535, and has no user name, query, fragment or space; "
+        "The base address cannot be used. It needs https and a host, may have a port "
+        "up to 65535, and must not have a user name, query, fragment or space; "
         f"{_RIGHT_FORM}. Set SVC_BASE_URL to it."
     )
 
 
 def is_private(host: str) -> bool:
-    """Say whether a host name means this machine or one of a private network."""
+    """Say whether a host is this machine or in a private network."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
@@ -213,7 +215,7 @@ def is_private(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host name means this machine."""
+    """Say whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -225,30 +227,29 @@ class Endpoint:
     """An address with its key, its models and their limits.
 
     Attributes:
-        name: As it is chosen with `svc.use(endpoint=...)`.
-        base_url: Its address; None while the service's is not known.
-        key_env: The environment variable with its key; None if no file names one.
+        name: The name for `svc.use(endpoint=...)`.
+        base_url: The address; None if the service's is not set.
+        key_env: The environment variable with the key; None if no file names one.
         needs_key: Whether requests carry a key.
-        models: What is known of its models.
-        limit: The limit of models that have none; None if it is not known.
+        models: The models in its description.
+        limit: The limit of models without their own; None if unknown.
         default_model: The model of requests that name none; None for the usual one.
         prices: The file with its price table.
         allow_http: Whether the key may be sent unencrypted to another machine.
-        lists_models: Whether it is asked for its models; the service's document does
-            not show how.
-        stream_usage: Whether a stream is asked to report its tokens.
-            None where it is tried.
+        lists_models: Whether the server is asked for its models; the service's document
+            does not show how.
+        stream_usage: Whether streams are asked to report usage; None to try it.
         ca_file: A file with the certificates to trust; None for the usual ones.
-        proxy: The proxy's address; None for the one that the environment names. An
-            address on this machine is reached without a proxy.
-        is_documented: Whether it is the service, asked as the document says. Of any
-            other endpoint nothing is assumed.
-        headers: More headers; a value with $ names the variable that has it.
-        query: What follows ? in the address.
+        proxy: The proxy's address; None for the environment's proxy. This machine is
+            always reached without a proxy.
+        is_documented: Whether it is the service, to which the document applies. Nothing
+            is assumed about other endpoints.
+        headers: More headers; a value with $ names the variable with the value.
+        query: The query of the address.
         key_header: The header of the key; None for Authorization.
-        path: The path of the address, if it is to be taken exactly.
+        path: The exact path of the address; None for the usual one.
         extra: Fields for every request.
-        context_tokens, max_reply_tokens, max_tokens_field: Of all its models.
+        context_tokens, max_reply_tokens, max_tokens_field: For all its models.
     """
 
     name: str = "service"
@@ -275,7 +276,7 @@ class Endpoint:
     max_tokens_field: str | None = None
 
     def url_of(self, text: str, *, allow_http: bool = False) -> str:
-        """Return an address in the one form that it has for this endpoint."""
+        """Return an address in the standard form for this endpoint."""
         if self.is_documented:
             return to_base_url(text, allow_http=allow_http)
         path = urlsplit(text).path if text == self.base_url else self.path
@@ -283,43 +284,45 @@ class Endpoint:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that have its secrets."""
+        """The environment variables with its secrets."""
         named = (variable_of(value) for _, value in self.headers)
         return tuple(dict.fromkeys(filter(None, (self.key_env, *named))))
 
     def known_models(self) -> tuple[Model, ...]:
-        """Return the models that are described, then others that it has spoken of."""
-        facts = _facts_or_nothing(self.base_url)
+        """Return the described models, then those that the server has named."""
+        facts = _read_facts(self.base_url)
         refused = (Model(model_id) for model_id in facts.contexts)
         return _without_repeats((*self.models, *facts.listed, *refused))
 
     def model(self, model_id: str) -> Model:
-        """Return what is known of a model; a `Model` with its id only if nothing is."""
-        known = (*self.models, *_facts_or_nothing(self.base_url).listed)
+        """Return what is known of a model; at least, a `Model` with its id."""
+        known = (*self.models, *_read_facts(self.base_url).listed)
         named = (model for model in known if model.id == model_id)
         model = next(named, Model(model_id))
         context_tokens, source = self._known_context(model_id)
         return replace(model, context_tokens=context_tokens if source else None)
 
     def info_of(self, model_id: str) -> ModelInfo:
-        """Return what requests have to know of a model."""
-        facts, stated = _facts_or_nothing(self.base_url), _named(self.models, model_id)
-        listed, extra = _named(facts.listed, model_id), dict(self.extra)
+        """Return what requests need to know about a model."""
+        facts, stated = _read_facts(self.base_url), _model_in(self.models, model_id)
+        listed, extra = _model_in(facts.listed, model_id), dict(self.extra)
         context_tokens, source = self._known_context(model_id)
-        most = (
+        max_reply_tokens = (
             stated.max_reply_tokens
             or self.max_reply_tokens
             or facts.max_replies.get(model_id)
             or listed.max_reply_tokens
         )
-        if most is None and source != _LISTED:  # a list names it apart, if it is known
-            most = context_tokens
-        if most is not None and context_tokens is not None:
-            most = min(most, context_tokens)
+        if (
+            max_reply_tokens is None and source != _LISTED
+        ):  # a list would name this limit separately
+            max_reply_tokens = context_tokens
+        if max_reply_tokens is not None and context_tokens is not None:
+            max_reply_tokens = min(max_reply_tokens, context_tokens)
         sent_by = stated.max_tokens_field or self.max_tokens_field
         info = ModelInfo(
             context_tokens=context_tokens,
-            max_reply_tokens=most,
+            max_reply_tokens=max_reply_tokens,
             default_max_tokens=DEFAULT_MAX_TOKENS if self.is_documented else None,
             max_tokens_field=sent_by or facts.fields.get(model_id, MAX_TOKENS),
             is_documented=self.is_documented,
@@ -329,29 +332,29 @@ class Endpoint:
         return DOCUMENTED if info == DOCUMENTED else info
 
     def _known_context(self, model_id: str) -> tuple[int | None, str]:
-        """Return a model's context and who has stated it; "" is the document."""
-        facts = _facts_or_nothing(self.base_url)
-        if stated := self.stated_context(model_id):
-            return stated, _STATED
-        if learnt := facts.contexts.get(model_id):
-            return learnt, _LEARNT
-        if listed := _named(facts.listed, model_id).context_tokens:
-            return listed, _LISTED
+        """Return a model's context and where it is from; "" for the document."""
+        facts = _read_facts(self.base_url)
+        if stated_tokens := self.stated_context(model_id):
+            return stated_tokens, _STATED
+        if learnt_tokens := facts.contexts.get(model_id):
+            return learnt_tokens, _LEARNT
+        if listed_tokens := _model_in(facts.listed, model_id).context_tokens:
+            return listed_tokens, _LISTED
         return (BUDGET_TOKENS if self.is_documented else None), ""
 
     def stated_context(self, model_id: str) -> int | None:
-        """Return the context that settings state of a model; None for none."""
-        return _named(self.models, model_id).context_tokens or self.context_tokens
+        """Return the context of a model in the settings; None if they have none."""
+        return _model_in(self.models, model_id).context_tokens or self.context_tokens
 
     @property
     def wants_usage(self) -> bool:
-        """Whether the next stream is asked for its tokens."""
+        """Whether the next stream is asked to report its usage."""
         if self.stream_usage is not None or self.is_documented:
             return bool(self.stream_usage)
-        return _facts_or_nothing(self.base_url).takes_stream_usage
+        return _read_facts(self.base_url).takes_stream_usage
 
     def limit_of(self, model_id: str) -> Limit | None:
-        """Return the limit of a model; None if it is not known and has to be found."""
+        """Return the limit of a model; None if it is unknown and has to be learnt."""
         limit = self.model(model_id).limit
         return self.limit if limit is None else limit
 
@@ -361,8 +364,8 @@ _LEARNT = "an earlier refusal of the server"
 _LISTED = "the server's list of models"
 
 
-def _named(models: Iterable[Model], model_id: str) -> Model:
-    """Return the model of this id, or one of which nothing is known."""
+def _model_in(models: Iterable[Model], model_id: str) -> Model:
+    """Return the model with this id; if there is none, a `Model` with only the id."""
     for model in models:
         if model.id == model_id:
             return model
@@ -376,7 +379,7 @@ SERVICE = Endpoint()
 def own_endpoint(base_url: str, query: NamesAndTexts = ()) -> Endpoint:
     """Return the endpoint of an address that no file describes.
 
-    Nothing is assumed of it: the limits of the document are the service's only.
+    Nothing is assumed about it; the document's limits apply to the service only.
     """
     return Endpoint(
         name=urlsplit(base_url).hostname or "",
@@ -389,19 +392,19 @@ def own_endpoint(base_url: str, query: NamesAndTexts = ()) -> Endpoint:
 
 
 @dataclass(slots=True)
-class Facts:
-    """What a server has said of its models, in this process.
+class ServerFacts:
+    """What a server has told this process about its models.
 
     Attributes:
-        listed: The models that it lists.
-        asked_s: When it was asked for them, by the monotonic clock.
-        pending: Is set when the newest asking has ended.
-        problem: Why the list could not be read; "" if it could, or is not known yet.
-        status: Of the newest answer to it; 0 without one.
-        contexts: Tokens that prompt and reply share, by model, from its refusals.
-        max_replies: Most tokens of a reply, by model, from its refusals.
-        fields: The name that it takes max_tokens by, by model, from its refusals.
-        takes_stream_usage: Whether it may be asked for the tokens of a stream.
+        listed: The models in its list.
+        asked_s: When it was last asked for its list, by the monotonic clock.
+        pending: An event that is set when the newest request for the list has ended.
+        problem: Why the list could not be read; "" if it could, or was not asked for.
+        status: HTTP status of the newest answer; 0 without one.
+        contexts: By model, the tokens that prompt and reply share, from its refusals.
+        max_replies: By model, the most tokens of a reply, from its refusals.
+        fields: By model, its name for max_tokens, from its refusals.
+        takes_stream_usage: Whether it accepts the option to report a stream's usage.
     """
 
     listed: tuple[Model, ...] = ()
@@ -416,29 +419,29 @@ class Facts:
 
 
 NOT_REACHED = "no connection"
-"""The problem of a list whose server could not be reached."""
+"""The `problem` of a server that could not be reached."""
 
-_facts: dict[str, Facts] = {}
-
-
-def _facts_or_nothing(base_url: str | None) -> Facts:
-    """Return what the server at an address has said of its models, to read it."""
-    return _facts.get(base_url or "", _NOTHING)
+_facts: dict[str, ServerFacts] = {}
 
 
-_NOTHING = Facts()
+def _read_facts(base_url: str | None) -> ServerFacts:
+    """Return the facts of the server at an address, for reading only."""
+    return _facts.get(base_url or "", _NO_FACTS)
 
 
-def facts_of(base_url: str) -> Facts:
-    """Return what the server at an address has said of its models, to add to it."""
-    return _facts.setdefault(base_url, Facts())
+_NO_FACTS = ServerFacts()
 
 
-# by server: a reply may take the whole of it
-_WHOLE_FIELDS = ("max_model_len", "n_ctx", "loaded_context_length")
-# of a model: a reply may be limited further, or the context that is in use
+def facts_of(base_url: str) -> ServerFacts:
+    """Return the facts of the server at an address; the caller may change them."""
+    return _facts.setdefault(base_url, ServerFacts())
+
+
+# names of the context, in different servers; a reply may use all of it
+_SERVER_CONTEXT_FIELDS = ("max_model_len", "n_ctx", "loaded_context_length")
+# also names of a model's context, where the reply or the used context may be smaller
 _CONTEXT_FIELDS = (
-    *_WHOLE_FIELDS,
+    *_SERVER_CONTEXT_FIELDS,
     *("context_length", "context_window", "max_context_length"),
     *("max_context_tokens", "n_ctx_train", "max_input_tokens"),
 )
@@ -446,15 +449,15 @@ _REPLY_FIELDS = (
     *("max_completion_tokens", "max_output_tokens", "max_output_length"),
     *("output_token_limit", "outputTokenLimit"),
 )
-_LEAST_CONTEXT, _MOST_CONTEXT = 16, 100_000_000
-_MOST_MODELS = 1000
-_MOST_CHARS = 200
+_MIN_CONTEXT, _MAX_CONTEXT = 16, 100_000_000
+_MAX_MODELS = 1000
+_MAX_ID_CHARS = 200
 
 
 def read_models(answer: object) -> tuple[Model, ...]:
-    """Read the answer of `GET /models`, as servers of the same interface write it.
+    """Read the answer to `GET /models`, in the forms that different servers use.
 
-    What is not a model with an id is left out.
+    Items without a model id are left out.
     """
     items = answer
     if isinstance(answer, Mapping):
@@ -462,22 +465,30 @@ def read_models(answer: object) -> tuple[Model, ...]:
     if not isinstance(items, list):
         return ()
     models = []
-    for item in items[:_MOST_MODELS]:
+    for item in items[:_MAX_MODELS]:
         fields = {"id": item} if isinstance(item, str) else item
         model_id = fields.get("id") if isinstance(fields, Mapping) else None
         if isinstance(model_id, str) and _is_model_id(model_id):
             context_tokens = _count_in(fields, _CONTEXT_FIELDS)
-            is_whole = _count_in(fields, _WHOLE_FIELDS) == context_tokens
-            most = _count_in(fields, _REPLY_FIELDS)
-            most = most or (context_tokens if is_whole else None)
+            is_all_for_reply = (
+                _count_in(fields, _SERVER_CONTEXT_FIELDS) == context_tokens
+            )
+            max_reply_tokens = _count_in(fields, _REPLY_FIELDS)
+            max_reply_tokens = max_reply_tokens or (
+                context_tokens if is_all_for_reply else None
+            )
             models.append(
-                Model(model_id, context_tokens=context_tokens, max_reply_tokens=most)
+                Model(
+                    model_id,
+                    context_tokens=context_tokens,
+                    max_reply_tokens=max_reply_tokens,
+                )
             )
     return _without_repeats(models)
 
 
 def _without_repeats(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Keep the first model of each id, with the first context that is stated of it."""
+    """Keep the first model of each id, with the first context that any of them has."""
     by_id: dict[str, Model] = {}
     for model in models:
         first = by_id.setdefault(model.id, model)
@@ -487,25 +498,25 @@ def _without_repeats(models: Iterable[Model]) -> tuple[Model, ...]:
 
 
 def _is_model_id(text: str) -> bool:
-    is_word = bool(text.strip()) and text.isprintable() and len(text) <= _MOST_CHARS
+    is_word = bool(text.strip()) and text.isprintable() and len(text) <= _MAX_ID_CHARS
     return is_word and not has_address_form(text)
 
 
 def _count_in(fields: Mapping[str, object], names: Iterable[str]) -> int | None:
-    """Return the tokens that a server states of a model, perhaps among its `meta`."""
+    """Return a token count of a model, from its fields or from nested ones."""
     inner = [value for value in fields.values() if isinstance(value, Mapping)]
     for mapping in (fields, *inner):
         for name in names:
             value: Any = mapping.get(name)
             is_count = isinstance(value, int) and not isinstance(value, bool)
-            if is_count and _LEAST_CONTEXT <= value <= _MOST_CONTEXT:
+            if is_count and _MIN_CONTEXT <= value <= _MAX_CONTEXT:
                 return int(value)
     return None
 
 
 def forget_learnt(base_url: str | None) -> None:
-    """Forget what was learnt from the refusals of a server."""
-    facts = _facts_or_nothing(base_url)
+    """Forget what was learnt from a server's refusals."""
+    facts = _read_facts(base_url)
     for learnt in (facts.contexts, facts.max_replies, facts.fields):
         learnt.clear()
     facts.takes_stream_usage = True
@@ -521,7 +532,7 @@ _NAME = re.compile(r"[A-Za-z][\w-]*")
 def config_file(environ: Mapping[str, str] = os.environ) -> str:
     """Return the path of the file of endpoints, whether or not it exists."""
     if named := environ.get(CONFIG_VARIABLE, "").strip():
-        return os.path.expanduser(named)  # noqa: PTH111 - without a home, too
+        return os.path.expanduser(named)  # noqa: PTH111 - works without a home folder, too
     folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - as above
     return os.path.join(folder, "svc_notebook", FILE)  # noqa: PTH118 - as above
 
@@ -541,22 +552,22 @@ def read_endpoints(
             f"{CONFIG_VARIABLE} names {path}, which does not exist. Correct the path, "
             "or unset the variable to use your own file."
         )
-    return {} if stamp is None else _read(path, stamp)
+    return {} if stamp is None else _read_file(path, stamp)
 
 
 def _stamp(path: str) -> object:
-    """Return what changes when a file does; None if there is no such file."""
+    """Return a value that changes when the file changes; None without the file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - of a text path
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        return problem.errno  # reading it says what is wrong
+        return problem.errno  # reading the file will report the problem
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(maxsize=4)
-def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
+def _read_file(name: str, _stamp: object) -> Mapping[str, Endpoint]:
     path = Path(name)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -565,8 +576,8 @@ def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
         raise _unreadable(path, problem.strerror) from None
     except ValueError as problem:  # of TOML and UTF-8
         is_text = isinstance(problem, tomllib.TOMLDecodeError)
-        why = str(problem) if is_text else "it is not UTF-8"
-        raise _unreadable(path, f"it is not TOML: {why}") from None
+        reason = str(problem) if is_text else "it is not UTF-8"
+        raise _unreadable(path, f"it is not TOML: {reason}") from None
     endpoints = {
         name: _Reader(path, text, name).endpoint(tables[name]) for name in tables
     }
@@ -574,37 +585,38 @@ def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
     return endpoints
 
 
-def _unreadable(path: Path, why: str | None) -> SettingsError:
+def _unreadable(path: Path, reason: str | None) -> SettingsError:
     return SettingsError(
-        f"The file {path} cannot be read ({why}). Correct it, or remove it if you do "
-        "not need its endpoints."
+        f"The file {path} cannot be read ({reason}). Correct it, or remove it if you "
+        "do not need its endpoints."
     )
 
 
 def _check_variables(path: Path, endpoints: Iterable[Endpoint]) -> None:
     """Refuse a variable whose key would be sent to several servers."""
     first_with: dict[str, Endpoint] = {}
-    used = [(variable, one) for one in endpoints for variable in one.variables]
+    used = [
+        (variable, used_by) for used_by in endpoints for variable in used_by.variables
+    ]
     for variable, endpoint in used:
         first = first_with.setdefault(variable, endpoint)
         if _server(first) != _server(endpoint):
             raise SettingsError(
-                f"{path}: [{first.name}] and [{endpoint.name}] have the key of "
-                f"{variable}, but are on different hosts or ports, or one has "
-                "http. A key is for one server only; give each endpoint its own "
-                "variable."
+                f"{path}: [{first.name}] and [{endpoint.name}] both use {variable}, "
+                "but are on different hosts or ports, or one has http. A key is for "
+                "one server only; give each endpoint its own variable."
             )
 
 
 def _server(endpoint: Endpoint) -> tuple[str, str]:
-    """Return the scheme and the host with its port: what a variable's key is for."""
+    """Return scheme, host and port: the key in a variable is for one such server."""
     parts = urlsplit(endpoint.base_url or "")
     return parts.scheme, parts.netloc
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the table of one endpoint; what is wrong is named with its line."""
+    """Reads the table of one endpoint; errors name the line in the file."""
 
     path: Path
     text: str
@@ -613,9 +625,9 @@ class _Reader:
     def endpoint(self, table: object) -> Endpoint:
         """Return the endpoint that a table describes."""
         if not isinstance(table, Mapping):
-            raise self._wrong("", f"{self.name} must be a table: write [{self.name}]")
+            raise self._error("", f"{self.name} must be a table: write [{self.name}]")
         if not _NAME.fullmatch(self.name) or self.name == _RESERVED:
-            raise self._wrong(
+            raise self._error(
                 "",
                 "the name of an endpoint has letters, digits, - and _, and is not "
                 f"{_RESERVED}",
@@ -632,13 +644,13 @@ class _Reader:
         models = self._models(table.get("models", {}), limit)
         if self.name == SERVICE.name:
             for name in table.keys() & OF_SERVICE.keys():
-                raise self._wrong(name, f"the service's is set by {OF_SERVICE[name]}")
+                raise self._error(name, f"the service's is set by {OF_SERVICE[name]}")
             return replace(SERVICE, **fields, limit=limit, models=_merged(models))
-        only = models[0].id if len(models) == 1 else None
+        only_model = models[0].id if len(models) == 1 else None
         base_url, query = self._address(table, fields)
         fields["query"] = (*query, *fields.get("query", ()))
         return Endpoint(
-            **{"default_model": only, "lists_models": True, **fields},
+            **{"default_model": only_model, "lists_models": True, **fields},
             name=self.name,
             base_url=base_url,
             models=models,
@@ -654,43 +666,43 @@ class _Reader:
             try:
                 fields |= check_settings({name: table[name]})
             except SettingsError as problem:
-                why = str(problem).removesuffix(".").removeprefix(f"{name}: ")
-                raise self._wrong(name, why, model_id) from None
+                reason = str(problem).removesuffix(".").removeprefix(f"{name}: ")
+                raise self._error(name, reason, model_id) from None
         return fields
 
     def _address(
         self, table: Mapping[str, Any], fields: Mapping[str, Any]
     ) -> tuple[str, NamesAndTexts]:
         if not isinstance(table.get("base_url"), str):
-            raise self._wrong("base_url", 'write base_url = "https://HOST/v1"')
+            raise self._error("base_url", 'write base_url = "https://HOST/v1"')
         is_keyless = not fields.get("needs_key", True)
         allow_http = fields.get("allow_http", False) or is_keyless
         try:
             path = fields.get("path")
             return to_server_url(table["base_url"], allow_http=allow_http, path=path)
         except SettingsError as problem:
-            why = str(problem).removesuffix(".")
-        raise self._wrong("base_url", why)
+            reason = str(problem).removesuffix(".")
+        raise self._error("base_url", reason)
 
     def _key(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Read which variable has the key; a key itself is refused, and not shown."""
+        """Read which variable has the key; refuse a key itself without showing it."""
         key, key_env = table.get("key", True), table.get("key_env")
         is_name = isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env)
         if not isinstance(key, bool) or not (key_env is None or is_name):
             raise self._key_refused("key_env" if isinstance(key, bool) else "key")
         if key_env is not None and not key:
-            raise self._wrong("key", "remove either key = false or key_env")
+            raise self._error("key", "remove either key = false or key_env")
         if key_env == KEY_VARIABLE:
-            raise self._wrong(
+            raise self._error(
                 "key_env",
                 f"{KEY_VARIABLE} is for {ADDRESS_VARIABLE} only. Give this endpoint "
-                "its own variable, or leave key_env out where it has that address",
+                "its own variable, or leave key_env out if it has that address",
             )
         return {"needs_key": key, "key_env": key_env}
 
     def _key_refused(self, setting: str) -> SettingsError:
         variable = re.sub(r"\W", "_", self.name).upper() + "_API_KEY"
-        return self._wrong(
+        return self._error(
             setting,
             "a key does not belong in a file. Set the environment variable "
             f'{variable} to it and write key_env = "{variable}" here; or key = false '
@@ -698,33 +710,33 @@ class _Reader:
         )
 
     def _value(self, name: str, value: object) -> object:
-        kind, words = _KINDS[name]
+        kind, description = _KINDS[name]
         if not isinstance(value, kind) or value == "":
-            raise self._wrong(name, f"must be {words}; got {shown(value)}")
+            raise self._error(name, f"must be {description}; got {shown(value)}")
         if name in _PATHS:
-            value = self._full(value)
+            value = self._full_path(value)
         if name == "ca_file" and not _has_certificates(str(value)):
-            raise self._wrong(name, "must be a readable file with certificates (PEM)")
+            raise self._error(name, "must be a readable file with certificates (PEM)")
         if name == "proxy" and not _is_proxy(str(value)):
-            raise self._wrong(name, "must be http://HOST:PORT, or the same with https")
+            raise self._error(name, "must be http://HOST:PORT, or the same with https")
         return value
 
-    def _full(self, path: object) -> str:
-        """Return a path that is written as seen from the file."""
+    def _full_path(self, path: object) -> str:
+        """Return a path in full; it is relative to the folder of the file."""
         return str(self.path.parent / Path(str(path)).expanduser())
 
     def _models(self, tables: object, limit: Limit | None) -> tuple[Model, ...]:
         if not isinstance(tables, Mapping):
-            raise self._wrong("models", f'write [{self.name}.models."MODEL"]')
+            raise self._error("models", f'write [{self.name}.models."MODEL"]')
         return tuple(self._model(name, tables[name], limit) for name in tables)
 
     def _model(self, model_id: str, table: object, limit: Limit | None) -> Model:
         if not isinstance(table, Mapping) or has_address_form(model_id):
-            raise self._wrong("models", f'write [{self.name}.models."MODEL"]')
+            raise self._error("models", f'write [{self.name}.models."MODEL"]')
         self._check_names(table, MODEL_KEYS, model_id)
         is_service = self.name == SERVICE.name
         known = SERVICE.model(model_id) if is_service else Model(model_id)
-        own = {name: table[name] for name in _OF_MODEL if name in table}
+        own = {name: table[name] for name in _MODEL_SETTINGS if name in table}
         return replace(
             known,
             **{"context_tokens": None, **self._connection(own, model_id)},
@@ -734,19 +746,19 @@ class _Reader:
     def _limit(
         self, table: Mapping[str, Any], known: Limit | None, model_id: str = ""
     ) -> Limit | None:
-        """Return the limit of a table; what it leaves out is taken from a known one."""
+        """Return the limit in a table; `known` has the values that it leaves out."""
         stated = {name: self._count(table, name, model_id) for name in _LIMITS}
         if not any(count is not None for count in stated.values()):
             return known
         counts = {
-            # 0 is what `false` was read as: no such limit
+            # `_count` returns 0 for `false`, which means no such limit
             name: (count or None) if count is not None else getattr(known, name, None)
             for name, count in stated.items()
         }
         return Limit(**counts)
 
     def _count(self, table: Mapping[str, Any], name: str, model_id: str) -> int | None:
-        """Return a number, 0 for false, None if it is not set."""
+        """Return a setting: its number, 0 for false, None if it is not set."""
         value = table.get(name)
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
         if value is None or is_count:
@@ -754,8 +766,8 @@ class _Reader:
         if value is False and name in _LIMITS:
             return 0
         other = ", or false for no such limit" if name in _LIMITS else ""
-        said = f"must be an integer >= 1{other}; got {shown(value)}"
-        raise self._wrong(name, said, model_id)
+        requirement = f"must be an integer >= 1{other}; got {shown(value)}"
+        raise self._error(name, requirement, model_id)
 
     def _check_names(
         self, table: Mapping[str, Any], known: Collection[str], model_id: str = ""
@@ -765,21 +777,21 @@ class _Reader:
                 raise self._key_refused(name)
             if name not in known:
                 near = did_you_mean(name, known, n=1)
-                raise self._wrong(
+                raise self._error(
                     name,
                     f"there is no such setting.{near} The settings are "
                     f"{', '.join(known)}",
                     model_id,
                 )
 
-    def _wrong(self, setting: str, why: str, model_id: str = "") -> SettingsError:
+    def _error(self, setting: str, reason: str, model_id: str = "") -> SettingsError:
         where = f'[{self.name}.models."{model_id}"]' if model_id else f"[{self.name}]"
-        line = self._line(setting, model_id)
-        named = f"{where} {setting}" if setting else where
-        return SettingsError(f"{self.path}, line {line}: {named}: {why}.")
+        line = self._line_number(setting, model_id)
+        setting_name = f"{where} {setting}" if setting else where
+        return SettingsError(f"{self.path}, line {line}: {setting_name}: {reason}.")
 
-    def _line(self, setting: str, model_id: str) -> int:
-        """Return the line of a setting, else the one where its table begins."""
+    def _line_number(self, setting: str, model_id: str) -> int:
+        """Return the line of a setting; without it, the line where its table begins."""
         table_line, inside = 1, False
         for number, line in enumerate(self.text.splitlines(), start=1):
             if header := _HEADER.match(line):
@@ -799,7 +811,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "ca_file": (str, "the path of a file with certificates"),
     "proxy": (str, "the address of a proxy"),
 }
-"""The settings that are taken as they are, with what they may be."""
+"""The settings whose value is used unchanged, with their types."""
 _PATHS = ("prices", "ca_file")
 OF_SERVICE = {
     "base_url": ADDRESS_VARIABLE,
@@ -808,8 +820,8 @@ OF_SERVICE = {
         ("headers", "query", "key_header", "path", "max_tokens_field"), "its document"
     ),
 }
-"""The settings that `[service]` does not have, and what sets them."""
-_OF_MODEL = ("context", "max_reply", "max_tokens_field")
+"""The settings that `[service]` cannot have, and what sets them instead."""
+_MODEL_SETTINGS = ("context", "max_reply", "max_tokens_field")
 _LIMITS = {
     "per_second": "most requests to a model within a second; false for no such limit",
     "per_minute": "most requests to a model within a minute; false for no such limit",
@@ -820,22 +832,22 @@ ENDPOINT_KEYS = {
     "key": "false if the server needs no key; a key itself does not belong in a file",
     "key_env": "the environment variable that has the key; not for `service`",
     "model": "the model of requests that name none; if left out, its only model",
-    "prices": "a price table for this endpoint, as a path seen from the file",
+    "prices": "a price table for this endpoint, as a path relative to the file",
     "allow_http": "true lets a key be sent unencrypted",
-    "ca_file": "certificates (PEM), as a path seen from the file",
-    "proxy": "http://HOST:PORT, instead of the environment's; this machine has none",
+    "ca_file": "certificates (PEM), as a path relative to the file",
+    "proxy": "http://HOST:PORT, instead of the environment's; not for this machine",
     **SETTINGS,
     **_LIMITS,
     "models": "a table for each model, such as [lab.models.qwen-32b]",
 }
-"""What the table of an endpoint may have, and what it means."""
+"""The settings in the table of an endpoint, and what they mean."""
 MODEL_KEYS = {
     "context": "most tokens of prompt and reply together",
     "max_reply": "most tokens of a reply",
     "max_tokens_field": SETTINGS["max_tokens_field"],
     **_LIMITS,
 }
-"""What the table of a model may have."""
+"""The settings in the table of a model, and what they mean."""
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
 
 
@@ -856,6 +868,6 @@ def _is_proxy(text: str) -> bool:
 
 
 def _merged(models: tuple[Model, ...]) -> tuple[Model, ...]:
-    """Return the service's models, corrected by those that a file describes."""
+    """Return the service's models; those in the file replace those of the document."""
     known = {model.id: model for model in SERVICE.models}
     return tuple((known | {model.id: model for model in models}).values())

@@ -26,10 +26,10 @@
         ToolLoopError          rounds of tool calls ended without an answer
       LedgerError              the store of exchanges cannot be used
 
-    Interrupted (KeyboardInterrupt)  the user stopped it; what arrived is kept
+    Interrupted (KeyboardInterrupt)  the user stopped it; the reply so far is kept
 
-A message says what happened and what is allowed, its remedy what to do next. Neither
-ever contains a key or a whole prompt; the service's words are quoted verbatim.
+A message says what happened and what is allowed; its remedy says what to do next. They
+never contain a key or a whole prompt; texts of the service are quoted verbatim.
 """
 
 import inspect
@@ -48,7 +48,7 @@ class HasText(Protocol):
 
     @property
     def text(self) -> str | None:
-        """The text that came."""
+        """The text of the reply."""
 
 
 class SvcError(Exception):
@@ -57,9 +57,9 @@ class SvcError(Exception):
     Do what the message says; `except SvcError` catches them all.
 
     Attributes:
-        remedy: What to do next, where it is not a part of the message. `str` joins the
-            two. It may be written after the error was made, where more is known.
-        partial: The reply so far, as a `Completion`; None if nothing came.
+        remedy: What to do next, if the message does not say it. `str` joins the two. It
+            may be set later, where more is known.
+        partial: The reply so far, as a `Completion`; None if there is none.
         exchange_id: The exchange in the ledger that records the failure, if any.
         n_attempts: Requests sent, retries included.
 
@@ -106,7 +106,7 @@ class MissingKeyError(ConfigError):
 class SettingsError(ConfigError):
     """A setting cannot be used.
 
-    The message names the setting and what it may be; correct it where it was set.
+    The message names the setting and its allowed values; correct it where it was set.
     """
 
 
@@ -157,9 +157,9 @@ class OverBudgetError(AskError):
 
 
 class TransportError(SvcError):
-    """No complete answer came over the network.
+    """No complete answer arrived over the network.
 
-    Look at `partial` for what came. The request may have been paid for.
+    `partial` has the reply so far. The request may have been billed.
     """
 
 
@@ -176,8 +176,8 @@ class TimedOutError(TransportError):
     Ask again, or allow more time with SVC_TIMEOUTS.
 
     Attributes:
-        deadline: Which one: connect, first_byte, idle, whole or total.
-        deadline_s: Its length in seconds.
+        deadline: The name of the deadline: connect, first_byte, idle, whole or total.
+        deadline_s: The length of the deadline, in seconds.
     """
 
     def __init__(
@@ -198,10 +198,10 @@ class StreamBrokenError(TransportError):
 class ServiceError(SvcError):
     """The service answered with an error body.
 
-    Read what the service says in the message.
+    The message quotes the service.
 
     Attributes:
-        status: HTTP status; 200 when the error came inside a stream.
+        status: HTTP status; 200 if the error came inside a stream.
         type, param, code: The error body's fields, verbatim (doc: Error body).
         retry_after_s: Seconds the service asked to wait, if it did.
     """
@@ -235,7 +235,7 @@ class AuthError(ServiceError):
 class BadRequestError(ServiceError):
     """The request was refused and would be refused again (400 and other 4xx).
 
-    Change what the message names; `param` has the name of the field.
+    Change what the message names; `param` is the name of the field.
     """
 
 
@@ -295,9 +295,9 @@ class CutError(SvcError):
 
 
 class ToolError(SvcError):
-    """Something about tools went wrong.
+    """The base class of errors about tools.
 
-    The subclasses say what.
+    The message of the subclass says what to do.
     """
 
 
@@ -328,8 +328,8 @@ class ToolLoopError(ToolError):
     Allow more with `max_rounds` or `total_s`, or send `messages` again.
 
     Attributes:
-        messages: The history until then, which can be sent again: `Message`s.
-        tool_runs: The calls that were run until then: `ToolRun`s.
+        messages: The history so far, which can be sent again, as `Message`s.
+        tool_runs: The calls that were run so far, as `ToolRun`s.
     """
 
     def __init__(
@@ -355,10 +355,11 @@ class LedgerError(SvcError):
 class Interrupted(KeyboardInterrupt):
     """The user stopped a request, rounds of tool calls or a run; one line in a cell.
 
-    Ask again, or go on: `%svc continue` asks for the rest of a reply, `run()` of a run.
+    Ask again, or continue: `%svc continue` asks for the rest of a reply, `run()` sends
+    the rest of a run.
 
     Attributes:
-        partial: The reply so far, as a `Completion`; None if nothing came.
+        partial: The reply so far, as a `Completion`; None if there is none.
         messages: If tools ran, the history, which can be sent again.
         tool_runs: If tools ran, the calls that were answered.
     """
@@ -382,23 +383,24 @@ class Interrupted(KeyboardInterrupt):
         return [str(self)]
 
 
-_PASSED = {"svc_notebook", "IPython"}
-_THREADS = {"asyncio", "concurrent", "threading"}
+_SKIPPED_PACKAGES = {"svc_notebook", "IPython"}
+_THREAD_PACKAGES = {"asyncio", "concurrent", "threading"}
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn without raising, since a reply that was paid for would be lost.
+    """Warn without raising, because a reply that was paid for would be lost.
 
-    The warning names the user's line and comes each time; in the background, where no
-    line is the user's, it comes once. Where warnings are errors, a line goes to stderr.
+    The warning names the user's line and is shown each time. On a background thread,
+    which has no line of the user, it is shown once. If warnings are errors, it is
+    written to stderr instead.
     """
     frame = inspect.currentframe()
-    while frame and _root_of(frame) in _PASSED:
+    while frame and _root_of(frame) in _SKIPPED_PACKAGES:
         frame = frame.f_back
     try:
-        if frame is None or _root_of(frame) in _THREADS:
+        if frame is None or _root_of(frame) in _THREAD_PACKAGES:
             warnings.warn(message, category, stacklevel=2)
-        else:  # without a registry, which would show it once
+        else:  # without a registry, Python shows the warning each time
             warnings.warn_explicit(
                 message,
                 category,
@@ -406,7 +408,7 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
                 frame.f_lineno,
                 module=str(frame.f_globals.get("__name__")),
             )
-    except Exception:  # noqa: BLE001 - from a filter, or from the display of warnings
+    except Exception:  # noqa: BLE001 - from a filter that raises, or from the display
         write_line(message)
 
 
@@ -415,15 +417,15 @@ def _root_of(frame: FrameType) -> str:
 
 
 def import_extra(package: str, what: str, *, install: str = "") -> ModuleType:
-    """Return a package that few people need.
+    """Import an optional package.
 
     Args:
-        package: Its name, or that of a module in it.
-        what: What needs it, as in "Plots need".
-        install: What to give to pip, if not the name.
+        package: The name of the package, or of a module in it.
+        what: The beginning of the error message, such as "Plots need".
+        install: The name for pip, if it differs.
 
     Raises:
-        ConfigError: It is not installed, or it is and cannot be imported.
+        ConfigError: The package is not installed, or cannot be imported.
     """
     name = package.partition(".")[0]
     install = install or name
@@ -431,13 +433,13 @@ def import_extra(package: str, what: str, *, install: str = "") -> ModuleType:
         return import_module(package)
     except ModuleNotFoundError as missing:
         reason = str(missing) if missing.name not in (name, package) else ""
-    except Exception as problem:  # noqa: BLE001 - its own, such as for another NumPy
+    except Exception as problem:  # noqa: BLE001 - such as built for another NumPy
         reason = f"{type(problem).__name__}: {problem}"
     if reason:
         first = reason.strip().splitlines()[0][:_REASON_CHARS].rstrip(".")
         raise ConfigError(
-            f"{what} {name}, which is installed and cannot be imported ({first}). Its "
-            "version probably does not fit the others here. Upgrade it with: "
+            f"{what} {name}, which is installed but cannot be imported ({first}). Its "
+            "version probably does not fit the other packages. Upgrade it with: "
             f"python -m pip install --upgrade {install}"
         )
     raise ConfigError(
@@ -450,7 +452,7 @@ _REASON_CHARS = 300
 
 
 def internal_error(problem: Exception, consequence: str) -> SvcError:
-    """Build the error for something that should not have happened."""
+    """Build the error for an exception that is a mistake in this package."""
     place = ""
     for frame, line in walk_tb(problem.__traceback__):
         place = f", {Path(frame.f_code.co_filename).name}:{line}"
@@ -461,22 +463,22 @@ def internal_error(problem: Exception, consequence: str) -> SvcError:
 
 
 def write_line(line: str) -> None:
-    """Write a line on stderr; there may be none, or nobody who reads it."""
+    """Write a line on stderr; ignore it if stderr is missing or closed."""
     with suppress(Exception):
         sys.stderr.write(line + "\n")
 
 
 class LastError:
-    """Remembers the user's newest error, which IPython forgets at the next one.
+    """Remembers the newest error in the user's code, which IPython overwrites.
 
-    A mistyped magic, a refusal by this package or the service, and an interrupt are
-    not the user's.
+    A mistyped magic, an error of this package or of the service, and an interrupt do
+    not count.
     """
 
     _error: BaseException | None = None
 
     def __call__(self, *_: object) -> BaseException | None:
-        """Return it; this is called after each cell, too."""
+        """Return the newest error; called after each cell, too, to note a new one."""
         newest = getattr(sys, "last_value", None)
         is_refusal = type(newest).__module__ == "IPython.core.error"
         if not is_refusal and not isinstance(newest, (SvcError, KeyboardInterrupt)):

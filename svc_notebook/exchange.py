@@ -1,9 +1,9 @@
-"""The exchange: one request and everything that came back; when its reply is cut.
+"""The exchange: one request and everything that came back; and whether a reply is cut.
 
-An exchange is the package's only record of a request, also of one that failed: frames,
-the cache, resumed runs and restored conversations are read from it. It contains no key
-and no header. It is never part of a cycle, so the garbage collector skips it
-(gc=False), which halves the time to read many.
+An exchange is the package's only record of a request, even of a failed one: frames, the
+cache, resumed runs and restored conversations are read from it. It contains no key and
+no header. It is never part of a reference cycle, so the garbage collector skips it
+(gc=False), which halves the time to read many of them.
 """
 
 import secrets
@@ -33,21 +33,21 @@ def new_id() -> str:
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A value of the notebook below a prompt: its name, what it is, its place."""
+    """An attachment in a prompt: its name, its kind and its position."""
 
     name: str
     kind: str
-    start: int  # in the prompt, of the line with its name
-    end: int
+    start: int  # index in the prompt, of the line with the name
+    end: int  # index after its last character
 
 
 class ToolRound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The place of a request among the tool rounds of its trial.
+    """The position of a request in the tool rounds of its trial.
 
     Attributes:
         n_rounds: Requests so far, this one included.
         n_tool_runs: Tool calls answered before it.
-        is_last: Whether the rounds end with it, even if it calls tools.
+        is_last: Whether the rounds end with it, even if its reply calls tools.
     """
 
     n_rounds: int
@@ -61,14 +61,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         kind: The part of the package; the column `origin` of frames.
         conversation: Name of the conversation, if any.
-        turn_id: The turn of the conversation that this answers.
-        attached: What the newest prompt has below what was typed.
-        continues: The exchange whose text this one continues, if it does.
-        run, request_key, repeat: The sweep's run; a hash of all that is sent, equal
-            for repeats; the number of the repetition.
-        columns: Template columns as in the source, for the frame of replies.
+        turn_id: The turn of the conversation that the request is for.
+        attached: The attachments in the newest prompt.
+        continues: The exchange whose reply this one continues, if any.
+        run, request_key, repeat: The sweep's run; a hash of everything that is sent,
+            equal for repeats; the number of the repeat.
+        columns: The template columns of the row, for the frame of replies.
         answer: The type of the run's answers, as JSON.
-        tool_round: Its place in the rounds, if the sweep runs tools.
+        tool_round: The position in the tool rounds, if the sweep runs tools.
     """
 
     kind: OriginKind = "python"
@@ -108,21 +108,22 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         exchange_id: Our own id, unique, sortable by time.
         endpoint: The base address.
         is_emulated: Whether the emulator answered.
-        emulator_note: What the emulator says of its answer: "written by hand", "no
-            answer", "made up", or what its script says; None if nothing.
-        is_reused: Whether a recorded answer was given, from the ledger or a file.
-        is_streamed: Whether a stream was asked for.
-        request: What was sent.
-        body: What came back, partial on a failure; None if nothing came.
+        emulator_note: The emulator's note on its answer: "written by hand", "no
+            answer", "made up", or the note of its script; None without one.
+        is_reused: Whether the answer is a recorded one, from the ledger or a file.
+        is_streamed: Whether a stream was requested.
+        request: The request.
+        body: The reply, partial after a failure; None if there is none.
         status: ok, error or cancelled.
         failure: What went wrong; None when ok.
-        n_attempts, n_refused: Requests that were sent, and 429s among their answers; a
-            run asks again after a 429 by another exchange.
+        n_attempts, n_refused: Requests that were sent, and 429s among their answers. A
+            run retries after a 429 with another exchange.
         n_chunks: Chunks of a stream; 0 for a reply in one piece.
         queue_s: Seconds spent waiting for our own rate limit; never part of latency_s.
         retry_wait_s: Seconds spent waiting between attempts.
-        first_text_s: From sending the last attempt to the first text; None if none.
-        latency_s: From sending the last attempt to the end.
+        first_text_s: Seconds from sending the last attempt to the first text; None
+            without text.
+        latency_s: Seconds from sending the last attempt to the end.
         started_at, ended_at: Aware, UTC.
         est_prompt_tokens, est_completion_tokens: Best estimates, also where usage was
             reported.
@@ -157,12 +158,12 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The choices that came, partial ones included."""
+        """The choices of the reply, even if it is partial."""
         return self.body.choices if self.body else ()
 
     @property
     def usage(self) -> Usage:
-        """Tokens, reported by the service or else estimated: see `usage_source`."""
+        """Tokens, reported by the service or estimated: see `usage_source`."""
         if self.body and self.body.usage:
             return self.body.usage
         return Usage(
@@ -173,7 +174,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of prompt and reply together, reported or else estimated."""
+        """Tokens of prompt and reply together, reported or estimated."""
         total = self.usage.total_tokens
         estimated = self.est_prompt_tokens + self.est_completion_tokens
         return estimated if total is None else total
@@ -189,7 +190,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def max_tokens(self) -> int | None:
         """The max_tokens in force: as sent, or the service's default (doc: Limits).
 
-        None where none was sent to another server: its default is unknown.
+        None if another server was sent no number: its default is unknown.
         """
         return self.request.max_tokens
 
@@ -204,22 +205,22 @@ def is_cut(exchange: Exchange, choice: Choice) -> bool:
 
 
 _OTHER_CHUNKS = range(1, 4)
-"""Chunks of a stream without text: the last one, and perhaps role and usage."""
+"""Chunks of a stream without text: the last one, and possibly role and usage."""
 
 
 def is_at_limit(exchange: Exchange, choice: Choice) -> bool:
-    """Say whether the tokens, reported or counted, are at the max_tokens in force.
+    """Say whether the reply has as many tokens as the max_tokens in force.
 
-    The choice is probably cut then, although it ended normally. An estimate says
-    nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
-    there are more chunks than tokens are allowed, they are something else. So are the
-    tokens that another server reports, if they are more than it was allowed.
+    The choice is then probably cut, although it ended with `stop`. Reported tokens are
+    compared; without them, the chunks of a stream, which usually have one token each.
+    Estimates say nothing. More chunks than allowed tokens mean that chunks are not
+    tokens. If another server reports more tokens than allowed, it counts differently.
     """
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
     usage, limit = body.usage, exchange.max_tokens
-    if limit is None:  # nobody knows one, so a `stop` is the model's own
+    if limit is None:  # without a known limit, `stop` means a normal end
         return False
     if usage is not None and usage.completion_tokens is not None:
         n_over = usage.completion_tokens - limit
@@ -228,18 +229,19 @@ def is_at_limit(exchange: Exchange, choice: Choice) -> bool:
 
 
 def is_empty(exchange: Exchange) -> bool:
-    """Say whether no choice has a text, apart from blanks, or a tool call."""
+    """Say whether every choice is without tool calls and without text but blanks."""
     return not any(
         choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
     )
 
 
 class Sink(Protocol):
-    """Receives every exchange, good or bad, once, when it has ended."""
+    """Receives every exchange once, when it has ended, even if it failed."""
 
     def add(self, exchange: Exchange) -> "Future[None] | None":
-        """Take an exchange that has ended, and return at once.
+        """Store an exchange that has ended; return at once.
 
         Returns:
-            A future that is done when the exchange is kept; None if it is already.
+            A future that ends when the exchange is stored; None if it is stored
+            already.
         """

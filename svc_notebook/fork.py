@@ -1,33 +1,33 @@
-"""What happens at a fork: a child must not use the threads and locks of its parent."""
+"""Forks: a child process must not use the threads and locks of its parent."""
 
 import os
 from weakref import WeakSet
 
 
 class Forkable:
-    """Is told when this process forks, after `watch_forks`."""
+    """Has methods that are called at a fork of this process, after `watch_forks`."""
 
     def watch_forks(self) -> None:
-        """Ask to be told, for as long as it lives."""
+        """Have the methods below called, as long as this object lives."""
         _watching.add(self)
 
     def before_fork(self) -> None:
-        """Take the locks that a child could otherwise find held."""
+        """Take the locks that another thread might hold during the fork."""
 
     def after_in_parent(self) -> None:
-        """Release what `before_fork` took."""
+        """Release the locks that `before_fork` took."""
 
     def after_in_child(self) -> None:
-        """Replace locks, and hand what the parent uses to `leave_to_parent`."""
+        """Replace locks, and pass objects of the parent to `leave_to_parent`."""
 
 
 def leave_to_parent(thing: object) -> None:
-    """Keep what a child must neither use nor close: its parent goes on with it."""
+    """Keep an object of the parent alive: the child must neither use nor close it."""
     _left.append(thing)
 
 
 _watching: WeakSet[Forkable] = WeakSet()
-_forking: list[Forkable] = []  # those that were told of a fork are told of its end
+_forking: list[Forkable] = []  # whose `before_fork` ran: they get the second call
 _left: list[object] = []
 
 

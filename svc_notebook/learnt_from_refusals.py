@@ -1,7 +1,7 @@
-"""What a refusal teaches of a server: a context, the limit of a reply, a field's name.
+"""Learns from a server's refusals: its context, its reply limit, a field's name.
 
-Servers word them differently. What one names is kept for this process, as long as the
-endpoint is in use, so that the same request fits when it is asked again.
+Servers word their refusals differently. The learnt values are kept in this process as
+long as the endpoint is in use, so that a repeated request fits.
 """
 
 import re
@@ -16,7 +16,7 @@ from svc_notebook.service.request import CompletionRequest
 
 _COUNT = (
     r"[`'\"]?(\d{1,3}(?:[,_ ]\d{3})+|\d+)[`'\"]?"
-    r"(?!\w|\s?[km]\b|[^\w)]\d|\\)"  # 32k, a decimal, a date: not surely a count
+    r"(?!\w|\s?[km]\b|[^\w)]\d|\\)"  # not parts of "32k", of a decimal or of a date
 )
 _SUBJECT = (
     r"(?:context[ _](?:length|size|window|limit)|model[ _]length|max_model_len|n_ctx)"
@@ -48,17 +48,19 @@ _OTHER_FIELD = re.compile(
     r"use ['\"`]?(max_completion_tokens)['\"`]? instead",
     re.IGNORECASE | re.DOTALL,
 )
-_OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
+_ABOUT_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 _OTHER_PARAMS = frozenset(PARAM_NAMES) - {"max_tokens"}
-_TOO_LONG = frozenset({400, 413})
-_REFUSED = frozenset({400, 413, 422})
-_MOST_SAID = 2000
-_LEAST_LEARNT = 256
+_TOO_LONG_STATUSES = frozenset({400, 413})
+_REFUSED_STATUSES = frozenset({400, 413, 422})
+_MAX_MESSAGE_CHARS = 2000
+_MIN_LEARNT = 256
 
 
 def refuses_stream_usage(error: ServiceError) -> bool:
-    """Say whether a refusal is of the option that asks a stream for its tokens."""
-    return error.status in _REFUSED and bool(_OF_USAGE.search(str(error)[:_MOST_SAID]))
+    """Say whether a refusal is about the option that asks a stream for its usage."""
+    return error.status in _REFUSED_STATUSES and bool(
+        _ABOUT_USAGE.search(str(error)[:_MAX_MESSAGE_CHARS])
+    )
 
 
 _SHOWN_MODELS = 12
@@ -67,19 +69,19 @@ _SHOWN_MODELS = 12
 def name_unknown_model(
     error: UnknownModelError, endpoint: Endpoint, model: str
 ) -> None:
-    """Say which models the server lists, where it is not the service."""
+    """Add to an error which models another server lists."""
     if endpoint.is_documented:
         return
     listed = [known.id for known in endpoint.known_models() if known.id != model]
     facts = facts_of(endpoint.base_url or "")
     if any(known.id == model for known in facts.listed):
-        # it was started again with other models: the list is an old one
+        # the server was restarted with other models, so the list is outdated
         facts.asked_s, listed = -inf, []
     shown = ", ".join(listed[:_SHOWN_MODELS])
     has = f"it lists {shown}" if shown else "`%svc models` asks for its list"
     error.remedy = (
         f"Either {endpoint.base_url} has no model {shorten(model, 80)!r} ({has}), or "
-        "chat completions are at another address there. Check both."
+        "it has chat completions at another address. Check both."
     )
 
 
@@ -90,41 +92,43 @@ def learn(
     request: CompletionRequest,
     prompt_tokens: int,
 ) -> str:
-    """Remember what a refusal teaches; return what to say, "" for nothing.
+    """Learn from a refusal; return a remedy for its error, "" without one.
 
     Args:
-        endpoint: It refused.
-        error: Its refusal.
-        request: What was refused.
-        prompt_tokens: The most tokens that its prompt may have.
+        endpoint: The endpoint that refused the request.
+        error: The refusal.
+        request: The refused request.
+        prompt_tokens: Upper estimate of the tokens of its prompt.
     """
-    if error.status not in _REFUSED or error.param in _OTHER_PARAMS:
+    if error.status not in _REFUSED_STATUSES or error.param in _OTHER_PARAMS:
         return ""
-    sent = "\n".join(message.content or "" for message in request.messages)
-    said = f"{str(error)[:_MOST_SAID]} {error.code or ''}"
+    prompt_text = "\n".join(message.content or "" for message in request.messages)
+    message = f"{str(error)[:_MAX_MESSAGE_CHARS]} {error.code or ''}"
     if endpoint.is_documented:
-        return _learn_context(endpoint, error, said, sent, request, prompt_tokens)
+        return _learn_context(
+            endpoint, error, message, prompt_text, request, prompt_tokens
+        )
     return (
-        _learn_field(endpoint, said, request)
-        or _learn_reply(endpoint, said, sent, request)
-        or _learn_context(endpoint, error, said, sent, request, prompt_tokens)
+        _learn_field(endpoint, message, request)
+        or _learn_reply(endpoint, message, prompt_text, request)
+        or _learn_context(endpoint, error, message, prompt_text, request, prompt_tokens)
     )
 
 
-def _learn_field(endpoint: Endpoint, said: str, request: CompletionRequest) -> str:
-    other = _OTHER_FIELD.search(said)
+def _learn_field(endpoint: Endpoint, message: str, request: CompletionRequest) -> str:
+    other = _OTHER_FIELD.search(message)
     if not other or "max_tokens" not in request.params:
         return ""
     facts_of(endpoint.base_url or "").fields[request.model] = other[1].lower()
     return (
-        f"{request.model} takes max_tokens by the name {other[1].lower()}. This is "
-        "known now: ask again. For other kernels, write max_tokens_field = "
+        f"{request.model} calls max_tokens {other[1].lower()}. This is known now: ask "
+        "again. For other kernels, write max_tokens_field = "
         f'"{other[1].lower()}" in svc_notebook.toml.'
     )
 
 
 def _learn_reply(
-    endpoint: Endpoint, said: str, sent: str, request: CompletionRequest
+    endpoint: Endpoint, message: str, prompt_text: str, request: CompletionRequest
 ) -> str:
     """Learn the most tokens of a reply, if that explains the refusal."""
     asked_tokens = request.max_tokens
@@ -132,13 +136,13 @@ def _learn_reply(
         return ""
     likely = {
         count
-        for count in _counts(_NAMED_REPLY.finditer(said), sent)
+        for count in _counts_in(_NAMED_REPLY.finditer(message), prompt_text)
         if count < asked_tokens
     }
     likely |= {
         int(match[1]) - 1
-        for match in _BELOW.finditer(said)
-        if match[0] not in sent and int(match[1]) <= asked_tokens
+        for match in _BELOW.finditer(message)
+        if match[0] not in prompt_text and int(match[1]) <= asked_tokens
     }
     if len(likely) != 1:
         return ""
@@ -146,7 +150,7 @@ def _learn_reply(
     facts_of(endpoint.base_url or "").max_replies[request.model] = n_tokens
     return (
         f"{request.model} gives at most {n_tokens} tokens in a reply. This is known "
-        f"now: ask again{_less(request)}. For other kernels, write max_reply = "
+        f"now: ask again{_retry_advice(request)}. For other kernels, write max_reply = "
         f"{n_tokens} in svc_notebook.toml."
     )
 
@@ -154,18 +158,20 @@ def _learn_reply(
 def _learn_context(
     endpoint: Endpoint,
     error: ServiceError,
-    said: str,
-    sent: str,
+    message: str,
+    prompt_text: str,
     request: CompletionRequest,
     prompt_tokens: int,
 ) -> str:
     model = request.model
-    # where no number was sent, the server's own default may be large
+    # if no number was sent, the server's own default may be large
     asked_tokens = prompt_tokens + (request.max_tokens or BUDGET_TOKENS)
-    is_new_form = "max_new_tokens" in said  # 422 in one server's words
-    if error.status not in _TOO_LONG and not is_new_form:
+    is_new_form = (
+        "max_new_tokens" in message
+    )  # one server answers 422 with this name in its message
+    if error.status not in _TOO_LONG_STATUSES and not is_new_form:
         return ""
-    n_tokens = _context_in(said, asked_tokens, sent)
+    n_tokens = _context_in(message, asked_tokens, prompt_text)
     if not n_tokens or n_tokens == request.context_tokens:
         return ""
     if stated := endpoint.stated_context(model):
@@ -177,31 +183,31 @@ def _learn_context(
     facts_of(endpoint.base_url or "").contexts[model] = n_tokens
     return (
         f"{model} takes {n_tokens} tokens of prompt and reply. This is known now: ask "
-        f"again{_less(request)}."
+        f"again{_retry_advice(request)}."
     )
 
 
-def _less(request: CompletionRequest) -> str:
-    """Say that a number has to be smaller, where one was asked for."""
+def _retry_advice(request: CompletionRequest) -> str:
+    """Return how to change max_tokens, if a number was requested."""
     is_number = not request.is_fitted
     return ", with max_tokens='fit' or a smaller number" if is_number else ""
 
 
-def _context_in(said: str, asked_tokens: int, sent: str) -> int:
-    """Return the context that words name, as in "context length is 1024", else 0.
+def _context_in(message: str, asked_tokens: int, prompt_text: str) -> int:
+    """Return the context in a message such as "context length is 1024"; 0 without one.
 
-    What they quote of the request says nothing, nor do several numbers, nor one that
-    does not explain the refusal.
+    Numbers that the message quotes from the request do not count. Several different
+    numbers, or a number that does not explain the refusal, mean 0.
     """
-    if not _IS_ABOUT_CONTEXT.search(said):
+    if not _IS_ABOUT_CONTEXT.search(message):
         return 0
-    counts = set(_counts(_NAMED_CONTEXT.finditer(said), sent))
-    likely = [count for count in counts if _LEAST_LEARNT <= count < asked_tokens]
+    counts = set(_counts_in(_NAMED_CONTEXT.finditer(message), prompt_text))
+    likely = [count for count in counts if _MIN_LEARNT <= count < asked_tokens]
     return likely[0] if len(likely) == 1 else 0
 
 
-def _counts(matches: Iterable[re.Match[str]], sent: str) -> Iterator[int]:
+def _counts_in(matches: Iterable[re.Match[str]], prompt_text: str) -> Iterator[int]:
     for match in matches:
-        if match[0] not in sent:
+        if match[0] not in prompt_text:
             digits = next(group for group in match.groups() if group is not None)
             yield int(re.sub(r"\D", "", digits))

@@ -44,8 +44,8 @@ class FrameAccessor:
     """The verbs of the service on a DataFrame or a Series: `df.svc`, `series.svc`.
 
     Args:
-        frame: It is only read; a Series is the column `value`. One of Polars or Arrow
-            becomes one of pandas.
+        frame: The frame, which is not changed. A Series becomes the column `value`;
+            frames of Polars or Arrow are converted.
     """
 
     def __init__(self, frame: pd.DataFrame | pd.Series) -> None:
@@ -56,7 +56,7 @@ class FrameAccessor:
         self._frame = frame
 
     @with_params
-    def complete(  # noqa: PLR0913 - as `sweep`
+    def complete(  # noqa: PLR0913 - the arguments of `sweep`
         self,
         template: str,
         *,
@@ -77,21 +77,23 @@ class FrameAccessor:
                 Series, `\{{name}}` is plain text.
             model: One model id; the session's model if None.
             system: The system message; a template too.
-            expand: Whether to return more than the texts.
-            name: Name of the run: under it only rows without a reply are sent, also
-                after a restart. Without a name every call sends all rows.
-            retry: Send rows that failed under this name again, but for those that the
-                service refused as invalid (400).
-            reuse: Whether the ledger may answer; None does what SVC_REUSE says.
+            expand: Whether to return the columns `EXPANDED` instead of only the texts.
+            name: A name for the run. With it, only rows without a reply are sent, also
+                after a restart. Without a name, every call sends all rows.
+            retry: Send failed rows of this name again, except those that the service
+                refused as invalid (400).
+            reuse: Whether the ledger may answer; None follows SVC_REUSE.
             confirm_above: Ask you before sending more requests than this.
             run_tools: False leaves calls of the functions in `tools` to you.
-            **params: Parameters of the service, one value each. `max_tokens` is not
-                sent if left out, so 150 applies; `fit` takes what each prompt leaves.
+            **params: Parameters of the service, one value each. If `max_tokens` is left
+                out, it is not sent, and 150 applies; `fit` uses what each prompt
+                leaves.
 
         Returns:
-            The texts as a Series of dtype `string` with the frame's index. Failed rows
-            are missing, with a warning; another says how many were cut. With expand a
-            DataFrame with the same index and the columns `EXPANDED`.
+            The texts as a Series of dtype `string` with the frame's index. The texts of
+            failed rows are missing, with a warning; another warning says how many
+            were cut. With `expand`, a DataFrame with the same index and the columns
+            `EXPANDED`.
 
         Raises:
             ParameterError: A column does not exist, has gaps or has values that are
@@ -139,19 +141,19 @@ def _replies_of(
         )
     (run.retry if is_retried else run.run)()
     replies = run.replies_df()
-    tell = partial(warn, category=UserWarning)
+    warn_user = partial(warn, category=UserWarning)
     bad = replies[replies["status"] != "ok"]
     if len(bad):
         reasons = "".join(f"\n  {reason}" for reason in run.reasons)
-        tell(
+        warn_user(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
-            "expand=True shows the errors; with a name, retry=True sends those again "
-            "that were not refused as invalid (400)."
+            "expand=True shows the errors. With a name, retry=True sends failed rows "
+            "again, except those refused as invalid (400)."
         )
     if cut_note := run.cut_note:
-        tell(cut_note)
+        warn_user(cut_note)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
-        tell(
+        warn_user(
             f"{n_called} of {len(replies)} rows called tools that were not run: "
             "expand=True shows the calls. Functions are run unless run_tools=False."
         )

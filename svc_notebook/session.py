@@ -1,6 +1,6 @@
 """The session: this kernel's settings, ledger, client, emulator and tools.
 
-Each part is made when it is first needed and kept until its settings change.
+Each part is made at first use and kept until its settings change.
 """
 
 import os
@@ -58,25 +58,25 @@ if TYPE_CHECKING:  # these load at first use
 class Context:
     """The settings, ledger and client that one verb uses, from beginning to end.
 
-    It sends requests, runs tools and reads replies with them. Its fields never change:
-    the environment and `svc.use` make another context for the next verb. A client is
-    made when it is first needed.
+    It sends requests, runs tools and reads replies. Its fields never change: after a
+    change of the environment or `svc.use`, the next verb gets another context. Clients
+    are made at first use.
     """
 
     settings: Settings
     problems: Mapping[str, SettingsError]
-    """The errors of variables and of the file that cannot be used, by their names."""
+    """Errors in variables and in the file of endpoints, by name of variable or file."""
     ledger: Ledger
     session: "Session"
 
     @cached_property
     def client(self) -> "Client":
-        """The client of the endpoint in use; an error if its settings are wrong."""
+        """The client of the endpoint in use; raises if its settings are wrong."""
         return self._client_to(self.ledger)
 
     @cached_property
     def unrecorded_client(self) -> "Client":
-        """The same for exchanges that are kept out of the ledger."""
+        """A client whose exchanges are not recorded in the ledger."""
         return self._client_to(self.session.unrecorded)
 
     def _client_to(self, ledger: Ledger) -> "Client":
@@ -94,14 +94,14 @@ class Context:
         )
 
     def _is_replaced(self, name: str) -> bool:
-        """Say whether another value was chosen than that of a variable or the file."""
+        """Say whether `svc.use` has replaced the setting of a variable or the file."""
         if name == FILE:
             return self.settings.is_emulated
         setting = next(key for key in ENV_NAMES if ENV_NAMES[key] == name)
         return self.settings.sources.get(setting, name) != name
 
     def key(self) -> Key:
-        """Return the key of the endpoint in use, or refuse."""
+        """Return the key of the endpoint in use; raise if there is none."""
         settings = self.settings
         if settings.is_emulated:
             key = self.session.emulator_key()
@@ -113,7 +113,7 @@ class Context:
         """Return a function that hides the key in a text."""
         with suppress(MissingKeyError):
             return self.key().redact
-        keys = known_keys()  # the emulator is closed, or the key is elsewhere's
+        keys = known_keys()  # without a key here, hide all known keys
         if not keys:
             return str
         keys[0].others = keys[1:]
@@ -127,17 +127,17 @@ class Context:
 
     @property
     def answers(self) -> Answerer | None:
-        """Finds answers in the file that the settings name; None without one."""
+        """Finds recorded answers in the file of the settings; None without a file."""
         return self.session.answers_of(self.settings)
 
     @property
     def answers_note(self) -> str:
-        """Says that a file answers whatever endpoint is chosen; "" without a file."""
+        """A note that a file answers instead of the endpoint; "" without a file."""
         if self.settings.answers is None:
             return ""
         return (
-            f"The file {self.settings.answers} goes on answering, and nothing is sent. "
-            "Unset SVC_ANSWERS to ask the endpoint that you have chosen."
+            f"The file {self.settings.answers} still answers, and nothing is sent. "
+            "Unset SVC_ANSWERS to ask the chosen endpoint."
         )
 
     def reused(
@@ -150,7 +150,7 @@ class Context:
         """Look for an answer to an identical request in the ledger, then in the file.
 
         It reads the disk, so an event loop must call it on another thread. `recorded`
-        are the answers in the file, if they were already read.
+        looks in the file, if the file was read already.
         """
         endpoint, recorded = self.settings.base_url, recorded or self.answers
         exchange = None
@@ -162,20 +162,20 @@ class Context:
         return exchange
 
     def is_reusing(self, reuse: object) -> bool:
-        """Say whether the ledger may answer; None is what the settings say."""
+        """Say whether the ledger may answer; None follows the settings."""
         if reuse is None:
             return self.settings.reuse
         check_flag("reuse", reuse)
         return bool(reuse)
 
     def models(self, *, wait_s: float = 0.0) -> tuple[Model, ...]:
-        """Return the known models; in the background the server is asked for its list.
+        """Return the known models, and ask the server for its list in the background.
 
-        `wait_s` is how long to wait for that, in seconds.
+        `wait_s` is the longest wait for the list, in seconds.
         """
         settings = self.settings
         if settings.endpoint.lists_models and settings.answers is None:
-            with suppress(SvcError):  # what is wrong shows when a request is sent
+            with suppress(SvcError):  # the same error is raised when a request is sent
                 self.client.list_models(wait_s=wait_s)
         return settings.endpoint.known_models()
 
@@ -200,7 +200,7 @@ class Context:
         send: SendRequest | None = None,
         check_stop: Callable[[], None] = lambda: None,
     ) -> Completion:
-        """Send a request and run the tools that are called; return the last reply."""
+        """Send a request, run the called tools in rounds, and return the last reply."""
         at_prompt = self.session.at_prompt
         n_unasked = at_prompt.n_unasked
         completion = run_rounds(
@@ -220,16 +220,20 @@ class Context:
 
     def last(self) -> Completion | None:
         """Return the newest Completion of this kernel, partial ones included."""
-        exchange, other = self.ledger.last(), self.session.newest_unrecorded
-        if other and (not exchange or exchange.exchange_id < other.exchange_id):
-            return Completion(other, self.session.unrecorded_tools.runs_of(other))
+        exchange, unrecorded = self.ledger.last(), self.session.newest_unrecorded
+        if unrecorded and (
+            not exchange or exchange.exchange_id < unrecorded.exchange_id
+        ):
+            return Completion(
+                unrecorded, self.session.unrecorded_tools.runs_of(unrecorded)
+            )
         return None if exchange is None else self.joined(exchange)
 
     def reply(self, exchange_id: str) -> Completion:
         """Return the Completion of an exchange in the ledger, by its id.
 
         Raises:
-            ParameterError: There is none of this id.
+            ParameterError: The ledger has no exchange with this id.
         """
         exchange = self.ledger.last(scope="all", exchange_id=str(exchange_id) or "none")
         if exchange is None:
@@ -243,7 +247,7 @@ class Context:
         return self.joined(exchange).with_notes(*notes)
 
     def joined(self, exchange: Exchange) -> Completion:
-        """Return the Completion of an exchange, with the parts that it continues."""
+        """Return the Completion of an exchange, joined with what it continues."""
         whole = join_exchange(exchange, self.ledger)
         sent = None if whole is exchange else exchange.request
         runs = self.session.tool_record.runs_of(whole)
@@ -251,18 +255,19 @@ class Context:
 
 
 class Session:
-    """The parts of one kernel; `context` gives a verb those that it works with.
+    """The parts of one kernel; `context` returns those that a verb works with.
 
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
-        conversations: By name; shared by magic, panel and Python.
-        tool_record: Records tool calls.
-        unrecorded: Keeps, in memory, the exchanges that are kept out of the ledger.
-        unrecorded_tools: Keeps their tool calls.
+        conversations: The conversations that magic, panel and Python share, by name.
+        tool_record: Records tool calls in the ledger.
+        unrecorded: A ledger in memory, for exchanges that are not recorded.
+        unrecorded_tools: Records the tool calls of those exchanges.
         at_prompt: Asks at the prompt for consent to tool calls.
-        consent: Asks through `at_prompt` and remembers what is always allowed.
-        spending: The limit on tokens and cost; None if none was set.
-        lock: Is held while settings and parts change.
+        consent: Asks through `at_prompt` and remembers the tools that are always
+            allowed.
+        spending: The limit on tokens and cost; None without one.
+        lock: Held while settings and parts change.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -290,7 +295,7 @@ class Session:
         self._context = self._context_with(settings or Settings())
 
     def context(self) -> Context:
-        """Return what a verb works with; a verb takes it once, at its start."""
+        """Return the context for a verb, which takes it once, at its start."""
         with self.lock:
             if self._environment is not None and self._environment.has_changed():
                 self._use(*self._environment.adopted(self._context.settings))
@@ -302,8 +307,9 @@ class Session:
             self._use(settings, self._context.problems)
 
     def _use(self, settings: Settings, problems: Mapping[str, SettingsError]) -> None:
-        # The client is dropped, not closed: closing waits for the loop, and what runs
-        # there may need this session's lock. Connections close when nothing uses them.
+        # The old client is dropped, not closed: closing waits for the event loop, where
+        # a request may wait for this session's lock. Unused connections close
+        # themselves.
         ledger = self._context.ledger
         if settings.ledger == self._context.settings.ledger:
             self._context = self._context_with(settings, problems, ledger)
@@ -325,11 +331,11 @@ class Session:
         )
 
     def environment_settings(self) -> Settings:
-        """Return what the environment alone says, if this session follows it."""
+        """Return the settings of the environment alone, if this session follows it."""
         return Settings() if self._environment is None else read_env(os.environ)[0]
 
     def answers_of(self, settings: Settings) -> Answerer | None:
-        """Return what finds the answers in the file of settings, as it is now."""
+        """Return the function that finds answers in the file; None without a file."""
         path = settings.answers
         if path is None:
             return None
@@ -341,15 +347,15 @@ class Session:
 
     @property
     def newest_unrecorded(self) -> Exchange | None:
-        """The newest exchange that was kept out of the ledger."""
+        """The newest exchange that was not recorded in the ledger."""
         return self.unrecorded.last()
 
     def start_emulator(self, emulator: "Emulator | None" = None) -> "Emulator":
-        """Start the emulator of this kernel, or the one given instead of it."""
+        """Start the given emulator, or this kernel's own, and use it."""
         from svc_notebook.emulator.emulator import Emulator  # noqa: PLC0415 - at first use
 
         with self.lock:
-            # Random, because a prompt that contains the key is refused.
+            # a random key, because prompts that contain the key are refused
             used = emulator or self._emulator or Emulator(keys=(token_hex(),))
             before, self._emulator = self._emulator, used.start()
         if before is not None and before is not used:
@@ -360,16 +366,16 @@ class Session:
         """Return the key of this kernel's emulator, while it runs."""
         if self._emulator is None:
             raise MissingKeyError(
-                "The emulator of this kernel is closed; `%svc use emulator` starts "
-                "another, and `%svc use service` goes to SVC_BASE_URL."
+                "The emulator of this kernel is closed. `%svc use emulator` starts "
+                "another one; `%svc use service` sends requests to SVC_BASE_URL."
             )
         return Key(self._emulator.api_key, source="the emulator")
 
     def close(self) -> None:
         """Close connections, ledger and emulator; the session can be used again.
 
-        Without its emulator it goes where the environment says. At exit each part
-        closes by itself, so this need not be called.
+        If the emulator was in use, the address of the environment is used afterwards.
+        At exit, each part closes itself, so calling this is not necessary.
         """
         with self.lock:
             before, settings = self._context, self._context.settings
@@ -377,19 +383,19 @@ class Session:
                 for name in ("base_url", "endpoint", "is_emulated"):
                     settings = settings.reset(name, self.environment_settings())
             self._context = self._context_with(settings, before.problems)
-            made = vars(before)
-            clients = made.get("client"), made.get("unrecorded_client")
+            parts_in_use = vars(before)
+            clients = parts_in_use.get("client"), parts_in_use.get("unrecorded_client")
             parts = *clients, before.ledger, self._emulator
             self._emulator = None
-        for part in parts:  # without the lock, which the loop may be waiting for
+        for part in parts:  # without the lock: the event loop may be waiting for it
             if part is not None:
                 part.close()
 
-    # What the present context has, for callers that need only one thing of it.
+    # Parts of the current context, for callers that need only one of them.
 
     @property
     def settings(self) -> Settings:
-        """The environment's present settings, with those that were set here."""
+        """The current settings: the environment's, and those set in this kernel."""
         return self.context().settings
 
     @property
@@ -399,7 +405,7 @@ class Session:
 
     @property
     def client(self) -> "Client":
-        """The client of the endpoint in use; an error if its settings are wrong."""
+        """The client of the endpoint in use; raises if its settings are wrong."""
         return self.context().client
 
     def info_of(self, model: str) -> ModelInfo:
@@ -407,7 +413,7 @@ class Session:
         return self.settings.endpoint.info_of(model)
 
     def key(self) -> Key:
-        """Return the key of the endpoint in use, or refuse."""
+        """Return the key of the endpoint in use; raise if there is none."""
         return self.context().key()
 
     def key_hider(self) -> Callable[[str], str]:
@@ -424,17 +430,17 @@ _current: list[Session] = []
 
 
 def take_tools(
-    given: dict[str, Any], *, run_tools: bool = True, context: Context | None = None
+    arguments: dict[str, Any], *, run_tools: bool = True, context: Context | None = None
 ) -> RunTools | None:
-    """Take tools and limits out of a verb's parameters; return what runs the tools.
+    """Take functions and limits out of a verb's arguments; return what runs the tools.
 
-    The parameters get the tools' definitions. None if nothing is run, because there are
-    no functions or `run_tools` is False; the caller then gets the calls.
+    The arguments keep the tools' definitions. None if there are no functions or
+    `run_tools` is False: the caller of the verb then gets the tool calls.
     """
-    if given.get("tools") is None and given.keys().isdisjoint(LIMITS):
+    if arguments.get("tools") is None and arguments.keys().isdisjoint(LIMITS):
         return None
-    permit = take_permit(given)
-    given["tools"], toolbox = to_offer(given.get("tools"), run_tools=run_tools)
+    permit = take_permit(arguments)
+    arguments["tools"], toolbox = to_offer(arguments.get("tools"), run_tools=run_tools)
     if toolbox is None:
         return None
 
@@ -462,27 +468,27 @@ def current() -> Session:
 def isolated() -> Iterator[None]:
     """Use a new session inside the block, and the previous one after it."""
     with _lock:
-        before = _current[:]
+        previous = _current[:]
         _current.clear()
     try:
         yield
     finally:
         with _lock:
-            inside = _current[:]
-            _current[:] = before
-        for session in inside:
+            sessions = _current[:]
+            _current[:] = previous
+        for session in sessions:
             session.close()
 
 
 _DEFAULTS = Defaults(
     settings=lambda: current().settings,
-    key=lambda _: current().emulator_key(),  # asked for at its address only
+    key=lambda _: current().emulator_key(),  # called for the emulator's address only
     sinks=lambda: (current().ledger,),
     answers=lambda settings: current().answers_of(settings),
     spending=lambda: current().spending,
     take_tools=take_tools,
 )
-"""What the public clients use for arguments that are left out: this kernel's."""
+"""The defaults of the public clients' arguments: this kernel's session."""
 
 
 class AsyncClient(async_client.AsyncClient):  # noqa: D101 - below

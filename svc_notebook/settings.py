@@ -1,7 +1,7 @@
 """Settings: where requests go, how replies are shown, and where each value is set.
 
-`from_env` and `read_env` read the variables that settings come from, and the file of
-endpoints; `endpoint_at` reads SVC_BASE_URL and that file.
+`from_env` and `read_env` read environment variables and the file of endpoints;
+`endpoint_at` reads SVC_BASE_URL and that file.
 """
 
 import os
@@ -51,31 +51,31 @@ _NO_KEY = "\nNo key? `%svc use emulator` answers on this machine."
 WAYS_WITHOUT_PROMPT = f"{_SET}.{_NO_KEY}"
 WAYS_ON = f"""{_SET}; \
 or `%svc login https://HOST/v1`, then `%svc use https://HOST/v1`.{_NO_KEY}"""
-"""What to do if the address is missing, and perhaps the key (doc: Authentication)."""
+"""The remedy if the address is missing, and possibly the key (doc: Authentication)."""
 WAYS_TO_A_KEY = f"""
 Set it (from the service's dashboard), or type it after `%svc login`.{_NO_KEY}"""
-"""What to do if only the key is missing."""
+"""The remedy if only the key is missing."""
 
 
 def no_address() -> SettingsError:
-    """Return the error for a request that has no address to go to."""
+    """Return the error for a request without a base address."""
     return SettingsError(f"No base address: {ADDRESS_VARIABLE} is not set.{WAYS_ON}")
 
 
 def service_address(environ: Mapping[str, str]) -> str | None:
-    """Return SVC_BASE_URL in its one form; None if it is not set, or no address."""
-    return _in_one_form(environ.get(ADDRESS_VARIABLE, "").strip())
+    """Return SVC_BASE_URL in standard form; None if it is not set or not an address."""
+    return _standard_form(environ.get(ADDRESS_VARIABLE, "").strip())
 
 
 @lru_cache(maxsize=4)
-def _in_one_form(text: str) -> str | None:
+def _standard_form(text: str) -> str | None:
     with suppress(SettingsError):
         return to_base_url(text, allow_http=True) if text else None
     return None
 
 
 def _runs_cells_again() -> bool:
-    """Whether this is a cell of marimo, which runs cells again by itself."""
+    """Whether this runs in marimo, which runs cells again by itself."""
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
@@ -88,27 +88,26 @@ DISPLAYS = ("auto", "live", "settled", "plain")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that is the same for all requests of a client.
+    """The settings that all requests of a client share.
 
     Attributes:
         base_url: The service's base address, ending with /v1; None if it is not set.
         model: The model of requests that name none.
-        ledger: Where exchanges are kept: a path, or `:memory:`.
+        ledger: The file that keeps exchanges: a path, or `:memory:`.
         answers: A file of recorded answers to use instead of a service.
         prices: A file with a price table; None for no costs.
         display: How cells show replies: auto, live, settled or plain.
         is_emulated: Whether base_url is the emulator of this kernel.
-        timeouts: How long things may take.
+        timeouts: How long each part of an exchange may take.
         allow_http: Whether the key may be sent unencrypted to another machine.
-        endpoint: What is at base_url: its models and their limits, and which key it
-            takes; the service's by itself.
-        reuse: Whether the ledger's answer is given back for an identical request,
-            where a cell, a verb of the package, a sweep or a frame does not say;
-            in marimo it is, unless the environment says otherwise.
-            Conversations in Python, the panel and clients do not look there.
-        traces: Whether requests make spans of OpenTelemetry: off, on, or content for
-            their texts, too.
-        sources: For each value that was set, where it was set.
+        endpoint: The endpoint at base_url, with its models, limits and key; by default
+            the service.
+        reuse: Whether the ledger answers identical requests of cells, verbs, sweeps and
+            frames that do not say it themselves. In marimo the default is True.
+            Conversations in Python, the panel and clients always send their requests.
+        traces: Whether requests make OpenTelemetry spans: off, on, or content to
+            include their texts.
+        sources: Where each value was set; without those that were not set.
     """
 
     base_url: str | None = None
@@ -140,7 +139,7 @@ class Settings:
             object.__setattr__(self, "base_url", base_url)
             endpoint = replace(self.endpoint, base_url=base_url)
             if self.endpoint.base_url not in {None, base_url}:
-                # A variable's key is for the address that the file names, only.
+                # The variable's key is only for the address in the file.
                 endpoint = replace(endpoint, key_env=None)
             object.__setattr__(self, "endpoint", endpoint)
         if self.display not in DISPLAYS:
@@ -162,11 +161,11 @@ class Settings:
         environ: Mapping[str, str] = os.environ,
         endpoints: Mapping[str, Endpoint] | None = None,
     ) -> "Settings":
-        """Read the environment; what it does not set keeps its default.
+        """Read the environment; settings that it does not set keep their defaults.
 
         Args:
-            environ: The variables.
-            endpoints: Those that can be at the address; those of the file if None.
+            environ: The environment variables.
+            endpoints: The described endpoints, by name; those of the file if None.
 
         Raises:
             SettingsError: A value cannot be used; the message says what is allowed.
@@ -193,12 +192,12 @@ class Settings:
         return cls(**values, sources=sources)
 
     def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields
-        """Return settings with these values and where they were set."""
+        """Return the settings with these values; `source` says where they were set."""
         sources = {**self.sources, **dict.fromkeys(values, source)}
         return replace(self, **values, sources=sources)
 
     def reset(self, name: str, default: "Settings") -> "Settings":
-        """Return settings with one value as other settings have it, and its source."""
+        """Return the settings with one value, and its source, taken from `default`."""
         sources = {key: self.sources[key] for key in self.sources if key != name}
         if name in default.sources:
             sources[name] = default.sources[name]
@@ -210,23 +209,23 @@ def endpoint_at(
     endpoints: Mapping[str, Endpoint] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Endpoint:
-    """Return what is at an address: as a file describes it, the service, or a server.
+    """Return the endpoint at an address: in the file, the service, or another server.
 
     The service is at SVC_BASE_URL.
     """
     base_url, query = to_server_url(text, allow_http=True)
-    described = read_endpoints(environ) if endpoints is None else endpoints
-    for endpoint in described.values():
+    endpoints_by_name = read_endpoints(environ) if endpoints is None else endpoints
+    for endpoint in endpoints_by_name.values():
         if endpoint.base_url in {base_url, text}:
             return replace(endpoint, query=query or endpoint.query)
     service = service_address(environ)
     if service is not None and service == service_address({ADDRESS_VARIABLE: text}):
-        return described.get(SERVICE.name, SERVICE)
+        return endpoints_by_name.get(SERVICE.name, SERVICE)
     return own_endpoint(base_url, query)
 
 
 def query_at(base_url: str) -> str:
-    """Return the query that the file of endpoints has for an address; "" for none."""
+    """Return the query of an address in the file of endpoints; "" without one."""
     with suppress(SettingsError):
         query = endpoint_at(base_url).query
         return f"?{urlencode(query)}" if query else ""
@@ -236,11 +235,11 @@ def query_at(base_url: str) -> str:
 def read_env(
     environ: Mapping[str, str],
 ) -> tuple[Settings, dict[str, SettingsError]]:
-    """Read the variables of the environment, and leave out those that are wrong.
+    """Read the environment variables, and leave out those with wrong values.
 
     Returns:
-        The settings from the others, and the error of each wrong one by its name; that
-        of a file of endpoints is there by the name of the file.
+        The settings, and the errors by the name of the variable; an error in the file
+        of endpoints has the name of the file.
     """
     problems: dict[str, SettingsError] = {}
     endpoints: Mapping[str, Endpoint] = {}
@@ -248,7 +247,7 @@ def read_env(
         endpoints = read_endpoints(environ)
     except SettingsError as problem:
         problems[FILE] = problem.with_traceback(None)
-    allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right
+    allow = ENV_NAMES["allow_http"]  # read first: it decides whether http is allowed
     for name in sorted(ENV_NAMES.values(), key=lambda name: name != allow):
         together = {name} if allow in problems else {name, allow}
         try:
@@ -267,30 +266,30 @@ def read_env(
 
 
 class Environment:
-    """Follows the variables and the file of endpoints: what they say now, and changes.
+    """Follows the environment variables and the file of endpoints, and notices changes.
 
-    It keeps a hash of the values, because some of them are keys.
+    It keeps only a hash of the values, because some of them are keys.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._watched: tuple[str, ...] = ()
         self._file = ""
-        self._seen: object = None
+        self._seen_mark: object = None
 
     def has_changed(self) -> bool:
         """Say whether a variable or the file has changed since `adopted`."""
-        return self._mark() != self._seen
+        return self._mark() != self._seen_mark
 
     def adopted(
         self, settings: Settings
     ) -> tuple[Settings, Mapping[str, SettingsError]]:
-        """Return what the environment says, except for what was chosen in this kernel.
+        """Return the environment's settings, with those chosen in this kernel.
 
-        The errors of what cannot be used are as those of `read_env`.
+        The second value holds the errors, as in `read_env`.
         """
         self._watch()
-        now, problems = read_env(self._environ)
+        from_environment, problems = read_env(self._environ)
         sources = {
             name: source
             for name, source in settings.sources.items()
@@ -302,46 +301,49 @@ class Environment:
         if is_of_file and FILE not in problems:  # the file may have changed
             endpoint = read_endpoints(self._environ).get(endpoint.name, endpoint)
             values |= {"endpoint": endpoint, "base_url": endpoint.base_url}
-        return replace(now, **values, sources={**now.sources, **sources}), problems
+        return replace(
+            from_environment, **values, sources={**from_environment.sources, **sources}
+        ), problems
 
     def _watch(self) -> None:
-        """Watch the variables and the file that settings and keys are read from now."""
+        """Note which variables and file settings and keys are now read from."""
         key_variables = [KEY_VARIABLE]
         with suppress(SettingsError):
             for endpoint in read_endpoints(self._environ).values():
                 key_variables += endpoint.variables
         self._watched = (*ENV_NAMES.values(), *_PLACE_VARIABLES, *key_variables)
         self._file = config_file(self._environ)
-        self._seen = self._mark()
+        self._seen_mark = self._mark()
 
     def _mark(self) -> object:
+        """Return a value that changes when a variable or the file changes."""
         values = hash(tuple(map(self._environ.get, self._watched)))
         try:
-            status = os.stat(self._file)  # noqa: PTH116 - once a verb, so it is quick
+            status = os.stat(self._file)  # noqa: PTH116 - faster than Path, and called at each verb
         except OSError as problem:
             return values, problem.errno
         return values, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 _PLACE_VARIABLES = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME", CONFIG_VARIABLE)
-"""The variables that say where the ledger and the file of endpoints are."""
+"""The variables that decide where the ledger and the file of endpoints are."""
 OF_ENDPOINT = "endpoint "
-"""Begins the source of what was chosen with an endpoint; its name follows."""
+"""Begins the source of values that an endpoint has set; its name follows."""
 
 
 def to_path(name: str, path: object) -> str:
-    """Return a path as text; refuse what is empty or not a path."""
+    """Return a path as text; refuse an empty path, or a value that is not a path."""
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():
-        wrong = "empty" if is_path else type(path).__name__
+        problem = "empty" if is_path else type(path).__name__
         kind = "folder" if name == "folder" else "file"
         raise ParameterError(
-            f"{name} is {wrong}; give the path of a {kind}.", param=name
+            f"{name} is {problem}; give the path of a {kind}.", param=name
         )
     return str(path)
 
 
 def default_ledger(environ: Mapping[str, str]) -> Path:
-    """Return the ledger's place for this user (the XDG data folder)."""
+    """Return the default path of the ledger, in this user's XDG data folder."""
     data = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(data) / "svc_notebook" / "ledger.sqlite"

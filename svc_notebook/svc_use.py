@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 EMULATOR_NAME, SERVICE_NAME = "emulator", SERVICE.name
 
 
-LIST_S = 1.0  # to wait for a server's list of models, when it is chosen
+LIST_S = 1.0  # longest wait for a server's list of models, when it is chosen
 
 
 @with_params
-def use(  # noqa: PLR0913 - one for each thing that can be chosen
+def use(  # noqa: PLR0913 - one argument for each thing to choose
     *positional: Never,
     endpoint: "str | Emulator | None" = None,
     base_url: str | None = None,
@@ -84,30 +84,31 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
     traces: Literal["off", "on", "content"] | bool | None = None,
     **connection: Unpack[ConnectionSettings],
 ) -> None:
-    """Choose where requests go, their model, where they are kept, what may be spent.
+    """Choose the endpoint, the model, the files, and a limit on spending.
 
-    It holds for this kernel. If a part is refused, nothing changes.
+    The choice applies to this kernel. If one value is refused, nothing changes.
 
     Args:
-        *positional: Not allowed; name all.
+        *positional: Not allowed; name every argument.
         endpoint: `emulator` starts an emulator of the service for this kernel, an
             `Emulator` is started and used, `service` goes to SVC_BASE_URL; another
             name is an endpoint of `svc_notebook.toml`.
         base_url: The address of the service or a server, such as https://HOST/v1.
-        key: The API key for `base_url`, which goes to no other address and is forgotten
-            when the kernel ends; False for a server that needs none. If None, it is
-            the one typed for this address; that of the file's `key_env`, or, where the
-            file names none, SVC_API_KEY if this is SVC_BASE_URL; or the keyring's.
+        key: The API key for `base_url`. It is sent to no other address, and forgotten
+            when the kernel ends. False for a server that needs none. If None: the key
+            typed for this address; the variable `key_env` in the file, or without one
+            SVC_API_KEY if this is SVC_BASE_URL; the keyring's key.
         model: The model id for requests that name none.
         ledger: The file that keeps every exchange from now on; `:memory:` for no file.
         prices: The file with your price table, for costs.
         max_tokens_total: Most tokens, of prompts and replies together, that this
-            kernel may use from now on; then requests raise a SpendingLimitError.
-            Answers from the ledger do not count. `float("inf")` removes the limit.
-        max_cost: The same for the cost, in the currency of the price table.
+            kernel may use from now on; after that, requests raise a
+            SpendingLimitError. Answers from the ledger do not count. `float("inf")`
+            removes the limit.
+        max_cost: A limit on the cost, in the currency of the price table.
         traces: `on` for OpenTelemetry spans, `content` with the texts, or `off`.
-        **connection: How the endpoint is asked, for all its models; without an
-            endpoint or an address, the one in use. `headers` (a value such as
+        **connection: Settings for requests to the endpoint, for all its models; without
+            `endpoint` and `base_url`, the one in use. `headers` (a value such as
             `$LAB_TOKEN` names the variable of a secret), `query`, `key_header`, `path`
             (exactly), `extra` (fields for every request), `context` (most tokens in
             all), `max_reply` (of a reply), `max_tokens_field`, `stream_usage`.
@@ -122,7 +123,7 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         >>> svc.use(base_url="http://127.0.0.1:8000/v1", key=False)
     """
     given_key = None if key is False else to_key(key, source="svc.use")
-    is_keyless, key = key is False, None  # a traceback may show the locals
+    is_keyless, key = key is False, None  # a traceback may show local variables
     _check_names(endpoint, base_url, *positional)
     refuse_key_form(model, param="model")
     if isinstance(given_key, MissingKeyError):
@@ -134,12 +135,12 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
             param="key",
         )
     session = current()
-    settings = _connection(connection)
+    settings = _check_connection(connection)
     model = None if model is None else check_model(model)
-    # What may be refused comes before any change.
-    files = _files(ledger=ledger, prices=prices)
-    limits = _limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
-    traced = _checked_traces(traces)
+    # Everything that may be refused is checked before anything changes.
+    files = _check_files(ledger=ledger, prices=prices)
+    limits = _check_limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
+    traced = _check_traces(traces)
     if "max_cost" in limits and "prices" not in files:
         cost_of(session.context().prices)
     is_nothing = not {**files, **limits, **settings} and traced is None
@@ -152,7 +153,9 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         )
     secret: Key | Literal[False] | None = False if is_keyless else given_key
     has_model = model is not None
-    _go(session, endpoint, base_url, settings, key=secret, has_model=has_model)
+    _apply_endpoint(
+        session, endpoint, base_url, settings, key=secret, has_model=has_model
+    )
     for name, path in files.items():
         use_path(session, name, path, source="use")
     if model is not None:
@@ -169,13 +172,13 @@ def use_traces(session: Session, traces: object, *, source: str) -> None:
         ParameterError: The word is unknown.
         ConfigError: OpenTelemetry is not installed; the message names the command.
     """
-    if word := _checked_traces(traces):
+    if word := _check_traces(traces):
         with session.lock:
             session.change(session.settings.setting(source, traces=word))
 
 
-def _checked_traces(traces: object) -> str | None:
-    """Check what is traced, and that OpenTelemetry is there; True is `on`."""
+def _check_traces(traces: object) -> str | None:
+    """Check the value of `traces`, and that OpenTelemetry is installed; True is `on`."""
     if traces is None:
         return None
     words = {True: "on", False: "off"}
@@ -186,19 +189,19 @@ def _checked_traces(traces: object) -> str | None:
     return str(word)
 
 
-def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the settings of a connection, as an endpoint has them."""
+def _check_connection(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Check settings for requests; return them as fields of an `Endpoint`."""
     for name in settings.keys() - SETTINGS.keys():
         raise ParameterError(
-            f"use() has no argument {name!r}.{did_you_mean(name, SETTINGS, n=1)} Those "
-            f"that say how an endpoint is asked are {', '.join(SETTINGS)}.",
+            f"use() has no argument {name!r}.{did_you_mean(name, SETTINGS, n=1)} The "
+            f"settings for requests to an endpoint are {', '.join(SETTINGS)}.",
             param=name,
         )
     try:
         checked = check_settings(settings)
     except SettingsError as problem:
-        said = str(problem)
-        refused = ParameterError(said, param=said.partition(":")[0])
+        message = str(problem)
+        refused = ParameterError(message, param=message.partition(":")[0])
     else:
         for _, text in (*checked.get("headers", ()), *checked.get("query", ())):
             refuse_key_form(text, param="headers")
@@ -207,20 +210,20 @@ def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_connection(endpoint: Endpoint, settings: Mapping[str, Any]) -> Endpoint:
-    """Return an endpoint that is asked in another way; the service's is documented."""
+    """Return an endpoint with other settings; refuse those that the document fixes."""
     if endpoint.is_documented and (names := settings.keys() & OF_SERVICE.keys()):
         raise ParameterError(
-            f"{min(names)}= is for other servers: the service is asked as its document "
-            "says. Nothing was changed.",
+            f"{min(names)}= is for other servers only, because the service's document "
+            "fixes it. Nothing was changed.",
             param=min(names),
         )
-    whole = {"context_tokens", "max_reply_tokens", "max_tokens_field"}
-    of_models: dict[str, Any] = dict.fromkeys(whole & settings.keys())
-    models = tuple(replace(model, **of_models) for model in endpoint.models)
+    model_fields = {"context_tokens", "max_reply_tokens", "max_tokens_field"}
+    cleared: dict[str, Any] = dict.fromkeys(model_fields & settings.keys())
+    models = tuple(replace(model, **cleared) for model in endpoint.models)
     return replace(endpoint, models=models, **settings)
 
 
-def _go(
+def _apply_endpoint(
     session: Session,
     endpoint: "str | Emulator | None",
     base_url: str | None,
@@ -229,10 +232,11 @@ def _go(
     key: Key | Literal[False] | None = None,
     has_model: bool = False,
 ) -> None:
-    """Use an address, a named endpoint or an emulator; without one, change its own."""
+    """Use an address, an endpoint or an emulator; or change the one in use."""
     if "path" in connection and base_url is None:
         raise ParameterError(
-            "path= belongs to base_url=, or into the file of endpoints.", param="path"
+            "path= can only be given with base_url=, or in the file of endpoints.",
+            param="path",
         )
     if base_url is not None:
         use_address(
@@ -250,7 +254,7 @@ def _go(
 
 
 def _reconnect(session: Session, connection: Mapping[str, Any]) -> None:
-    """Ask the endpoint in use in another way from now on."""
+    """Change the settings for requests to the endpoint in use."""
     if connection:
         changed = _with_connection(session.settings.endpoint, connection)
         check_variables(changed)
@@ -290,10 +294,10 @@ def use_address(
     has_model: bool = False,
     has_list: bool = False,
 ) -> None:
-    """Use the server at an address: as the file describes it, else as it is.
+    """Use the server at an address, with its description in the file, if any.
 
-    `key` is False for a server that needs none. `has_model` says whether a model is
-    named with it, and `has_list` whether its models were listed just now.
+    `key` is False for a server that needs none. `has_model` says that the caller names
+    a model, `has_list` that the server's models were listed just now.
     """
     connection = dict(connection or {})
     endpoint = address_endpoint(address, path=connection.get("path"))
@@ -305,25 +309,29 @@ def use_address(
     endpoint = replace(endpoint, needs_key=needs_key)
     is_allowed = session.settings.allow_http or endpoint.allow_http
     endpoint.url_of(address, allow_http=is_allowed or not endpoint.needs_key)
-    if not has_list:  # it may have been started again, or want the key
+    if not has_list:  # ask again: it may have been restarted, or need the key
         facts_of(endpoint.base_url or "").asked_s = -inf
     _use_endpoint(session, endpoint, source="use", key=key or None, has_model=has_model)
 
 
 def address_endpoint(address: str, *, path: str | None = None) -> Endpoint:
-    """Return what is at an address, with its base address; `path` replaces its own."""
+    """Return the endpoint at an address; `path` replaces the address's own path."""
     if path is None:
         endpoint = endpoint_at(address)
         return replace(endpoint, base_url=endpoint.url_of(address, allow_http=True))
     base_url, query = to_server_url(address, allow_http=True, path=path)
-    described = (one for one in read_endpoints().values() if one.base_url == base_url)
-    return replace(next(described, own_endpoint(base_url, query)), path=path)
+    same_address = (
+        endpoint
+        for endpoint in read_endpoints().values()
+        if endpoint.base_url == base_url
+    )
+    return replace(next(same_address, own_endpoint(base_url, query)), path=path)
 
 
 def answers_without_key(session: Session, address: str) -> bool:
-    """Say whether a server of one's own network lists its models to anybody.
+    """Say whether a server in a private network lists its models without a key.
 
-    A public one may do so, and yet want a key for what costs money.
+    A public server may list them, too, but still need a key for completions.
     """
     endpoint = replace(address_endpoint(address), needs_key=False)
     base_url = endpoint.base_url or ""
@@ -337,20 +345,20 @@ def answers_without_key(session: Session, address: str) -> bool:
 
 
 def use_emulator(session: Session, emulator: "Emulator | None" = None) -> "Emulator":
-    """Send requests to an emulator that lives as long as this kernel."""
+    """Send requests to an emulator, which lives as long as this kernel."""
     used = session.start_emulator(emulator)
     endpoint = replace(SERVICE, name=EMULATOR_NAME, base_url=used.base_url)
-    _go_to(session, endpoint, source="use emulator", is_emulated=True)
+    _switch_to(session, endpoint, source="use emulator", is_emulated=True)
     return used
 
 
 def use_service(session: Session) -> None:
     """Send requests to the service that the environment names, if it has a key."""
-    named = Settings.from_env()
-    find_key(base_url=named.base_url, endpoint=named.endpoint)
-    if named.base_url is None:
+    settings = Settings.from_env()
+    find_key(base_url=settings.base_url, endpoint=settings.endpoint)
+    if settings.base_url is None:
         raise no_address()
-    _go_to(session, named.endpoint, source=named.sources["base_url"])
+    _switch_to(session, settings.endpoint, source=settings.sources["base_url"])
 
 
 def _use_endpoint(
@@ -363,8 +371,8 @@ def _use_endpoint(
 ) -> None:
     """Send requests to another endpoint from now on, if it has a key.
 
-    `key` is for its address; this process alone keeps it. `has_model` says whether a
-    model is named with it.
+    `key` is the key of its address, kept in this process only. `has_model` says that
+    the caller names a model.
     """
     base_url = endpoint.base_url or ""
     check_variables(endpoint)
@@ -373,7 +381,7 @@ def _use_endpoint(
     else:
         find_key(base_url=base_url, endpoint=endpoint)
     note_keyless(base_url, is_keyless=not endpoint.needs_key)
-    _go_to(session, endpoint, source=source)
+    _switch_to(session, endpoint, source=source)
     if endpoint.lists_models:
         session.models(wait_s=LIST_S)
         if not has_model and endpoint.default_model is None:
@@ -381,9 +389,9 @@ def _use_endpoint(
 
 
 def _choose_model(session: Session) -> None:
-    """Use the only model that a server lists; none where it lists several.
+    """Use the only model that a server lists; no model if it lists several.
 
-    A model that was named stays, unless it is one of the service's.
+    A chosen model is kept, unless it is one of the service's models.
     """
     settings, of_service = session.settings, {model.id for model in MODELS}
     listed = [model.id for model in facts_of(settings.base_url or "").listed]
@@ -397,10 +405,10 @@ def _choose_model(session: Session) -> None:
         session.change(session.settings.setting(source, model=model))
 
 
-def _go_to(
+def _switch_to(
     session: Session, endpoint: Endpoint, *, source: str, is_emulated: bool = False
 ) -> None:
-    """Use an endpoint, with its model if it names one; nothing learnt is kept."""
+    """Use an endpoint and its default model; forget what refusals have taught."""
     forget_learnt(endpoint.base_url)
     with session.lock:
         settings = session.settings
@@ -426,15 +434,15 @@ def use_model(session: Session, model: str, *, source: str) -> None:
 
 
 def use_reuse(session: Session, *, reuse: bool, source: str) -> None:
-    """Set whether the ledger may answer where nothing else is said."""
+    """Set whether the ledger may answer requests that do not say it themselves."""
     with session.lock:
         session.change(session.settings.setting(source, reuse=reuse))
 
 
 def use_path(session: Session, name: str, path: str | None, *, source: str) -> None:
-    """Use this file as `ledger` or `prices`; None takes the environment's setting.
+    """Use a file as `ledger` or `prices`; None means the environment's setting.
 
-    If it is refused, the previous one stays in use.
+    If the file is refused, the previous one stays in use.
     """
     path = None if path is None else _checked_path(name, path)
     with session.lock:
@@ -464,7 +472,7 @@ def limit_spending(
 
 
 def cost_of(prices: Prices | None) -> "CostOf":
-    """Return what computes costs by a price table, or refuse if there is none."""
+    """Return the function that computes costs; refuse if there is no price table."""
     if prices is None:
         raise ParameterError(
             "max_cost needs a price table: svc.use(prices=FILE, max_cost=...). Without "
@@ -477,9 +485,9 @@ def cost_of(prices: Prices | None) -> "CostOf":
 
 
 def _checked_path(name: str, path: str) -> str:
-    """Return a path in full, of a ledger or a price table that can be read.
+    """Return the full path of a ledger or price table, if it can be read.
 
-    Whether a ledger can be written shows before a request is sent.
+    Whether a ledger can be written is checked before a request is sent.
     """
     path = path if path == MEMORY else str(Path(path).expanduser().absolute())
     if name == "prices":
@@ -491,7 +499,7 @@ def _checked_path(name: str, path: str) -> str:
 
 
 def known_endpoints() -> tuple[str, ...]:
-    """Return the names that can be chosen; those of a broken file are left out."""
+    """Return the names of endpoints; without those of a file that cannot be read."""
     names = [EMULATOR_NAME, SERVICE_NAME]
     with suppress(SettingsError):
         names += read_endpoints()
@@ -502,13 +510,17 @@ def endpoint_notes() -> tuple[tuple[str, str], ...]:
     """Return the endpoints of the file with their addresses, for Tab."""
     with suppress(SettingsError):
         endpoints = read_endpoints().values()
-        return tuple((one.name, one.base_url) for one in endpoints if one.base_url)
+        return tuple(
+            (endpoint.name, endpoint.base_url)
+            for endpoint in endpoints
+            if endpoint.base_url
+        )
     return ()
 
 
 def unknown_endpoint(name: str) -> ParameterError:
-    """Return the error for a name that no endpoint has, with near names."""
-    read_endpoints()  # a broken file is the better explanation
+    """Return the error for an unknown endpoint, with similar names."""
+    read_endpoints()  # if the file cannot be read, that error explains more
     known = known_endpoints()
     return ParameterError(
         f"endpoint={name!r} is not known.{did_you_mean(name, known)} Use "
@@ -554,7 +566,7 @@ def _is_emulator(endpoint: object) -> bool:
     return isinstance(endpoint, Emulator)
 
 
-def _files(**paths: object) -> dict[str, str]:
+def _check_files(**paths: object) -> dict[str, str]:
     """Check the files that are named, and return their full paths."""
     return {
         name: _checked_path(name, to_path(name, path))
@@ -563,8 +575,8 @@ def _files(**paths: object) -> dict[str, str]:
     }
 
 
-def _limits(**values: object) -> dict[str, float]:
-    """Check the limits on spending that are set; infinity removes one."""
+def _check_limits(**values: object) -> dict[str, float]:
+    """Check the limits on spending; infinity removes a limit."""
     limits: dict[str, float] = {}
     for name, value in values.items():
         number = as_number(value)

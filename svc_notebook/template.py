@@ -1,8 +1,9 @@
 r"""Templates with marks such as `{{name}}`, and escapes such as \n.
 
-A template is filled in one pass: marks in the texts that are put in stay as they are.
-`\{{name}}` is the plain text `{{name}}`, whatever is between the braces; all other text
-is unchanged. Sweeps fill in names only, cells also parts of a value: `{{df.text[0]}}`.
+A template is filled in one pass: marks inside inserted texts are not filled again.
+`\{{name}}` becomes the plain text `{{name}}`, whatever is between the braces; all other
+text is unchanged. Sweeps fill in names only; cells also parts of a value, such as
+`{{df.text[0]}}`.
 """
 
 import ast
@@ -29,19 +30,19 @@ def names_in(template: str) -> tuple[str, ...]:
 
 
 def wrong_marks(template: str) -> tuple[str, ...]:
-    """Return what looks like a mark and is not one, such as `{{ n }}`, each once."""
+    """Return texts that look like marks but are not, such as `{{ n }}`, each once."""
     marks = (mark for mark in _MARK.finditer(template) if not mark[1])
     wrong = (mark.group() for mark in marks if not mark[2].isidentifier())
     return tuple(dict.fromkeys(wrong))
 
 
 def unclosed_names(template: str) -> tuple[str, ...]:
-    """Return the names after `{{` that no `}}` follows, each once."""
+    """Return the names after a `{{` without its `}}`, each once."""
     return tuple(dict.fromkeys(name for name, _ in _UNCLOSED.findall(template)))
 
 
 def nested_marks(template: str) -> tuple[str, ...]:
-    """Return double braces around single ones or line ends, each once; no marks."""
+    """Return double braces with braces or line ends inside, each once: not marks."""
     return tuple(dict.fromkeys(_NESTED.findall(_MARK.sub("", template))))
 
 
@@ -54,7 +55,7 @@ _FORMATS = re.compile(r"""\b[rR]?[fF][rR]?["']|\.format\(""")
 def names_in_single_braces(template: str) -> tuple[str, ...]:
     """Return the names in braces such as `{name}`, each once, in order.
 
-    There are none in a text whose braces have another meaning, as in code or LaTeX.
+    Returns none if the braces have another meaning, as in code or LaTeX.
     """
     prose = _CODE.sub("", _MARK.sub("", template))
     names = _SINGLE.findall(prose)
@@ -64,33 +65,33 @@ def names_in_single_braces(template: str) -> tuple[str, ...]:
 
 
 def fill(template: str, text_of: Callable[[str], str]) -> str:
-    """Replace the marks that are names by their texts."""
+    """Replace marks that are names by their texts; leave other marks as typed."""
     return fill_marks(
         template, lambda inner: text_of(inner) if inner.isidentifier() else None
     )
 
 
 def fill_marks(template: str, text_of: Callable[[str], str | None]) -> str:
-    r"""Replace the marks by the texts of what is between their braces.
+    r"""Replace marks; `text_of` gets the text between the braces of a mark.
 
-    A mark without a text, None, stays as typed; `\{{a b}}` becomes `{{a b}}`.
+    If it returns None, the mark stays as typed; `\{{a b}}` becomes `{{a b}}`.
     """
 
-    def put(mark: re.Match[str]) -> str:
+    def replace_mark(mark: re.Match[str]) -> str:
         escaped, inner = mark.groups()
         text = None if escaped else text_of(inner)
         return mark.group().removeprefix("\\") if text is None else text
 
-    return _MARK.sub(put, template)
+    return _MARK.sub(replace_mark, template)
 
 
 _PARSED_CHARS = 200  # deeper nesting could overflow the stack
 
 
 def to_expression(inner: str) -> ast.expr | None:
-    """Read what is between the braces of a mark as Python; None if it is not."""
+    """Parse the text between a mark's braces as Python; None if that fails."""
     source = inner.strip()
-    # what is refused, or warned of, is text
+    # invalid Python is plain text, and so is what Python warns about
     with warnings.catch_warnings(), suppress(SyntaxError, ValueError):
         warnings.simplefilter("ignore")
         if len(source) <= _PARSED_CHARS:
@@ -99,7 +100,7 @@ def to_expression(inner: str) -> ast.expr | None:
 
 
 def is_path(expression: ast.expr) -> bool:
-    """Say whether it is a name with `.attribute` and `[index]` parts, if any."""
+    """Say whether it is a name, possibly with `.attribute` and `[index]` parts."""
     while isinstance(expression, ast.Attribute) or (
         isinstance(expression, ast.Subscript) and _is_index(expression.slice)
     ):
@@ -115,5 +116,5 @@ def _is_index(expression: ast.expr) -> bool:
 
 
 def decode_escapes(text: str) -> str:
-    r"""Replace \n, \t, \r and \\ as typed by the characters that they mean."""
+    r"""Replace typed \n, \t, \r and \\ by the characters that they mean."""
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)

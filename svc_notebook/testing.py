@@ -1,8 +1,7 @@
-"""Pytest fixtures for the tests of code that uses this package.
+"""Pytest fixtures for tests of code that uses this package.
 
-The first one is the emulator.
-
-Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
+`svc_emulator` is an emulator of the service for one test. Add one line to a
+`conftest.py`, and every test can use it:
 
     pytest_plugins = ["svc_notebook.testing"]
 
@@ -11,15 +10,15 @@ Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
 
         assert svc_emulator.requests[0].json["model"] == "svc-v2-8b-instruct"
 
-While the test runs, SVC_BASE_URL and SVC_API_KEY name the emulator, exchanges are kept
-in memory only, and no other setting of the environment applies. It answers without
-waiting and without rate limits; a mark changes that, with the keywords of
+During the test, SVC_BASE_URL and SVC_API_KEY are the emulator's, exchanges are kept in
+memory only, and no other setting of the environment applies. The emulator answers at
+once and without rate limits; a mark changes that, with keywords of
 `svc_notebook.Emulator`:
 
     @pytest.mark.svc_emulator(script=[{"text": "positive"}], limits=True)
 
-The other one is for a test of the model itself. `svc_run` returns a run of your ledger
-by its name, with the settings of the environment; its `recheck` asks the service:
+`svc_run` is for tests of the model itself. It returns a run from your ledger by name,
+with the settings of the environment; its `recheck` asks the service:
 
     def test_the_model_is_no_worse(svc_run):
         checked = svc_run("tea-shop").recheck(n=40)
@@ -42,9 +41,9 @@ from svc_notebook.settings import ENV_NAMES
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest about the mark."""
+    """Register the mark with pytest."""
     config.addinivalue_line(
-        "markers", "svc_emulator(**keywords): how the fixture `svc_emulator` is made"
+        "markers", "svc_emulator(**keywords): arguments of the fixture's Emulator"
     )
 
 
@@ -52,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def svc_emulator(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Emulator]:
-    """The service on this machine, for one test."""
+    """An emulator of the service on this machine, for one test."""
     keywords: dict[str, Any] = {
         "tokens_per_s": None,
         "first_token_s": 0.0,
@@ -61,15 +60,15 @@ def svc_emulator(
     mark = request.node.get_closest_marker("svc_emulator")
     if mark is not None and mark.args:
         raise ParameterError(
-            "The mark svc_emulator takes named arguments only, those of "
+            "The mark svc_emulator takes only named arguments, those of "
             "svc_notebook.Emulator; write @pytest.mark.svc_emulator(script=[...])."
         )
     if mark is not None:
         known = list(signature(Emulator).parameters)
         for name in mark.kwargs.keys() - set(known):
             raise ParameterError(
-                f"The mark svc_emulator has no argument {name!r}; it takes those of "
-                f"svc_notebook.Emulator: {', '.join(known)}."
+                f"The mark svc_emulator has no argument {name!r}; its arguments are "
+                f"those of svc_notebook.Emulator: {', '.join(known)}."
                 f"{did_you_mean(name, known)}"
             )
         keywords |= mark.kwargs
@@ -85,6 +84,6 @@ def svc_emulator(
 
 @pytest.fixture
 def svc_run() -> Iterator[Callable[[str], Run]]:
-    """A run of the ledger by its name, to be checked against the service."""
+    """Return runs of the ledger by name, to recheck them with the service."""
     with isolated():
         yield run

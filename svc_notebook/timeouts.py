@@ -1,6 +1,6 @@
-"""Time-outs: how long each part of an exchange may take, and when its time is over.
+"""Time-outs: how long each part of an exchange may take, and how much time is left.
 
-The wait for our own rate limit moves the total deadline and is never part of a latency.
+The wait for our own rate limit moves the total deadline, and never counts as latency.
 """
 
 import math
@@ -17,16 +17,16 @@ class Timeouts:
     """How long each part of an exchange may take, in seconds.
 
     Attributes:
-        connect_s: To connect.
-        first_byte_s: Until the headers of an answer come.
+        connect_s: To open a connection.
+        first_byte_s: Until the headers of an answer arrive.
         idle_s: Between two events of a stream; comments do not count.
         whole_s, whole_token_s: For a reply in one piece: `whole_s`, plus
             `whole_token_s` for each token of `max_tokens`.
-        total_s: For the whole exchange with its retries and the waits for rate limits,
-            which do not count in a sweep; None for no limit.
+        total_s: For the whole exchange with retries and waits for rate limits (except
+            in a sweep, where these waits do not count); None for no limit.
 
     Raises:
-        SettingsError: One of them is not a number of seconds > 0.
+        SettingsError: A value is not a number of seconds > 0.
     """
 
     connect_s: float = 10.0
@@ -52,15 +52,15 @@ class Timeouts:
 
     @classmethod
     def from_text(cls, text: str) -> "Timeouts":
-        """Read what SVC_TIMEOUTS says.
+        """Read the value of SVC_TIMEOUTS.
 
-        These are seconds for every time-out but the total, such as `20`; or names and
-        seconds, such as `connect_s=5 idle_s=30 total_s=none`.
+        It is a number of seconds for every time-out except the total, such as `20`; or
+        names with seconds, such as `connect_s=5 idle_s=30 total_s=none`.
         """
         values: dict[str, float | None] = {}
         for part in text.replace(",", " ").split():
             name, is_named, value = part.rpartition("=")
-            names = (name,) if is_named else _EVERY_WAIT
+            names = (name,) if is_named else _ALL_BUT_TOTAL
             values |= dict.fromkeys(names, _seconds(value))
             if not is_named:
                 values["whole_token_s"] = 0.0
@@ -72,7 +72,7 @@ class Timeouts:
         return cls(**values)  # type: ignore[arg-type]  # checked as it is made
 
 
-_EVERY_WAIT = ("connect_s", "first_byte_s", "idle_s", "whole_s")
+_ALL_BUT_TOTAL = ("connect_s", "first_byte_s", "idle_s", "whole_s")
 _TIMEOUTS_FORM = (
     "SVC_TIMEOUTS takes seconds, such as 20, or names and seconds, such as "
     "'connect_s=5 idle_s=30 total_s=none'; the names are connect_s, first_byte_s, "
@@ -93,9 +93,9 @@ def _seconds(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The nearest deadline: its name (see `_WORDS`), and how long it is in all.
+    """The nearest deadline: seconds left, name (see `_MESSAGES`), and whole length.
 
-    `left_s` is negative when it has passed.
+    `left_s` is negative after the deadline.
     """
 
     left_s: float
@@ -114,7 +114,7 @@ class Deadlines:
         is_streamed: bool,
         started_s: float,
     ) -> None:
-        # more tokens take longer, and the service does not say that it is at work
+        # more tokens take longer, and meanwhile the service sends nothing
         n_tokens = request.max_tokens or request.info.max_reply_tokens or BUDGET_TOKENS
         self._whole_s = timeouts.whole_s + timeouts.whole_token_s * n_tokens
         self._timeouts = timeouts
@@ -126,21 +126,22 @@ class Deadlines:
         """Return the deadline for the headers of a request that is sent now."""
         if self._is_streamed:
             length_s = self._timeouts.first_byte_s
-            return self._nearest(Left(length_s, "first_byte", length_s), now_s)
+            return self._or_total(Left(length_s, "first_byte", length_s), now_s)
         return self.for_body(now_s, sent_s=now_s, event_s=now_s)
 
     def for_body(self, now_s: float, *, sent_s: float, event_s: float) -> Left:
         """Return the deadline for the next part of a body.
 
-        `event_s` is when the newest event came, or the headers.
+        `event_s` is when the newest event, or the headers, arrived.
         """
         if self._is_streamed:
             idle_s = self._timeouts.idle_s
-            return self._nearest(Left(event_s + idle_s - now_s, "idle", idle_s), now_s)
+            return self._or_total(Left(event_s + idle_s - now_s, "idle", idle_s), now_s)
         left_s = sent_s + self._whole_s - now_s
-        return self._nearest(Left(left_s, "whole", self._whole_s), now_s)
+        return self._or_total(Left(left_s, "whole", self._whole_s), now_s)
 
-    def _nearest(self, left: Left, now_s: float) -> Left:
+    def _or_total(self, left: Left, now_s: float) -> Left:
+        """Return the nearer one of a deadline and the total deadline."""
         total_left_s = self.total_left_s(now_s)
         if total_left_s < left.left_s:
             return Left(total_left_s, "total", self._timeouts.total_s or 0.0)
@@ -154,7 +155,7 @@ class Deadlines:
         return self._started_s + self.queue_s + total_s - now_s
 
 
-_WORDS = {
+_MESSAGES = {
     "first_byte": "The service did not begin to answer within {:g} s",
     "idle": "The service sent nothing for {:g} s in the middle of a reply",
     "whole": "The service did not finish its reply within {:g} s",
@@ -165,7 +166,7 @@ _WORDS = {
 def timed_out(left: Left) -> TimedOutError:
     """Build the error for a deadline that passed."""
     return TimedOutError(
-        f"{_WORDS[left.name].format(left.length_s)}. The request was not retried "
+        f"{_MESSAGES[left.name].format(left.length_s)}. The request was not retried "
         "because it may have been billed. Ask again, ask for fewer tokens, or allow "
         "more time (SVC_TIMEOUTS, or Settings.timeouts).",
         deadline=left.name,
@@ -174,7 +175,7 @@ def timed_out(left: Left) -> TimedOutError:
 
 
 def with_earlier(error: SvcError, earlier: SvcError) -> SvcError:
-    """Say in a time-out how the try before it failed: that may be the reason."""
+    """Add to a time-out how the previous try failed, which may be the reason."""
     if not isinstance(error, TimedOutError):
         return error
     status = getattr(earlier, "status", None)

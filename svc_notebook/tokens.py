@@ -1,8 +1,8 @@
-"""Tokens: an estimate of a text's size, and the budget of one request (doc: Limits).
+"""Tokens: estimates of a text's size, and the budget of one request (doc: Limits).
 
-The service names no tokenizer and reports tokens only for whole replies (doc:
-Completion, usage). What is shown is a best estimate with an interval. The budget uses
-bounds: the most for a reply's max_tokens, the least to refuse what cannot fit.
+The service names no tokenizer, and reports usage only for replies in one piece (doc:
+Completion, usage). Users see a best estimate with an interval. The budget uses bounds:
+the upper bound to compute max_tokens, the lower one to refuse what cannot fit.
 """
 
 import re
@@ -27,22 +27,23 @@ from svc_notebook.service.params import check, must_be
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 
 Z_90 = 1.645
-"""9 of 10 values of a normal distribution are within so many standard deviations."""
+"""90 % of a normal distribution lie within this many standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tokens:
     """An estimated number of tokens: `best`, and an interval from `low` to `high`.
 
-    The true number is in the interval at least 9 times in 10. Estimates can be added.
-    The errors of single texts partly cancel then, so the interval of a sum is narrower
-    in proportion. The error from not knowing the tokenizer is the same for all texts
-    and does not cancel.
+    The true number is in the interval in at least 9 of 10 cases. Estimates can be
+    added. The errors of single texts then partly cancel, so the interval of a sum is
+    relatively narrower. The error from not knowing the tokenizer is the same for all
+    texts, and does not cancel.
 
     Attributes:
         mean: The best estimate, not rounded, so that sums are unbiased.
-        under, over: How far the tokenizer's own counts can be below and above it.
-        variance: Of each text's own error.
+        under, over: How far the counts of the tokenizer can be below and above the
+            mean.
+        variance: The variance of the errors of single texts.
 
     Example:
         >>> sum(map(svc.estimate_tokens, ["one", "two"]), svc.Tokens()).best
@@ -78,7 +79,7 @@ class Tokens:
         )
 
     def __radd__(self, other: int) -> "Tokens":
-        return self if other == 0 else NotImplemented  # `sum` begins with 0
+        return self if other == 0 else NotImplemented  # because `sum` begins with 0
 
     def __str__(self) -> str:
         high = f" to {self.high:,}" if self.low != self.high else ""
@@ -94,7 +95,7 @@ class Tokens:
         )
 
     def capped(self, max_tokens: int) -> "Tokens":
-        """Return the same with nothing above a known maximum."""
+        """Return the estimate limited to a known maximum."""
         if self.high <= max_tokens:
             return self
         mean = min(self.mean, float(max_tokens))
@@ -111,17 +112,17 @@ _DIGITS = 6  # enough to undo the rounding of floats
 
 
 class Counts(NamedTuple):
-    """What a rule counts in a text."""
+    """The features of a text that are counted to estimate its tokens."""
 
-    words: int = 0  # ASCII letters in a row; a capital after a small letter begins one
-    letters: int = 0  # of words with more than 12, those beyond the eighth
-    numbers: int = 0  # up to three digits
-    digits: int = 0  # of a number, beyond the first
-    signs: int = 0  # other ASCII characters; several in a row are one
-    more_signs: int = 0  # those in a row, beyond the first
-    gaps: int = 0  # spaces in a row, and line ends and tabs in a row
+    words: int = 0  # runs of ASCII letters; `aB` is two words
+    letters: int = 0  # in words of more than 12 letters: those after the eighth
+    numbers: int = 0  # runs of up to three digits
+    digits: int = 0  # digits of a number after its first one
+    signs: int = 0  # runs of other ASCII characters
+    more_signs: int = 0  # characters of such a run after its first one
+    gaps: int = 0  # runs of spaces, and runs of line ends and tabs
     breaks: int = 0  # line ends and tabs
-    spaces: int = 0  # of those in a row, beyond the first
+    spaces: int = 0  # spaces of a run after its first one
     thai: int = 0
     cjk: int = 0  # Chinese characters and kana
     two_bytes: int = 0  # in UTF-8: accented letters, Cyrillic, Arabic, …
@@ -130,11 +131,11 @@ class Counts(NamedTuple):
     messages: int = 0
 
 
-# Tokens for one of what is counted, in the order of Counts. A tokenizer's average is
-# from low to high. For a single text no plausible tokenizer counts fewer than least or
-# more than most. Found with prose, docstrings, source code, JSON, Thai and Chinese
+# Tokens per feature, in the order of `Counts`. On average, a tokenizer's value is
+# between low and high. For a single text, no plausible tokenizer is below least or
+# above most. Measured with prose, docstrings, source code, JSON, Thai and Chinese
 # interface texts, tables, numbers and emoji, and the vocabularies of tests/tokens:
-# these hardly differ for English and code, and threefold for Thai.
+# these hardly differ for English and code, but by a factor of three for Thai.
 _BEST, _LOW, _HIGH, _LEAST, _MOST = zip(
     (1.05, 0.95, 1.15, 0.7, 1.5),
     (0.35, 0.1, 0.6, 0.1, 0.8),
@@ -156,15 +157,15 @@ _BEST, _LOW, _HIGH, _LEAST, _MOST = zip(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TokenRule:
     """Tokens as a weighted sum of counts."""
 
-    weights: tuple[float, ...]  # tokens for one of each of `Counts`, in their order
-    lows: tuple[float, ...]  # the least that these can be on average
-    highs: tuple[float, ...]  # and the most
-    noise: float = 0.07  # standard deviation of a text's own error, as a share
-    is_by_chunk: bool = False  # the model's streams have one token in each chunk
-    n_rows: int = 0  # requests with reported usage that it was fitted to
+    weights: tuple[float, ...]  # tokens per feature, in the order of `Counts`
+    lows: tuple[float, ...]  # lower ends of the weights, on average
+    highs: tuple[float, ...]  # upper ends of the weights, on average
+    noise: float = 0.07  # relative standard deviation of the error of a single text
+    is_by_chunk: bool = False  # whether the model's streams have one token per chunk
+    n_rows: int = 0  # requests with reported usage that the rule was fitted to
 
     def tokens(self, counts: Counts) -> Tokens:
         """Return the estimated tokens; 0 for an empty text."""
@@ -177,9 +178,9 @@ class Rule:
         )
 
 
-_OWN_VARIANCE = 0.3  # of one token: what matters in a short text
+_OWN_VARIANCE = 0.3  # per token: this error dominates in short texts
 
-FIXED = Rule(weights=_BEST, lows=_LOW, highs=_HIGH)
+FIXED = TokenRule(weights=_BEST, lows=_LOW, highs=_HIGH)
 
 
 def _weigh(weights: Sequence[float], counts: Counts) -> float:
@@ -206,8 +207,10 @@ def count(text: str) -> Counts:
     """Count words, signs and characters of other scripts in a text."""
     encoded = text.encode("utf-8", "surrogatepass")
 
-    def n_of(some: bytes) -> int:  # by far the fastest way to count several bytes
-        return len(encoded) - len(encoded.translate(None, some))
+    def n_of(
+        byte_values: bytes,
+    ) -> int:  # the fastest way to count bytes of several values
+        return len(encoded) - len(encoded.translate(None, byte_values))
 
     words = _WORDS.findall(text)
     longs = [len(word) for word in words if len(word) > _LONG_LETTERS]
@@ -238,18 +241,18 @@ def count(text: str) -> Counts:
     )
 
 
-# A history is counted again for each turn and each picture of a panel, and the labels
-# that a sweep asks for come again and again.
+# Cached, because a history is counted again for each turn and each redraw of a panel,
+# and a sweep gets the same short labels many times.
 _LABEL_CHARS = 40
-_count_again = lru_cache(maxsize=512)(count)
+_count_cached = lru_cache(maxsize=512)(count)
 
 
 def count_prompt(
     messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
 ) -> Counts:
-    """Count what is in a whole prompt, tool definitions included."""
+    """Count the features of a whole prompt with its tool definitions."""
     messages = tuple(messages)
-    counted = [_count_again(message.content or "") for message in messages]
+    counted = [_count_cached(message.content or "") for message in messages]
     counted += [
         _count_call(call) for message in messages for call in message.tool_calls
     ]
@@ -258,20 +261,20 @@ def count_prompt(
 
 
 def count_choices(choices: Iterable[Choice]) -> Counts:
-    """Count what is in the choices of a reply."""
+    """Count the features of the choices of a reply."""
     counted = []
     for choice in choices:
         text = choice.text or ""
         is_label = len(text) <= _LABEL_CHARS
-        counted.append((_count_again if is_label else count)(text))
-        if choice.reasoning:  # where it is reported, it is among the tokens
+        counted.append((_count_cached if is_label else count)(text))
+        if choice.reasoning:  # reported usage includes its tokens
             counted.append(count(choice.reasoning))
         counted += map(_count_call, choice.tool_calls)
     return add_up(counted)
 
 
 def add_up(counts: Iterable[Counts]) -> Counts:
-    """Return the counts of all."""
+    """Return the sum of counts."""
     counts = tuple(counts)
     if len(counts) == 1:
         return counts[0]
@@ -285,12 +288,12 @@ def _count_call(call: ToolCall) -> Counts:
 def estimate_tokens(text: str) -> Tokens:
     """Estimate the tokens of a text.
 
-    The service names no tokenizer, so this is an estimate that fits several common
-    ones. They agree within a few percent on English and code; for Thai some count
-    three times as many tokens as others, and the interval is as wide.
+    The service names no tokenizer, so the estimate fits several common ones. They agree
+    within a few percent on English and code. For Thai, some count three times as many
+    tokens as others, and the interval is correspondingly wide.
 
     Args:
-        text: Of any length and in any language.
+        text: A text of any length, in any language.
 
     Returns:
         `best`, an integer, and the interval `low` to `high`; 0 for an empty text.
@@ -308,14 +311,14 @@ def estimate_tokens(text: str) -> Tokens:
 def estimate_prompt_tokens(
     messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
 ) -> Tokens:
-    """Estimate the tokens of a whole prompt, tool definitions included."""
+    """Estimate the tokens of a whole prompt with its tool definitions."""
     return FIXED.tokens(count_prompt(messages, tools))
 
 
 def estimate_reply_tokens(
     choices: Sequence[Choice], *, max_tokens: int | None
 ) -> Tokens:
-    """Estimate the tokens of a reply whose choices have `max_tokens` at most."""
+    """Estimate the tokens of a reply; each choice has at most `max_tokens`."""
     estimate = FIXED.tokens(count_choices(choices))
     if max_tokens is None:
         return estimate
@@ -323,15 +326,16 @@ def estimate_reply_tokens(
 
 
 def by_chunks(n_chunks: int) -> Tokens:
-    """Return the tokens of a stream that has one in each chunk.
+    """Estimate the tokens of a stream with one token per chunk.
 
-    The last chunk has none, and the first may only name the role (doc: Stream chunk).
+    The last chunk has no text, and the first may only have the role (doc: Stream
+    chunk).
     """
     mean = max(n_chunks - 1.5, 0.0)
     return Tokens(mean, min(mean, 0.5), 0.5, (_CHUNK_NOISE * mean) ** 2)
 
 
-_CHUNK_NOISE = 0.02  # characters of several tokens come as one chunk
+_CHUNK_NOISE = 0.02  # a character of several tokens arrives as one chunk
 
 
 def most_tokens(text: str) -> int:
@@ -347,16 +351,16 @@ def most_prompt_tokens(
 
 
 MARGIN_TOKENS = 32
-"""Kept free for the tokens around the messages, which cannot be counted."""
+"""Kept free for tokens that the service adds around messages; they are unknown."""
 
 FLOOR_TOKENS = 256
-"""Requested if the budget leaves no room, because the prompt is usually smaller."""
+"""Requested even if the upper estimate of the prompt leaves no room."""
 
 REPLY_TOKENS = 512
-"""Room kept for the reply when turns are left out and max_tokens is `fit`."""
+"""Kept free for the reply when turns are left out and max_tokens is `fit`."""
 
 MaxTokens = int | Literal["fit", "service"] | None
-"""A number; `fit` for the most that a reply can have; `service` or None for none."""
+"""A number; `fit` for the most that fits; `service` or None to send none."""
 
 
 def fit_max_tokens(
@@ -368,21 +372,23 @@ def fit_max_tokens(
     """Return the most tokens that a reply can have (doc: Limits).
 
     Args:
-        prompt_tokens: The most tokens that the whole prompt can have.
-        best_tokens: Its best estimate. What this leaves is used up to `REPLY_TOKENS`,
-            because the most can be far above the true number.
+        prompt_tokens: Upper bound of the tokens of the whole prompt.
+        best_tokens: Best estimate of the same. The room that it leaves is used up to
+            `REPLY_TOKENS`, because the upper bound can be far above the true number.
         info: What is known of the model.
 
     Returns:
-        What the prompt leaves of the context, and at most what a reply may have; None
-        if nobody knows how long a reply may be.
+        The tokens that the prompt leaves of the context, at most those that a reply may
+        have; None if the most tokens of a reply are unknown.
     """
     most, context_tokens = info.max_reply_tokens, info.context_tokens
     if most is None or context_tokens is None:
         return most
     room = context_tokens - MARGIN_TOKENS
     best = prompt_tokens if best_tokens is None else best_tokens
-    floor_tokens = min(FLOOR_TOKENS, context_tokens // 4)  # of a very small context
+    floor_tokens = min(
+        FLOOR_TOKENS, context_tokens // 4
+    )  # smaller in a very small context
     left = max(room - prompt_tokens, min(room - best, REPLY_TOKENS), floor_tokens)
     return min(left, most)
 
@@ -404,8 +410,8 @@ _REMEDIES = {
 """The parts of a prompt, and what to do if one is too large."""
 
 
-def _parts(request: CompletionRequest) -> dict[str, int]:
-    """Estimate the tokens of the parts of a prompt, the largest first."""
+def _sizes_of_parts(request: CompletionRequest) -> dict[str, int]:
+    """Estimate the tokens of the parts of a prompt, largest first."""
     results = [message for message in request.messages if message.role == "tool"]
     calls = [message for message in request.messages if message.tool_calls]
     others = [
@@ -422,14 +428,14 @@ def _parts(request: CompletionRequest) -> dict[str, int]:
 
 
 def check_budget(request: CompletionRequest) -> Tokens:
-    """Return the estimated tokens of the prompt, or refuse what cannot fit."""
+    """Return the estimated tokens of the prompt; refuse a request that cannot fit."""
     counts = count_prompt(request.messages, request.tools)
     prompt, least = FIXED.tokens(counts), floor(_weigh(_LEAST, counts))
     max_tokens = int(request.params.get("max_tokens", 0))
     budget = request.context_tokens
     if budget is None or least + max_tokens <= budget:
         return prompt
-    parts = _parts(request)
+    parts = _sizes_of_parts(request)
     sizes = ", ".join(f"{name} {size}" for name, size in parts.items() if size)
     largest, room = next(iter(parts)), budget - sum(parts.values())
     remedy = _REMEDIES[largest]
@@ -440,24 +446,24 @@ def check_budget(request: CompletionRequest) -> Tokens:
     raise OverBudgetError(
         f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
         f"{least}{reply}; prompt and reply together may have {budget}. It was "
-        f"not sent. {remedy}.{on_context(request.info)}",
+        f"not sent. {remedy}.{context_source_note(request.info)}",
         prompt_tokens=prompt.best,
         budget_tokens=budget,
     )
 
 
-def on_context(info: ModelInfo) -> str:
-    """Say who has stated a context, and how to correct it; "" for the document's."""
+def context_source_note(info: ModelInfo) -> str:
+    """Return where a context is from, and how to correct it; "" for the document's."""
     if not info.source:
         return ""
     return (
-        f" That number is from {info.source}. If it is wrong, set the right one: "
+        f" This number is from {info.source}. If it is wrong, set the right one: "
         "svc.use(context=N), or context = N in svc_notebook.toml."
     )
 
 
 LARGE_TOKENS = 32_768
-"""A prompt above this is large where nobody knows the context."""
+"""If the context is unknown, there is a warning about prompts above this."""
 
 
 def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
@@ -467,9 +473,9 @@ def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
         if prompt_tokens > LARGE_TOKENS:
             warn(
                 f"The prompt has about {prompt_tokens} tokens (estimated), and the "
-                f"context of {request.model} is unknown. It is sent, and the server "
-                "decides. svc.use(context=N) says how many tokens prompt and reply "
-                "may have."
+                f"context of {request.model} is unknown. The prompt is sent, and the "
+                "server decides. If you know the context, set it with "
+                "svc.use(context=N)."
             )
         return
     if prompt_tokens + int(request.params.get("max_tokens", 0)) > budget:
@@ -483,41 +489,47 @@ def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
 def room_for_results(
     request: CompletionRequest, *, n_calls: int, reply_tokens: int
 ) -> int:
-    """Return the tokens that each result of so many calls may have.
+    """Return the tokens that the result of each of `n_calls` tool calls may have.
 
-    The results share evenly what the request and its reply leave, and one share is
-    left for later rounds; each gets at least `FLOOR_TOKENS`. The request ends with the
-    message of the calls.
+    The room that the request and its reply leave is divided evenly between the results
+    and one more share for later rounds; each result gets at least `FLOOR_TOKENS`. The
+    request ends with the message that has the calls.
     """
-    context_tokens = request.context_tokens or BUDGET_TOKENS  # a result may be any size
+    context_tokens = (
+        request.context_tokens or BUDGET_TOKENS
+    )  # 8192 if unknown: a result may be of any size
     prompt_tokens = most_prompt_tokens(request.messages, request.tools)
     room = context_tokens - MARGIN_TOKENS - prompt_tokens - reply_tokens
     return max(room // (n_calls + 1), FLOOR_TOKENS)
 
 
-# max_tokens as a user gives it
+# the values of max_tokens that are not numbers
 FIT: Final = "fit"
 WORDS = (FIT, "service")
 
 
 def allowed_max_tokens(info: ModelInfo = DOCUMENTED) -> str:
-    """Say in words what max_tokens may be."""
+    """Return the allowed values of max_tokens, as a text."""
     default = "150" if info.is_documented else "the server's own limit"
-    none = f"or service (send none, so that {default} applies)"
+    service = f"or service (send none, so that {default} applies)"
     if (most := info.context_tokens) is None:
-        return f"an integer, fit (the most that is known) {none}"
-    return f"an integer from 1 to {most}, fit (what the prompt leaves of {most}) {none}"
+        return f"an integer, fit (the most that is known) {service}"
+    fit = f"fit (what the prompt leaves of {most})"
+    return f"an integer from 1 to {most}, {fit} {service}"
 
 
 def check_max_tokens(value: object, info: ModelInfo = DOCUMENTED) -> MaxTokens:
-    """Return a max_tokens, or refuse it if it is not allowed; None is `service`."""
+    """Return max_tokens if it is allowed; None means `service`."""
     if value is None or (isinstance(value, str) and value in WORDS):
         return value  # type: ignore[return-value]  # one of the words
     try:
         return check("max_tokens", value, info)  # type: ignore[return-value]  # an integer
     except ParameterError:
         refused = must_be(
-            "max_tokens", allowed_max_tokens(info), value, hint=on_context(info).strip()
+            "max_tokens",
+            allowed_max_tokens(info),
+            value,
+            hint=context_source_note(info).strip(),
         )
     raise refused
 
@@ -525,7 +537,7 @@ def check_max_tokens(value: object, info: ModelInfo = DOCUMENTED) -> MaxTokens:
 def with_max_tokens(
     request: CompletionRequest, max_tokens: object
 ) -> CompletionRequest:
-    """Return the request with the max_tokens that is asked for, if it is allowed."""
+    """Return the request with this max_tokens, if it is allowed."""
     limit = check_max_tokens(max_tokens, request.info)
     params = {**request.params, "max_tokens": limit}
     if limit == FIT and not request.other_max_tokens:
@@ -538,20 +550,20 @@ def with_max_tokens(
 
 
 def refitted(request: CompletionRequest) -> CompletionRequest:
-    """Compute max_tokens again if it is `fit`, after messages or tools have changed."""
+    """If max_tokens is `fit`, compute it again after a change of messages or tools."""
     return with_max_tokens(request, FIT) if request.is_fitted else request
 
 
 def more_room(request: CompletionRequest) -> str:
-    """Say how a reply to this request that was cut could be longer."""
+    """Return how to get a longer reply to a request whose reply was cut."""
     if request.is_fitted and "max_tokens" not in request.params:
         return (
-            "It reached the server's own limit; pass a number as max_tokens, or say "
-            "how long a reply may be with svc.use(max_reply=N)"
+            "It reached the server's own limit; pass a number as max_tokens, or set "
+            "the most tokens of a reply with svc.use(max_reply=N)"
         )
     if request.is_fitted:
         return (
-            "It had all the room that the prompt left; shorten the prompt, or ask for "
+            "It used all tokens that the prompt left; shorten the prompt, or ask for "
             "less"
         )
     return "Pass a larger max_tokens, such as max_tokens='fit'"

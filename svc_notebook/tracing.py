@@ -1,8 +1,8 @@
-"""Traces: OpenTelemetry's spans for requests and tools, and events for scores.
+"""Traces: OpenTelemetry spans for requests and tools, and events for scores.
 
 Names follow its conventions for generative AI (`gen_ai.*`); `svc.*` are our own. Spans
-go to the providers that the program set up. OpenTelemetry is imported when traces are
-switched on, not before. No attribute contains a key.
+go to the providers that the program has set up. OpenTelemetry is imported when traces
+are switched on. No attribute contains a key.
 """
 
 import json
@@ -25,7 +25,7 @@ from svc_notebook.service.request import Message, ToolCall
 OFF, ON, CONTENT = "off", "on", "content"
 PACKAGE = "opentelemetry-sdk"
 _NAME = "svc_notebook"
-_KEPT_SPANS = 20_000  # replies of this kernel whose scores can still be sent
+_MAX_SPANS = 20_000  # newest replies for which scores can still be sent
 _PARAMS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -35,7 +35,7 @@ _PARAMS = {
     "frequency_penalty": "frequency_penalty",
     "n": "choice.count",
 }
-"""Parameters of a request that the conventions name, and their names there."""
+"""Request parameters, and their names in the conventions."""
 _NO_PROVIDER = (
     "Traces are on, but this process has no OpenTelemetry provider, so no span is "
     "exported. Set one with opentelemetry.trace.set_tracer_provider(...), or switch "
@@ -44,34 +44,34 @@ _NO_PROVIDER = (
 
 
 def tracing_of(traces: str) -> "Tracing | None":
-    """Return what makes spans; None if traces are off.
+    """Return the maker of spans; None if traces are off.
 
     Raises:
         ConfigError: OpenTelemetry is not installed; the message names the command.
     """
-    return None if traces == OFF else _made(has_content=traces == CONTENT)
+    return None if traces == OFF else _tracing(has_content=traces == CONTENT)
 
 
 @lru_cache
-def _made(*, has_content: bool) -> "Tracing":
+def _tracing(*, has_content: bool) -> "Tracing":
     return Tracing(has_content=has_content)
 
 
-class _Sent(NamedTuple):
-    """Where the span of a request is, for its tools and scores."""
+class _RequestSpan(NamedTuple):
+    """The span of a request, the parent of its tools' spans and its scores' events."""
 
     tracing: "Tracing"
     span: Any
     response_id: str | None
 
 
-_sent: OrderedDict[str, _Sent] = OrderedDict()
-"""The newest requests that have a span, by the id of their exchange."""
+_request_spans: OrderedDict[str, _RequestSpan] = OrderedDict()
+"""The spans of the newest requests, by exchange id."""
 
 
 @dataclass(slots=True)
 class _Rounds:
-    """The span around requests and the tools that they call, once there is one."""
+    """The span around all requests and tool calls of a block; None before the first."""
 
     span: Any = None
 
@@ -81,7 +81,7 @@ _rounds: ContextVar[_Rounds | None] = ContextVar("svc_notebook_rounds", default=
 
 @contextmanager
 def rounds_span() -> Iterator[None]:
-    """Put requests and the calls of tools in the block into one span, if traced."""
+    """Put the requests and tool calls inside the block into one span, if traced."""
     rounds = _Rounds()
     token = _rounds.set(rounds)
     try:
@@ -97,7 +97,7 @@ def rounds_span() -> Iterator[None]:
 
 
 class CalledTool(Protocol):
-    """What is known of a call of a tool after it: see `ToolRun`."""
+    """The result of a tool call: see `ToolRun`."""
 
     @property
     def error(self) -> str | None:
@@ -109,27 +109,27 @@ class CalledTool(Protocol):
 
 
 class ToolSpan:
-    """The span of a call; give it the run when the tool has ended."""
+    """The span of a tool call; call `end` with the run when the tool has ended."""
 
-    def __init__(self, sent: _Sent | None, span: Any = None) -> None:  # noqa: ANN401 - OpenTelemetry's
+    def __init__(self, sent: _RequestSpan | None, span: Any = None) -> None:  # noqa: ANN401 - OpenTelemetry's
         self._sent = sent
         self._span = span
 
     def end(self, run: CalledTool) -> None:
-        """Add what became of the call."""
+        """Add the result or the error of the call."""
         if self._sent is None:
             return
         tracing = self._sent.tracing
         if run.error is not None:
             tracing.fail(self._span, "ToolError", run.error)
         if tracing.has_content:
-            self._span.set_attribute("gen_ai.tool.call.result", _hidden(run.result))
+            self._span.set_attribute("gen_ai.tool.call.result", _redact(run.result))
 
 
 @contextmanager
 def tool_span(call: ToolCall, exchange: Exchange) -> Iterator[ToolSpan]:
-    """Make a span for a call that an exchange asks for, if that has one."""
-    sent = _sent.get(exchange.exchange_id)
+    """Make a span for a tool call of an exchange, if the exchange has a span."""
+    sent = _request_spans.get(exchange.exchange_id)
     if sent is None:
         yield ToolSpan(None)
         return
@@ -138,39 +138,39 @@ def tool_span(call: ToolCall, exchange: Exchange) -> Iterator[ToolSpan]:
 
 
 class GivenScore(Protocol):
-    """A score as the ledger keeps it."""
+    """A score in the ledger."""
 
     @property
     def exchange_id(self) -> str:
-        """The exchange it is about."""
+        """The exchange of the scored reply."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the score."""
 
     @property
     def value(self) -> int | float | str | None:
-        """Its value; None if it was removed."""
+        """The value of the score; None if it was removed."""
 
 
 def send_scores(scores: Sequence[GivenScore]) -> None:
     """Send an event for each score of a reply that this kernel has traced."""
-    for score in scores if _sent else ():
-        sent = _sent.get(score.exchange_id)
+    for score in scores if _request_spans else ():
+        sent = _request_spans.get(score.exchange_id)
         if sent is not None and score.value is not None:
             sent.tracing.score(score, sent)
 
 
 @dataclass(slots=True)
 class ChatSpan:
-    """The span of a request, and what ends it being the current one."""
+    """The span of a request, and the token that restores the previous current span."""
 
     span: Any
     token: Any = field(repr=False)
 
 
 class Tracing:
-    """Makes spans and events; `has_content` says whether they have the texts, too."""
+    """Makes spans and events; `has_content` says whether they include the texts."""
 
     def __init__(self, *, has_content: bool) -> None:
         self.has_content = has_content
@@ -183,9 +183,9 @@ class Tracing:
         self._is_checked = False
 
     def begin(self, exchange: Exchange, provider: str) -> ChatSpan:
-        """Start the span of a request, below the span that is current here."""
+        """Start the span of a request, as a child of the current span."""
         self._check_provider()
-        attributes = _of_request(exchange, provider)
+        attributes = _request_attributes(exchange, provider)
         parent = self._parent(exchange, attributes)
         span = self._tracer.start_span(
             f"chat {exchange.request.model}",
@@ -197,30 +197,32 @@ class Tracing:
         return ChatSpan(span, self._context.attach(within))
 
     def end(self, chat: ChatSpan, exchange: Exchange | None) -> None:
-        """End the span of a request; without an exchange it was never sent."""
+        """End the span of a request; without an exchange, nothing was sent."""
         self._context.detach(chat.token)
         if exchange is None:
             chat.span.end()
             return
-        chat.span.set_attributes(_of_reply(exchange))
+        chat.span.set_attributes(_reply_attributes(exchange))
         if self.has_content:
-            chat.span.set_attributes(_content(exchange))
+            chat.span.set_attributes(_content_attributes(exchange))
         if exchange.failure is not None:
             self.fail(chat.span, exchange.failure.type, exchange.failure.message)
         response_id = exchange.body.id if exchange.body else None
-        _sent[exchange.exchange_id] = _Sent(self, chat.span, response_id)
-        if len(_sent) > _KEPT_SPANS:
-            _sent.popitem(last=False)
+        _request_spans[exchange.exchange_id] = _RequestSpan(
+            self, chat.span, response_id
+        )
+        if len(_request_spans) > _MAX_SPANS:
+            _request_spans.popitem(last=False)
         chat.span.end(_nanoseconds(exchange.ended_at))
 
     def retry(self, error: SvcError, wait_s: float) -> None:
-        """Note in the current span that a request is sent again."""
+        """Note in the current span that a request is retried."""
         attributes = {"error.type": type(error).__name__, "svc.wait_s": wait_s}
         self._trace.get_current_span().add_event("svc.retry", attributes)
 
     @contextmanager
-    def tool(self, call: ToolCall, sent: _Sent) -> Iterator[Any]:
-        """Make the span of a call current in the block."""
+    def tool(self, call: ToolCall, sent: _RequestSpan) -> Iterator[Any]:
+        """Make the span of a tool call the current one inside the block."""
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.function.name,
@@ -230,17 +232,17 @@ class Tracing:
         if self.has_content:
             attributes["gen_ai.tool.call.arguments"] = call.function.arguments
         rounds = _rounds.get()
-        above = rounds.span if rounds and rounds.span is not None else sent.span
+        parent_span = rounds.span if rounds and rounds.span is not None else sent.span
         with self._tracer.start_as_current_span(
             f"execute_tool {call.function.name}",
-            context=self._trace.set_span_in_context(above),
-            attributes=_all_hidden(attributes),
+            context=self._trace.set_span_in_context(parent_span),
+            attributes=_redact_all(attributes),
             record_exception=False,
         ) as span:
             yield span
 
-    def score(self, score: GivenScore, sent: _Sent) -> None:
-        """Send the event of a score, below the span of the reply."""
+    def score(self, score: GivenScore, sent: _RequestSpan) -> None:
+        """Send the event of a score, as a child of the reply's span."""
         is_label = isinstance(score.value, str)
         attributes: dict[str, Any] = {
             "gen_ai.evaluation.name": score.name,
@@ -254,36 +256,38 @@ class Tracing:
         record = self._logs.LogRecord(
             context=self._trace.set_span_in_context(sent.span),
             event_name="gen_ai.evaluation.result",
-            attributes=_all_hidden(attributes),
+            attributes=_redact_all(attributes),
         )
         self._logs.get_logger(_NAME).emit(record)
 
     def fail(self, span: Any, kind: str, message: str) -> None:  # noqa: ANN401 - OpenTelemetry's
-        """Mark a span as failed; the message may quote a text, so it is content."""
+        """Mark a span as failed; a message may quote texts, so it counts as content."""
         span.set_attribute("error.type", kind)
-        said = _hidden(message) if self.has_content else None
-        span.set_status(self._trace.StatusCode.ERROR, said)
+        description = _redact(message) if self.has_content else None
+        span.set_status(self._trace.StatusCode.ERROR, description)
 
     def _parent(self, exchange: Exchange, attributes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a context, or None
-        """Return what the span of a request belongs to; None for what is current."""
+        """Return the context of a request's parent span; None for the current span."""
         rounds = _rounds.get()
         if rounds is None:
             return None
         if rounds.span is None:
             shared = ("gen_ai.provider.name", "gen_ai.conversation.id", "svc.run")
-            own = {name: attributes[name] for name in shared if name in attributes}
+            shared_attributes = {
+                name: attributes[name] for name in shared if name in attributes
+            }
             rounds.span = self._tracer.start_span(
                 "invoke_agent",
                 attributes={
                     "gen_ai.operation.name": "invoke_agent",
                     "gen_ai.request.model": exchange.request.model,
-                    **own,
+                    **shared_attributes,
                 },
             )
         return self._trace.set_span_in_context(rounds.span)
 
     def _check_provider(self) -> None:
-        """Say once that spans go nowhere."""
+        """Write once if no provider exports the spans."""
         if not self._is_checked:
             self._is_checked = True
             provider = self._trace.get_tracer_provider()
@@ -295,22 +299,22 @@ def _nanoseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1e6) * 1000
 
 
-def _hidden(text: str) -> str:
+def _redact(text: str) -> str:
     for key in known_keys():
         text = key.redact(text)
     return text
 
 
-def _all_hidden(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes without those that are missing, and without a key."""
+def _redact_all(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that have a value, with keys redacted."""
     return {
-        name: _hidden(value) if isinstance(value, str) else value
+        name: _redact(value) if isinstance(value, str) else value
         for name, value in attributes.items()
         if value is not None
     }
 
 
-def _of_request(exchange: Exchange, provider: str) -> dict[str, Any]:
+def _request_attributes(exchange: Exchange, provider: str) -> dict[str, Any]:
     request, origin = exchange.request, exchange.origin
     address = urlsplit(exchange.endpoint)
     attributes: dict[str, Any] = {
@@ -327,19 +331,19 @@ def _of_request(exchange: Exchange, provider: str) -> dict[str, Any]:
         "svc.repeat": origin.repeat,
         "svc.is_emulated": exchange.is_emulated,
     }
-    for name, theirs in _PARAMS.items():
+    for name, convention_name in _PARAMS.items():
         value = request.params.get(name)
         if name == "stop" and value is not None:
-            value = [_hidden(stop) for stop in _listed(value)]
-        attributes[f"gen_ai.request.{theirs}"] = value
-    return _all_hidden(attributes)
+            value = [_redact(stop) for stop in _to_list(value)]
+        attributes[f"gen_ai.request.{convention_name}"] = value
+    return _redact_all(attributes)
 
 
-def _listed(value: Any) -> list[str]:  # noqa: ANN401 - a text, or several
+def _to_list(value: Any) -> list[str]:  # noqa: ANN401 - a text, or several
     return [value] if isinstance(value, str) else list(value)
 
 
-def _of_reply(exchange: Exchange) -> dict[str, Any]:
+def _reply_attributes(exchange: Exchange) -> dict[str, Any]:
     body = exchange.body
     attributes: dict[str, Any] = {
         "svc.n_attempts": exchange.n_attempts,
@@ -354,7 +358,7 @@ def _of_reply(exchange: Exchange) -> dict[str, Any]:
             "gen_ai.response.id": body.id,
             "gen_ai.response.model": body.model,
             "gen_ai.response.finish_reasons": [
-                _hidden(choice.finish_reason or "") for choice in body.choices
+                _redact(choice.finish_reason or "") for choice in body.choices
             ],
         }
     if body is not None and body.usage is not None:  # estimates are not usage
@@ -362,16 +366,16 @@ def _of_reply(exchange: Exchange) -> dict[str, Any]:
             "gen_ai.usage.input_tokens": body.usage.prompt_tokens,
             "gen_ai.usage.output_tokens": body.usage.completion_tokens,
         }
-    return _all_hidden(attributes)
+    return _redact_all(attributes)
 
 
-def _content(exchange: Exchange) -> dict[str, Any]:
-    """Return the texts as the conventions have them: messages of parts, as JSON."""
+def _content_attributes(exchange: Exchange) -> dict[str, Any]:
+    """Return the texts in the conventions' form: JSON of messages with parts."""
     messages = [_message(message) for message in exchange.request.messages]
     replies = [_reply(choice) for choice in exchange.choices]
     return {
-        "gen_ai.input.messages": _hidden(json.dumps(messages, ensure_ascii=False)),
-        "gen_ai.output.messages": _hidden(json.dumps(replies, ensure_ascii=False)),
+        "gen_ai.input.messages": _redact(json.dumps(messages, ensure_ascii=False)),
+        "gen_ai.output.messages": _redact(json.dumps(replies, ensure_ascii=False)),
     }
 
 

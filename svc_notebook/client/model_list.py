@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from svc_notebook.credentials import Key
-from svc_notebook.endpoints import NOT_REACHED, Facts, facts_of, read_models
+from svc_notebook.endpoints import NOT_REACHED, ServerFacts, facts_of, read_models
 
 from .retry import FailedTry
 
@@ -47,7 +47,7 @@ async def ask_for_models(transport: "HttpTransport", key: Key, base_url: str) ->
             await _ask(transport, key, facts)
 
 
-async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
+async def _ask(transport: "HttpTransport", key: Key, facts: ServerFacts) -> None:
     answer = await transport.send(
         b"",
         key=key,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from msgspec import structs
 
-from svc_notebook.completion import Completion, on_params
+from svc_notebook.completion import Completion, advice_on_params
 from svc_notebook.credentials import (
     DeltaRedactor,
     Key,
@@ -509,7 +509,7 @@ def to_request(
         return prompt
     params = dict(arguments)
     model, system = params.pop("model", None), params.pop("system", None)
-    if (advice := on_params(params)) is not None:
+    if (advice := advice_on_params(params)) is not None:
         warn(advice, UserWarning)
     return build_request(
         prompt,

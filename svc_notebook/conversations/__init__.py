@@ -1,1 +1,1 @@
-"""Named conversations: their turns, their requests, and how they are exported."""
+"""Named conversations: their turns, requests, restore, import and export."""

@@ -1,7 +1,7 @@
-"""Values of the notebook that are put below a prompt, each under its name.
+"""Attachments: values of the notebook that are added below a prompt, with their names.
 
-`%%svc --with` and the panel write the same text; what was attached is noted with the
-turn, so that it is never mixed up with what was typed.
+`%%svc --with` and the panel write the same text. A turn records where its attachments
+are in the text, so that they are never mixed up with what the user typed.
 """
 
 import inspect
@@ -25,20 +25,20 @@ from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.results import HEAD_TOKENS, cut_table, is_table
 
-CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
+CAP_TOKENS = 1500  # of one item: a few of them and a reply fit into 8192
 MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read
-_MOST_CHARS = 32  # of a token; of a longer text no more is looked at
+_MAX_TOKEN_CHARS = 32  # a text longer than its cap times this need not be measured
 
 Hide = Callable[[str], str]
-"""Replaces API keys in a text."""
+"""A function that replaces API keys in a text."""
 
 _CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
 _FENCE = re.compile(r"`{3,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A value that was put into a prompt."""
+class PromptItem:
+    """A value that is added to a prompt, as text."""
 
     name: str
     text: str
@@ -51,19 +51,19 @@ class Item:
 
     @property
     def note(self) -> str:
-        """The footer's words for it."""
+        """The description of the value in the footer."""
         plural = "s"[: self.n_tokens != 1]
         return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
 
 
-def to_item(name: str, value: object) -> Item:
-    """Write a variable as text; a table has at most `CAP_TOKENS`."""
+def to_item(name: str, value: object) -> PromptItem:
+    """Convert a variable to text; a table is cut to `CAP_TOKENS`."""
     try:
         if isinstance(value, str):
-            return Item(name=name, text=value, kind="text")
+            return PromptItem(name=name, text=value, kind="text")
         if is_table(value):
             return _table(name, value)
-        return Item(name=name, text=_source(value), kind=type(value).__name__)
+        return PromptItem(name=name, text=_source(value), kind=type(value).__name__)
     except ConfigError:  # a package is missing; it names the command
         raise
     except Exception as error:
@@ -83,45 +83,50 @@ def _source(value: object) -> str:
     return str(value)
 
 
-def _table(name: str, value: object) -> Item:
+def _table(name: str, value: object) -> PromptItem:
     # the cap is a rule of thumb, so rows have their likely size, not their largest
     most = CAP_TOKENS - HEAD_TOKENS
     table = cut_table(value, most, size=lambda row: estimate_tokens(row).mean)
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind} {name}, {table.shape}{cut}:"
-    return Item(
+    return PromptItem(
         name=name,
         text="\n".join([head, *table.lines]),
         kind=f"{table.kind} {table.shape}{', cut to ' + table.cut if cut else ''}",
     )
 
 
-def add_items(prompt: str, items: Sequence[Item]) -> tuple[str, tuple[Attached, ...]]:
-    """Return the prompt with the items below it, each under its name, and where."""
+def add_items(
+    prompt: str, items: Sequence[PromptItem]
+) -> tuple[str, tuple[Attached, ...]]:
+    """Return the prompt with the items below it, and where each item is."""
     attached: list[Attached] = []
     for item in items:
+        # the fence is longer than any in the text, so that the text cannot close it
         longest = max((len(run) for run in _FENCE.findall(item.text)), default=2)
         fence = "`" * (longest + 1)
         start = len(prompt) + 2
         prompt += f"\n\n{item.name}:\n{fence}\n{item.text}\n{fence}"
-        place = Attached(name=item.name, kind=item.kind, start=start, end=len(prompt))
-        attached.append(place)
+        position = Attached(
+            name=item.name, kind=item.kind, start=start, end=len(prompt)
+        )
+        attached.append(position)
     return prompt, tuple(attached)
 
 
-def take_apart(
+def split_items(
     prompt: str, attached: Sequence[Attached]
-) -> tuple[str, tuple[Item, ...]]:
-    """Return what was typed, and the items that `add_items` put below it."""
+) -> tuple[str, tuple[PromptItem, ...]]:
+    """Return the typed prompt, and the items that `add_items` put below it."""
     items = []
     for part in attached:
         block = prompt[part.start : part.end].removeprefix(f"{part.name}:\n")
         text = block.partition("\n")[2].rpartition("\n")[0]
-        items.append(Item(name=part.name, text=text, kind=part.kind))
+        items.append(PromptItem(name=part.name, text=text, kind=part.kind))
     return prompt[: max(attached[0].start - 2, 0)], tuple(items)
 
 
-def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> Item | None:
+def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> PromptItem | None:
     """Find Err, In[3], Out[-1] or a variable; None if there is no such name.
 
     `mark` is put before the name in messages.
@@ -129,25 +134,27 @@ def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> Item | None:
     if name == "Err":
         return _last_error(mark)
     if cell := _CELL.fullmatch(name):
-        return _cell(mark + name, cell[1], int(cell[2]), names)
+        return _cell_item(mark + name, cell[1], int(cell[2]), names)
     return to_item(name, names[name]) if name in names else None
 
 
-def _cell(marked: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
-    """Take a cell or its value; -1 is the newest one that was run, or has a value."""
+def _cell_item(
+    label: str, kind: str, number: int, names: Mapping[str, Any]
+) -> PromptItem:
+    """Return a cell or its value; -1 is the newest that was run or has a value."""
     cells = names.get(kind, {})
     numbers = sorted(cells) if isinstance(cells, dict) else range(1, len(cells))
     if -len(numbers) <= number < 0:
         number = numbers[number]
     if number not in numbers:
-        what = "was not run" if kind == "In" else "has no value"
+        reason = "was not run" if kind == "In" else "has no value"
         raise ParameterError(
-            f"{marked}: cell {number} {what} in this kernel.", param="with"
+            f"{label}: cell {number} {reason} in this kernel.", param="with"
         )
     return to_item(f"{kind}[{number}]", cells[number])
 
 
-def _last_error(mark: str) -> Item:
+def _last_error(mark: str) -> PromptItem:
     error = last_error()
     if error is None:
         raise ParameterError(
@@ -155,40 +162,40 @@ def _last_error(mark: str) -> Item:
         )
     from svc_notebook.display.traceback_for_model import to_report  # noqa: PLC0415 - rare
 
-    return Item(name="Err", text=to_report(error).text, kind="the last error")
+    return PromptItem(name="Err", text=to_report(error).text, kind="the last error")
 
 
-def read_text_file(path: Path, name: str, *, mark: str) -> Item:
-    """Read a text file; one that is large or no text is refused.
+def read_text_file(path: Path, name: str, *, mark: str) -> PromptItem:
+    """Read a text file; refuse one that is too large or is not text.
 
     `mark` is put before the name in messages.
     """
     try:
         if path.stat().st_size <= MAX_FILE_BYTES:
             text = path.read_text("utf-8-sig").rstrip("\n")
-            return Item(name=name, text=text, kind="file")
-        why = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
+            return PromptItem(name=name, text=text, kind="file")
+        reason = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
     except UnicodeDecodeError:
-        why = "is not text in UTF-8"
+        reason = "is not text in UTF-8"
     except OSError as problem:
-        why = f"cannot be read ({problem.strerror})"
+        reason = f"cannot be read ({problem.strerror})"
     raise ParameterError(
-        f"{mark}{name}: {path.resolve()} {why}. Read the part that matters into a "
+        f"{mark}{name}: {path.resolve()} {reason}. Read the part that matters into a "
         "variable, and give its name.",
         param="with",
     )
 
 
-def prepared(item: Item, hide: Hide) -> Item:
+def as_sent(item: PromptItem, hide: Hide) -> PromptItem:
     """Return an item as it is sent: without API keys, and not longer than the cap."""
     return capped(replace(item, text=hide(item.text)))
 
 
-def capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
-    """Cut the middle out of an item that is longer than the cap allows."""
+def capped(item: PromptItem, most_tokens: int = CAP_TOKENS) -> PromptItem:
+    """Cut the middle out of an item that is longer than the cap."""
     whole, n_whole = item.text, len(item.text)
-    n_looked_at = min(n_whole, _MOST_CHARS * most_tokens)
-    if n_looked_at == n_whole and item.n_tokens <= most_tokens:
+    n_measured = min(n_whole, _MAX_TOKEN_CHARS * most_tokens)
+    if n_measured == n_whole and item.n_tokens <= most_tokens:
         return item
 
     def ends(n_chars: int) -> tuple[str, str]:
@@ -196,7 +203,7 @@ def capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
         return whole[: n_chars - n_last], whole[n_whole - n_last :]
 
     n_chars = bisect_right(
-        range(n_looked_at + 1),
+        range(n_measured + 1),
         most_tokens,
         key=lambda n: estimate_tokens("".join(ends(n))).best,
     )
@@ -206,49 +213,49 @@ def capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
     return replace(item, text=text, kind=f"{item.kind}, {cut}")
 
 
-def read_item(name: str, names: Mapping[str, Any], hide: Hide) -> Item:
-    """Read a value as `--with` does, or say why it cannot be attached."""
+def read_item(name: str, names: Mapping[str, Any], hide: Hide) -> PromptItem:
+    """Read a value as `--with` does; refuse one that cannot be attached."""
     try:
         item = find_item(name, names, mark="")
         if item and (item.name == "Err" or hide(item.text) == item.text):
-            return prepared(item, hide)
+            return as_sent(item, hide)
     except SvcError:
         raise
-    except BaseException as problem:  # noqa: BLE001 - what str() of an object raises
-        why = f"converting it to text raised {type(problem).__name__}"
+    except BaseException as problem:  # noqa: BLE001 - str() of an object may raise anything
+        reason = f"converting it to text raised {type(problem).__name__}"
         remedy = "Convert it to text yourself first"
     else:
-        why, remedy = "this notebook has no such variable now", "Define it again"
+        reason, remedy = "this notebook no longer has this variable", "Define it again"
         if item:
-            why, remedy = "it holds the API key", "Remove the key from it"
+            reason, remedy = "it holds the API key", "Remove the key from it"
     raise ParameterError(
-        f"{name} cannot be attached: {why}. Nothing was sent. {remedy}, or remove "
+        f"{name} cannot be attached: {reason}. Nothing was sent. {remedy}, or remove "
         f"{name} below the message.",
         param="messages",
     )
 
 
 def read_items(
-    typed: str,
-    kept: Sequence[Item],
+    prompt: str,
+    kept: Sequence[PromptItem],
     added: Sequence[str],
     names: Mapping[str, Any],
     hide: Hide,
     *,
     budget_tokens: int | None = BUDGET_TOKENS,
-) -> list[Item]:
-    """Read what is attached to a message; refuse what is too large for a request."""
+) -> list[PromptItem]:
+    """Read the attachments of a message; refuse a message that is too large."""
     by_name = {item.name: item for item in kept}
     by_name |= {name: read_item(name, names, hide) for name in added}
     items = list(by_name.values())
-    n_tokens = estimate_tokens(typed).best + sum(item.n_tokens for item in items)
+    n_tokens = estimate_tokens(prompt).best + sum(item.n_tokens for item in items)
     if budget_tokens is None or n_tokens <= budget_tokens:
         return items
     sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
     raise OverBudgetError(
-        f"The message has about {n_tokens} tokens with what is attached ({sizes}); "
+        f"The message has about {n_tokens} tokens with its attachments ({sizes}); "
         f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
-        "some of it, or attach a variable that holds only the part that matters.",
+        "an attachment, or attach a variable with only the part that matters.",
         prompt_tokens=n_tokens,
         budget_tokens=budget_tokens,
     )

@@ -1,8 +1,9 @@
 """Named conversations: each request sends the turns so far, and the answer is added.
 
-The history changes in one step when an answer arrives. A turn that fails without any
-text changes nothing; an interrupted one keeps its text, marked. After any change the
-history can be sent. The ledger keeps every answer; `restore` reads them back.
+The history changes in one step, when an answer arrives. A turn that fails without any
+text changes nothing; the text of an interrupted turn is kept and marked. After any
+change the history can be sent. The ledger keeps every answer; `restore` reads them
+back.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,7 +40,7 @@ from . import import_turns
 from .continuation import join_exchange
 from .export import to_json, to_markdown
 from .history import History, HistoryState, Turn, UndoableHistory, new_series
-from .picks import changed_picks, preferred
+from .picks import changed_picks, with_preferred
 from .restore import (
     SavedTurns,
     changed_marks,
@@ -82,7 +83,7 @@ class Conversation:
         self._shared = UndoableHistory(name)
         self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._has_warned_of_older = False
-        self.is_untitled = False  # nobody chose its name: a panel names it by its text
+        self.is_untitled = False  # True: a panel names it after its first message
 
     @property
     def name(self) -> str:
@@ -140,13 +141,13 @@ class Conversation:
             text: The user's message.
             model: Id of the model; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            **params: Those of `svc.complete`, with `confirm` and the limits of rounds.
+            **params: Parameters of `svc.complete`, with `confirm` and limits of rounds.
                 Functions in `tools` are run in rounds, and the history keeps their
                 calls and results.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
-            SvcError: It failed; the history is unchanged, or has the partial reply.
+            SvcError: The request failed; a partial reply is in the history.
         """
         return self._ask_turn(params, text=text, model=model, max_tokens=max_tokens)
 
@@ -167,11 +168,11 @@ class Conversation:
             text: The new prompt; the turn's prompt if None.
             model: Its id; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            **params: Those of `ask`.
+            **params: The parameters of `ask`.
 
         Raises:
             AskError: There is no such turn, or something is not allowed.
-            SvcError: It failed; the history is unchanged, or has the partial reply.
+            SvcError: The request failed; a partial reply is in the history.
         """
         return self._ask_turn(
             params, text=text, turn=turn, model=model, max_tokens=max_tokens
@@ -186,20 +187,20 @@ class Conversation:
         max_tokens: MaxTokens = "fit",
         **params: Unpack[OtherParams],
     ) -> Completion:
-        """Continue a reply that was cut or interrupted; the text is added to it.
+        """Continue a reply that was cut or interrupted; the new text is added to it.
 
         Args:
             turn: Its number, from 1, or its id; the newest turn if None.
             model: Its id; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            **params: Those of `svc.complete`; `n` and `tools` are ignored.
+            **params: Parameters of `svc.complete`; `n` and `tools` are ignored.
 
         Returns:
             The completion with the whole text, and the tokens of all its parts.
 
         Raises:
             AskError: There is nothing to continue, or something is not allowed.
-            SvcError: It failed; the history is unchanged, or has the partial text.
+            SvcError: The request failed; partial text is in the history.
         """
         next_turn = self.next_part(
             turn, model=model, params=dict(params), max_tokens=max_tokens
@@ -217,17 +218,17 @@ class Conversation:
         max_tokens: MaxTokens = "fit",
         **params: Unpack[OtherParams],
     ) -> CompletionStream:
-        """Send a message and return the reply as it comes (doc: Response, streamed).
+        """Send a message and return the reply as a stream (doc: Response, streamed).
 
-        Both are added to the history when the reply has ended, whether or not you read
-        it to its end. What came before it was stopped, by an interrupt, the end of
-        `with`, or because the stream was dropped, is kept and marked.
+        Message and reply are added to the history when the reply has ended, even if you
+        do not read it to its end. If it is stopped (by an interrupt, by the end of
+        `with`, or because the stream is deleted), its text so far is kept and marked.
 
         Args:
             text: The user's message.
             model: Id of the model; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            **params: Those of `svc.stream`; calls of `tools` are not run.
+            **params: Parameters of `svc.stream`; calls of `tools` are not run.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
@@ -243,7 +244,7 @@ class Conversation:
         reply.on_end(record, notes=notes)
         return reply
 
-    def next_turn(  # noqa: PLR0913 - one for each option of a cell
+    def next_turn(  # noqa: PLR0913 - one argument for each option of a cell
         self,
         text: str | None,
         *,
@@ -259,8 +260,8 @@ class Conversation:
         """Build the request of a new turn, or of one that is asked again.
 
         The arguments are those of `ask` and `ask_again`. `attached` says where the
-        text has values of the notebook. `turn_key` names a new turn; the same key
-        asks the same turn again. `system` replaces the conversation's system
+        text contains values of the notebook. `turn_key` identifies a new turn: the same
+        key asks the same turn again. `system` replaces the conversation's system
         message; "" sends none.
         """
         history, series, _ = self._shared.state
@@ -311,23 +312,24 @@ class Conversation:
     ) -> None:
         """Add an answer to the history, or several that were compared.
 
-        An answer without content changes nothing, nor does one to a turn from before
-        a reset. Of several, later requests send the first.
+        Nothing changes if the answer is empty, or if its turn was removed by a reset.
+        If there are several answers, later requests send the first.
         """
         turn_id = next_turn.origin.turn_id or ""
         ids = (completion.exchange.exchange_id for completion in completions)
         self._exchange_ids.setdefault(turn_id, set()).update(ids)
         add = partial(add_answers, next_turn.origin, completions, comparison)
         change = partial(self._shared.change, add, turn_id=turn_id)
-        self._marked(change) if comparison else change()
+        self._with_marks(change) if comparison else change()
 
     def prefer(self, turn: int | str, version: int) -> None:
         """Choose a version of a turn, from 1, because it is better than the others.
 
-        Each gets the score `picked` in the ledger, 1 for this one and 0 for the others:
-        those it was compared with in a panel, or all that answer the same prompt.
+        The ledger gets the score `picked`: 1 for this version and 0 for the others. The
+        others are those it was compared with in a panel, else all versions that answer
+        the same prompt.
         """
-        self._edit(lambda history: preferred(history, turn, version))
+        self._edit(lambda history: with_preferred(history, turn, version))
 
     def choose(self, turn: int | str, version: int) -> None:
         """Choose the version of a turn, from 1, that later requests send."""
@@ -342,12 +344,12 @@ class Conversation:
         self._edit(lambda history: history.without(turn))
 
     def toggle_pin(self, turn: int | str) -> bool:
-        """Pin a turn, so that it is always sent, or unpin it; return if it is now."""
+        """Pin a turn, so that it is always sent, or unpin it; return the new state."""
         self._edit(lambda history: history.toggled(turn, pin=True))
         return self.history.turn(turn).is_pinned
 
     def toggle_hidden(self, turn: int | str) -> bool:
-        """Hide a turn, so that it is never sent, or show it; return if it is now."""
+        """Hide a turn, so that it is never sent, or show it; return the new state."""
         self._edit(lambda history: history.toggled(turn, hide=True))
         return self.history.turn(turn).is_hidden
 
@@ -359,16 +361,16 @@ class Conversation:
         """Undo the last change of the turns; return whether there was one.
 
         Answers, versions, picks, pins, deletions and resets can be undone; a change
-        of the system message cannot. The ledger keeps what was asked.
+        of the system message cannot. The ledger keeps every request.
         """
-        return self._marked(self._shared.undo)
+        return self._with_marks(self._shared.undo)
 
     def redo(self) -> bool:
-        """Redo the last undo, unless a change came since; return whether it was."""
-        return self._marked(self._shared.redo)
+        """Redo the last undo, unless something changed since; return whether it did."""
+        return self._with_marks(self._shared.redo)
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function after each change; return a function that ends this.
+        """Call a function after each change; return a function that stops the calls.
 
         It is called without arguments, on the thread that made the change, and must
         return soon. Its exceptions are logged.
@@ -376,22 +378,23 @@ class Conversation:
         return self._shared.listen(callback)
 
     def saved(self) -> tuple[SavedTurns, ...]:
-        """Return what the ledger has under this name, the oldest first.
+        """Return the series of turns that the ledger has under this name, oldest first.
 
-        Each kernel that did not restore the conversation first, and each reset, began
-        a series of turns, which is one item; print it for its number and prompt.
+        A series begins with each reset, and with each kernel that did not restore the
+        conversation. Print an item for its number and its first prompt.
         """
         return read_saved(self._registry.ledger(), self.name).get(self.name, ())
 
     def restore(self, number: int | None = None) -> Self:
-        """Bring turns back from the ledger, after a restart or from another kernel.
+        """Restore turns from the ledger, after a restart or from another kernel.
 
-        They are added to the turns here, in the order in which they were asked, with
-        what was picked, pinned, hidden, deleted or undone.
+        They are added to the turns here, in the order in which they were asked. What
+        was picked, pinned, hidden, deleted or undone is restored, too.
 
         Args:
-            number: Which series, as `saved` numbers them, from 1. If None, the newest,
-                with the turns of others that were restored there and sent.
+            number: The number of a series of turns, as `saved` counts them, from 1. If
+                None, the newest, with the turns of other series that it had restored
+                and sent.
 
         Raises:
             ParameterError: The ledger has no such turns.
@@ -401,7 +404,7 @@ class Conversation:
         return self
 
     def add(self, saved: SavedTurns) -> None:
-        """Add turns of the ledger; a conversation without turns continues them."""
+        """Add turns from the ledger; without turns here, their series is continued."""
         for turn_id, exchange_ids in saved.asked.items():
             self._exchange_ids.setdefault(turn_id, set()).update(exchange_ids)
         here = self.history
@@ -413,7 +416,7 @@ class Conversation:
         self._shared.put(HistoryState(history, saved.series, self._shared.state.series))
 
     def older_note(self) -> str:
-        """Say that the ledger has earlier turns of this name; "" once some are here.
+        """Return a note on earlier turns in the ledger; "" if there are turns here.
 
         It never fails: a ledger that cannot be read counts as empty.
         """
@@ -432,14 +435,15 @@ class Conversation:
     def copy(self, name: str, *, until: int | str | None = None) -> "Conversation":
         """Copy the turns and the system message to another conversation; return it.
 
-        Both go on independently. What is pinned, hidden and chosen is copied.
+        Afterwards the two are independent. Pins, hidden turns and chosen versions are
+        copied, too.
 
         Args:
-            name: Of the other conversation, which must have no turns.
+            name: The name of the other conversation, which must have no turns.
             until: The last turn to copy, by number or id; all turns if None.
 
         Raises:
-            ParameterError: The other has turns, or there is no such turn.
+            ParameterError: The other conversation has turns, or there is no such turn.
         """
         turns = self.turns
         if until is not None:
@@ -449,8 +453,8 @@ class Conversation:
     def rename(self, name: str) -> Self:
         """Give the conversation another free name, in this kernel and in the ledger.
 
-        `svc.conversation` and `svc.panel` find it by the old name, too. Another kernel
-        that has the conversation goes on under the old name.
+        `svc.conversation` and `svc.panel` find it by the old name, too. Other kernels
+        that have the conversation keep the old name.
 
         Raises:
             ParameterError: The name is taken or not allowed.
@@ -463,31 +467,33 @@ class Conversation:
         return self
 
     def title(self, text: str) -> None:
-        """Name a conversation that nobody named by its first message."""
+        """Name an untitled conversation after its first message."""
         if not self.is_untitled or self.turns or not (title := to_title(text)):
             return
         name = self._registry.free_name(title)
-        self._registry.rename(self.name, name, ())  # the ledger's `chat` may be another
+        self._registry.rename(
+            self.name, name, ()
+        )  # no series: in the ledger, the old name may be another conversation's
         self._shared.rename(name)
         self.is_untitled = False
 
     def from_json(self, text: str) -> Self:
-        """Read the turns and the system message that `to_json` wrote, not the name.
+        """Read the turns and the system message that `to_json` wrote, but not the name.
 
         Raises:
-            ParameterError: The conversation has turns, or the text is something else.
+            ParameterError: The conversation has turns, or the text has another form.
         """
         return self.fill(import_turns.from_json(text))
 
     def begin(self, messages: object) -> None:
-        """Begin with these turns, unless it does already: see `svc.conversation`."""
-        begun = import_turns.read_turns(messages)
-        if not self.history.begins_with(begun):
-            system = self.system if begun.system is None else begun.system
-            self.fill(replace(begun, system=system))
+        """Begin with these turns, if there are none yet: see `svc.conversation`."""
+        first_turns = import_turns.read_turns(messages)
+        if not self.history.begins_with(first_turns):
+            system = self.system if first_turns.system is None else first_turns.system
+            self.fill(replace(first_turns, system=system))
 
     def fill(self, history: History) -> Self:
-        """Give a conversation without turns those of a history; none holds a key."""
+        """Fill a conversation without turns with a history; refuse one with a key."""
         import_turns.refuse_keys(history)
         if self.turns:
             raise ParameterError(
@@ -522,13 +528,13 @@ class Conversation:
         return to_json(self.history)
 
     def _edit(self, change: Callable[[History], History]) -> None:
-        self._marked(lambda: self._shared.change(change))
+        self._with_marks(lambda: self._shared.change(change))
 
-    def _marked(self, act: Callable[[], _Result]) -> _Result:
-        """Change turns as a user asks; the ledger keeps it, unless it is a reset."""
+    def _with_marks(self, act: Callable[[], _Result]) -> _Result:
+        """Apply a user's change; write its marks and picks to the ledger."""
         (before, series, _), result = self._shared.state, act()
         after = self.history
-        if self._shared.state.series == series:
+        if self._shared.state.series == series:  # a reset is not recorded
             for turn_id, marks in changed_marks(before, after, self._exchange_ids):
                 self._registry.ledger().add_marks(self.name, turn_id, marks)
             for pick in changed_picks(before, after):
@@ -539,7 +545,7 @@ class Conversation:
         settings = dict(params)
         permit = take_permit(settings)
         offer = to_offer(settings.pop("tools", None))
-        params_ = {**settings, "tools": offer.definitions}
+        turn_params = {**settings, "tools": offer.definitions}
         run, toolbox = self._registry.run, offer.toolbox
 
         def ask(request: CompletionRequest, origin: Origin) -> Completion:
@@ -547,7 +553,7 @@ class Conversation:
                 return self._registry.ask(request, origin)
             return run(request, origin, toolbox, permit)
 
-        next_turn = self.next_turn(**turn, params=params_)
+        next_turn = self.next_turn(**turn, params=turn_params)
         try:
             return self._answer(next_turn, ask)
         except BadRequestError as error:
@@ -560,7 +566,7 @@ class Conversation:
         try:
             completion = ask(next_turn.request, next_turn.origin).with_notes(*notes)
         except (SvcError, KeyboardInterrupt) as error:
-            partial = getattr(error, "partial", None)  # Interrupted has one too
+            partial = getattr(error, "partial", None)  # also of Interrupted
             if isinstance(partial, Completion):
                 self.record(next_turn, partial)
             raise
@@ -576,7 +582,7 @@ class Conversation:
         raise ParameterError(
             f"The conversation {self.name!r} belongs to this kernel and cannot be "
             "copied or pickled. Use copy(NAME), or its `history`, a plain value; in "
-            f"another kernel `%svc restore {in_a_line(self.name)}` brings it back.",
+            f"another kernel, `%svc restore {in_a_line(self.name)}` restores it.",
             param="conversation",
         )
 
@@ -592,8 +598,7 @@ class Conversations:
     """The conversations of a session, by name.
 
     `ask`, `run` and `stream` send a request; `run` also runs the tools that are called.
-    `model` returns the model to use if a request names none, `info_of` what is known
-    of one.
+    `model` returns the default model, `info_of` what is known of a model.
     """
 
     ask: SendRequest
@@ -609,28 +614,29 @@ class Conversations:
     def named(self, name: str) -> Conversation:
         """Return the conversation with this name, made at the first call.
 
-        One that was renamed, here or by an earlier kernel, is found by its old name.
+        A conversation that was renamed, here or by an earlier kernel, is also found by
+        its old name.
         """
         check_name(name)
         with self._lock:
             known = self._by_name.get(name) or self._by_old_name.get(name)
-            return known or self._made(name)
+            return known or self._make(name)
 
-    def _made(self, name: str) -> Conversation:
-        """Make a conversation, under the name that the ledger has for it now."""
-        now = name
-        with suppress(SvcError):  # an unreadable ledger has renamed nothing
-            now = self.ledger().renamed(name) or name
-        if now not in self._by_name:
-            self._by_name[now] = Conversation(now, self)
-        if now != name:
-            self._by_old_name[name] = self._by_name[now]
-        return self._by_name[now]
+    def _make(self, name: str) -> Conversation:
+        """Make a conversation, under its current name in the ledger."""
+        current_name = name
+        with suppress(SvcError):  # without a readable ledger, no new name is known
+            current_name = self.ledger().renamed(name) or name
+        if current_name not in self._by_name:
+            self._by_name[current_name] = Conversation(current_name, self)
+        if current_name != name:
+            self._by_old_name[name] = self._by_name[current_name]
+        return self._by_name[current_name]
 
     def rename(self, old: str, new: str, series: Collection[str]) -> None:
         """Note a new name, here and in the ledger: see `Conversation.rename`.
 
-        Without `series` nothing was asked, and the ledger has nothing to rename.
+        Without `series`, the ledger has no turns to rename.
         """
         check_name(new)
         with self._lock:
@@ -648,7 +654,7 @@ class Conversations:
         return next(name for name in names if name not in known and not is_taken(name))
 
     def delete(self, name: str) -> None:
-        """Delete a conversation, here and in the ledger, which keeps what was paid.
+        """Delete a conversation, here and in the ledger, which keeps the requests.
 
         Raises:
             LedgerError: The ledger cannot be written; nothing was deleted.
@@ -663,7 +669,7 @@ class Conversations:
             conversation.reset()
 
     def known(self, name: str) -> Conversation:
-        """Return a conversation that this session has."""
+        """Return a conversation of this session; refuse other names."""
         if name in self._by_name or name in self._by_old_name:
             return self.named(name)
         known = ", ".join(self._by_name) or "none yet"
@@ -679,17 +685,17 @@ class Conversations:
 
 MAX_NAME_CHARS = 100
 _TITLE_CHARS = 60
-_JOINERS = str.maketrans("", "", "\u200c\u200d")  # emoji and some scripts need them
+_JOINERS = str.maketrans("", "", "\u200c\u200d")  # needed by emoji and some scripts
 
 
-def _is_fit(name: str) -> bool:
+def _is_name(name: str) -> bool:
     visible = name.translate(_JOINERS)
     is_short = 0 < len(visible) <= len(name) <= MAX_NAME_CHARS
     return is_short and visible.isprintable() and name.strip() == name
 
 
 def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a conversation."""
+    """Refuse a value that cannot be the name of a conversation."""
     if any(key.redact(name) != name for key in known_keys()):
         raise ParameterError(
             "The name of the conversation contains the API key, and names are "
@@ -698,7 +704,7 @@ def check_name(name: object) -> None:
         )
     if isinstance(name, str):
         check_text(name, param="conversation", name="The name of the conversation")
-    if not isinstance(name, str) or not _is_fit(name):
+    if not isinstance(name, str) or not _is_name(name):
         shown = shorten(repr(name), MAX_NAME_CHARS)
         raise ParameterError(
             f"A conversation cannot be named {shown}; use up to {MAX_NAME_CHARS} "

@@ -1,6 +1,6 @@
 """The list of conversations in the ledger: `svc.conversations_df`, and its search.
 
-A search looks at names, prompts and replies. One damaged exchange does not hide others.
+A search covers names, prompts and replies. A damaged exchange does not hide the others.
 """
 
 import sqlite3
@@ -17,17 +17,17 @@ from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_text, must_be, shorten
 
-from .attachments import take_apart
+from .attachments import split_items
 
-_LISTED_PROMPT_CHARS = 120  # of the newest prompt
+_PROMPT_CHARS = 120  # of the newest prompt
 
-_TURNS = (  # of a conversation: those with a reply
+_TURNS = (  # selects exchanges of conversations with a reply
     "conversation IS NOT NULL AND usage_source != 'missing' "
     "AND origin IN ('magic', 'panel', 'python')"
 )
 
-# A record is JSON, in which a word may also be the name of a field. So the texts are
-# searched one by one, but only in records that have the word at all.
+# A record is JSON, and a searched word may also be the name of a field. So the texts of
+# a record are searched one by one, but only if the record contains the word at all.
 _HAS_TEXT = r"""
     CASE
         WHEN conversation LIKE :text ESCAPE '\' THEN 1
@@ -67,57 +67,57 @@ _DELETED = (
 
 
 class Listed(NamedTuple):
-    """A conversation of the list."""
+    """One row of the list of conversations."""
 
     name: str
     n_turns: int
-    models: tuple[str, ...]  # the newest last
+    models: tuple[str, ...]  # oldest first
     asked_at: datetime
-    prompt: str  # the beginning of the newest, without what is attached
+    prompt: str  # the beginning of the newest prompt, without what is attached
 
 
 def read_list(
     ledger: Ledger, search: str = "", *, n: int | None = None
 ) -> tuple[list[Listed], int]:
-    """Return the conversations, the one asked last first, and how many there are.
+    """Return the conversations, the newest first, and their number.
 
     Args:
-        ledger: Where they are kept.
-        search: Only those whose name, prompts or replies have this text; small and
-            capital letters of ASCII are the same.
-        n: The most to return; all if None.
+        ledger: The ledger to read.
+        search: Return only conversations whose name, prompts or replies contain this
+            text; upper and lower case ASCII letters are the same.
+        n: Return at most this many; all if None.
 
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    typed: object = search
-    if not isinstance(typed, str):
+    searched: object = search
+    if not isinstance(searched, str):
         raise must_be("search", "a text", search)
-    text = check_text(typed.strip(), param="search")
+    text = check_text(searched.strip(), param="search")
     json = msgspec.json.encode(text).decode()[1:-1]
-    values = {"text": _like(text), "json": _like(json)}
+    values = {"text": _like_pattern(text), "json": _like_pattern(json)}
     having = f"max({_HAS_TEXT})" if text else "1"
     with ledger.opened() as connection:
         newest = connection.execute(_NEWEST.format(having), values).fetchall()
-        shown = [_listed(connection, *row, place=ledger.path) for row in newest[:n]]
+        shown = [_to_row(connection, *row, place=ledger.path) for row in newest[:n]]
     return shown, len(newest)
 
 
-def _like(text: str) -> str:
+def _like_pattern(text: str) -> str:
     """Return the pattern for LIKE that finds a text anywhere."""
     for special in "\\%_":
         text = text.replace(special, f"\\{special}")
     return f"%{text}%"
 
 
-def _listed(
+def _to_row(
     connection: sqlite3.Connection, name: str, seq: int, *, place: str
 ) -> Listed:
     record, crc32, id_, asked_at = connection.execute(_RECORD, (seq,)).fetchone()
     prompt = "(cannot be read)"
     with suppress(LedgerError):
         newest = from_row(record, crc32, id_, place)
-        prompt = shorten(" ".join(_prompt(newest).split()), _LISTED_PROMPT_CHARS)
+        prompt = shorten(" ".join(_prompt(newest).split()), _PROMPT_CHARS)
     rows = connection.execute(_TURN_ROWS, (name,)).fetchall()
     deleted = connection.execute(_DELETED, (name,)).fetchall()
     turns = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
@@ -131,13 +131,13 @@ def _listed(
 
 
 def _prompt(newest: Exchange) -> str:
-    """Return what a user typed last; the prompt of a continuation is our own."""
+    """Return what a user typed last; a continuation adds a message of our own."""
     texts = [m.content or "" for m in newest.request.messages if m.role == "user"]
     attached = newest.origin.attached
     if newest.origin.continues:
         texts.pop()
     elif texts and attached:
-        return take_apart(texts[-1], attached)[0]
+        return split_items(texts[-1], attached)[0]
     return texts[-1] if texts else ""
 
 
@@ -148,7 +148,7 @@ CONVERSATIONS = (
         "models",
         "string",
         lambda batch: [", ".join(names) for names in batch.part("models")],
-        "those that answered",
+        "the models that answered",
     ),
     Column("asked_at", "datetime64[us, UTC]", "asked_at", "when it was last asked"),
     Column(

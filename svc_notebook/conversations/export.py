@@ -29,7 +29,7 @@ def to_markdown(history: History) -> str:
 
 
 def _as_code(text: str) -> str:
-    """Indent every line, so that nothing in a text acts as Markdown."""
+    """Indent every line, so that Markdown shows the text as it is."""
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
@@ -38,7 +38,9 @@ def to_json(history: History) -> str:
     value = {
         "conversation": history.name,
         "system": history.system,
-        "turns": [_turn(n, turn) for n, turn in enumerate(history.turns, start=1)],
+        "turns": [
+            _to_json_turn(n, turn) for n, turn in enumerate(history.turns, start=1)
+        ],
     }
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
@@ -92,20 +94,20 @@ def same_fields(source: Version | Turn | JsonVersion | JsonTurn) -> dict[str, An
         else (Turn, JsonTurn)
     )
     shared = kind.__dataclass_fields__.keys() & {*json_kind.__struct_fields__}
-    # These two have another form in JSON: texts, and a version's messages.
+    # These two have another form in JSON: `choices` are texts, `versions` JsonVersions.
     return {name: getattr(source, name) for name in shared - {"choices", "versions"}}
 
 
-def _turn(number: int, turn: Turn) -> JsonTurn:
+def _to_json_turn(number: int, turn: Turn) -> JsonTurn:
     return JsonTurn(
         number=number,
         chosen_version=turn.chosen + 1,
-        versions=tuple(map(_version, turn.versions)),
+        versions=tuple(map(_to_json_version, turn.versions)),
         **same_fields(turn),
     )
 
 
-def _version(version: Version) -> JsonVersion:
+def _to_json_version(version: Version) -> JsonVersion:
     return JsonVersion(
         messages=(version.prompt, *version.replies),
         choices=tuple(choice.content or "" for choice in version.choices),

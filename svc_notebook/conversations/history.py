@@ -1,7 +1,7 @@
-"""The turns of a conversation as values, and undo and redo of what changes them.
+"""The turns of a conversation as immutable values, and undo and redo of changes.
 
-A turn is a prompt and the versions of its answer; later requests send the version that
-is chosen. Whatever is done to a turn, its `messages` can be sent.
+A turn is a prompt with the versions of its answer; later requests send the chosen
+version. After any change, the `messages` of a turn can be sent.
 """
 
 import heapq
@@ -21,42 +21,42 @@ from svc_notebook.exchange import Attached
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message, ToolCall
 
-from .attachments import Item, take_apart
+from .attachments import PromptItem, split_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """One answer to a turn."""
 
-    exchange_id: str  # in the ledger, of the answer or its newest part
+    exchange_id: str  # of the answer, or of its newest part; "" for imported turns
     prompt: Message
-    replies: tuple[Message, ...]  # of the tool rounds, if any, and the final reply
+    replies: tuple[Message, ...]  # messages of tool rounds, if any, and the final reply
     choices: tuple[Message, ...] = ()  # of the final reply, if there are several
     picked: int = 0  # index of the choice that is in `replies`
-    is_picked: bool = False  # the user has picked it
-    indexes: tuple[int, ...] = (0,)  # of the choices, in the exchange
-    first_id: str = ""  # the exchange of its first part, if it has several
+    is_picked: bool = False  # the user has picked this choice
+    indexes: tuple[int, ...] = (0,)  # the choices' indexes in the exchange
+    first_id: str = ""  # exchange of its first part, if the reply was continued
     is_partial: bool = False  # the reply was interrupted or the connection broke
     is_cut: bool = False  # the reply ended at the token limit
-    is_open: bool = False  # it ends with tool calls: there is no answer yet
-    limit: str = ""  # what cut the reply, in words
+    is_open: bool = False  # it ends with tool calls, so it has no answer yet
+    limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
-    tool_runs: tuple[Step, ...] = ()  # run for it, if this kernel ran them
-    attached: tuple[Attached, ...] = ()  # what the prompt has below what was typed
-    reasonings: tuple[str, ...] = ()  # next to each choice; never sent
+    tool_runs: tuple[Step, ...] = ()  # if this kernel ran them
+    attached: tuple[Attached, ...] = ()  # where the prompt contains attachments
+    reasonings: tuple[str, ...] = ()  # one for each choice; never sent
 
     @property
     def typed(self) -> str:
-        """The prompt without what is attached."""
+        """The prompt without its attachments."""
         text = self.prompt.content or ""
-        return take_apart(text, self.attached)[0] if self.attached else text
+        return split_items(text, self.attached)[0] if self.attached else text
 
     @property
-    def items(self) -> tuple[Item, ...]:
-        """What is attached to the prompt."""
+    def items(self) -> tuple[PromptItem, ...]:
+        """The attachments of the prompt."""
         text = self.prompt.content or ""
-        return take_apart(text, self.attached)[1] if self.attached else ()
+        return split_items(text, self.attached)[1] if self.attached else ()
 
     @property
     def text(self) -> str:
@@ -77,22 +77,22 @@ class Version:
 
     @property
     def scored_id(self) -> str:
-        """The exchange whose scores it has; continuing it does not change that."""
+        """The exchange that has its scores; a continuation does not change it."""
         return self.first_id or self.exchange_id
 
     def score_key(self, choice: int) -> tuple[str, int]:
-        """Return the exchange and the index of a choice, as scores name it."""
+        """Return the exchange id and index that scores of a choice have."""
         is_known = choice < len(self.indexes)
         return self.scored_id, self.indexes[choice] if is_known else choice
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither text nor results of tools, so that it is not sent."""
+        """Whether it has neither text nor tool calls, so that it is not sent."""
         return not any(reply.content or reply.tool_calls for reply in self.replies)
 
     @property
     def can_go_on(self) -> bool:
-        """Whether the reply has some text but not all of it."""
+        """Whether the reply has text, but was cut or interrupted."""
         is_text = bool(self.text) and not self.is_open
         return is_text and (self.is_partial or self.is_cut)
 
@@ -111,10 +111,10 @@ class Turn:
     turn_id: str  # stays the same when the turn is asked again
     versions: tuple[Version, ...]  # oldest first, at least one
     chosen: int = 0  # index of the version that later requests send
-    is_pinned: bool = False  # sent even when room is short
+    is_pinned: bool = False  # always sent, even if older turns are left out
     is_hidden: bool = False  # never sent
     is_stale: bool = False  # an earlier turn has changed since it was answered
-    comparisons: tuple[Comparison, ...] = ()  # of some of the versions
+    comparisons: tuple[Comparison, ...] = ()  # versions that were compared side by side
 
     @property
     def version(self) -> Version:
@@ -123,27 +123,29 @@ class Turn:
 
     @property
     def comparison(self) -> Comparison | None:
-        """What the chosen version was compared in; None if in nothing."""
+        """The comparison that contains the chosen version; None if there is none."""
         return self.comparison_of(self.version)
 
     def comparison_of(self, version: Version) -> Comparison | None:
-        """Return what a version was compared in."""
+        """Return the comparison that contains a version; None if there is none."""
         groups = (group for group in self.comparisons if version.scored_id in group.ids)
         return next(groups, None)
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it was compared, and nothing is picked so far."""
+        """Whether replies were compared and none is picked yet."""
         return self.comparison is not None and not self.comparison.picked
 
     @property
     def places(self) -> tuple[int, ...]:
-        """A version to choose at each place; those that were compared share a place."""
+        """The versions to step through; compared versions count as one."""
         by_place: dict[object, int] = {}
         for at, version in enumerate(self.versions):
-            group = self.comparison_of(version)
-            key: object = group.ids if group else at
-            if key not in by_place or (group and group.picked == version.scored_id):
+            comparison = self.comparison_of(version)
+            key: object = comparison.ids if comparison else at
+            if key not in by_place or (
+                comparison and comparison.picked == version.scored_id
+            ):
                 by_place[key] = at
         if self.comparison:
             by_place[self.comparison.ids] = self.chosen
@@ -161,7 +163,7 @@ class Turn:
 
     @property
     def marks(self) -> list[str]:
-        """What a reader should know about the turn, in words."""
+        """Short texts on the state of the turn, such as "pinned"."""
         version = self.version
         marks = {
             "pinned": self.is_pinned,
@@ -188,13 +190,13 @@ class History:
 
     @property
     def is_given(self) -> bool:
-        """Whether no turn of it was asked: it is empty, or made elsewhere."""
+        """Whether none of its turns was asked: it is empty, or was imported."""
         return not any(turn.version.exchange_id for turn in self.turns)
 
     def begins_with(self, other: "History") -> bool:
-        """Whether its first turns have the messages of all turns of another."""
-        here, there = ([turn.messages for turn in h.turns] for h in (self, other))
-        return here[: len(there)] == there
+        """Whether it begins with the messages of all turns of another history."""
+        own, others = ([turn.messages for turn in h.turns] for h in (self, other))
+        return own[: len(others)] == others
 
     def find(self, turn_id: str) -> int | None:
         """Return the index of the turn with this id; None if there is none."""
@@ -209,7 +211,7 @@ class History:
         index = self.find(turn) if isinstance(turn, str) else None
         if index is not None:
             return index
-        return self._index(owner, "turn", turn, len(self.turns))
+        return self._index_of_number(owner, "turn", turn, len(self.turns))
 
     def turn(self, turn: int | str) -> Turn:
         """Return a turn."""
@@ -222,7 +224,7 @@ class History:
     def with_answer(self, turn_id: str, version: Version) -> "History":
         """Add an answer: a new turn at the end, or a version of the turn with this id.
 
-        The turns after one that is answered again become stale.
+        If an earlier turn is answered again, the turns after it become stale.
         """
         index = self.find(turn_id)
         if index is None:
@@ -235,24 +237,24 @@ class History:
             chosen=len(old.versions),
             is_stale=False,
         )
-        return self._with(index, turn)
+        return self._replace_turn(index, turn)
 
     def with_version(self, turn: int | str, at: int, version: Version) -> "History":
         """Replace and choose the version at this index; later turns become stale."""
         index = self.index_of(turn)
         old = self.turns[index]
         versions = (*old.versions[:at], version, *old.versions[at + 1 :])
-        return self._with(index, replace(old, versions=versions, chosen=at))
+        return self._replace_turn(index, replace(old, versions=versions, chosen=at))
 
     def with_chosen(self, turn: int | str, version: int) -> "History":
         """Choose a version, counted from 1; later turns become stale."""
         index = self.index_of(turn)
         old = self.turns[index]
         owner = f"Turn {index + 1} of {self.name!r}"
-        chosen = self._index(owner, "version", version, len(old.versions))
+        chosen = self._index_of_number(owner, "version", version, len(old.versions))
         if chosen == old.chosen:
             return self
-        return self._with(index, replace(old, chosen=chosen))
+        return self._replace_turn(index, replace(old, chosen=chosen))
 
     def with_picked(self, turn: int | str, choice: int) -> "History":
         """Pick a choice of the chosen version, counted from 1."""
@@ -260,7 +262,7 @@ class History:
         old = self.turns[index]
         choices = old.version.choices or old.version.replies[-1:]
         owner = f"Turn {index + 1} of {self.name!r}"
-        picked = self._index(owner, "choice", choice, len(choices))
+        picked = self._index_of_number(owner, "choice", choice, len(choices))
         replies = (*old.version.replies[:-1], choices[picked])
         is_picked = bool(old.version.choices)
         version = replace(
@@ -272,7 +274,7 @@ class History:
 
     def without(self, turn: int | str) -> "History":
         """Delete a turn; later turns become stale."""
-        return self._with(self.index_of(turn))
+        return self._replace_turn(self.index_of(turn))
 
     def toggled(
         self, turn: int | str, *, pin: bool = False, hide: bool = False
@@ -283,17 +285,17 @@ class History:
         return self.with_turn(replace(old, is_pinned=is_pinned, is_hidden=is_hidden))
 
     def with_turn(self, turn: Turn) -> "History":
-        """Replace a turn; if it says something else now, later turns become stale."""
+        """Replace a turn; if its messages change, later turns become stale."""
         index = self.index_of(turn.turn_id)
         if self.turns[index].messages != turn.messages:
-            return self._with(index, turn)
+            return self._replace_turn(index, turn)
         turns = (*self.turns[:index], turn, *self.turns[index + 1 :])
         return replace(self, turns=turns)
 
     def merged(self, other: "History") -> "History":
-        """Add the turns of another history that this one lacks, by the time of asking.
+        """Add the turns of another history that this one lacks, sorted by time.
 
-        Turns that were answered without the turns now before them become stale.
+        Turns that were answered without some of the turns now before them become stale.
         """
         added = [turn for turn in other.turns if self.find(turn.turn_id) is None]
         turns = [*heapq.merge(self.turns, added, key=_first_id)]
@@ -303,15 +305,16 @@ class History:
             turns[n] = replace(turn, is_stale=turn.is_stale or any(stale[: n + 1]))
         return replace(self, turns=tuple(turns))
 
-    def _with(self, index: int, *turn: Turn) -> "History":
+    def _replace_turn(self, index: int, *turn: Turn) -> "History":
+        """Replace or delete the turn at an index; later turns become stale."""
         stale = (replace(later, is_stale=True) for later in self.turns[index + 1 :])
         return replace(self, turns=(*self.turns[:index], *turn, *stale))
 
-    def _index(self, owner: str, kind: str, number: object, n: int) -> int:
+    def _index_of_number(self, owner: str, kind: str, number: object, n: int) -> int:
         """Return the index of a number from 1 to n."""
         try:
-            wanted = None if isinstance(number, (bool, float)) else number
-            return range(1, n + 1).index(wanted)  # type: ignore[arg-type]  # else ValueError
+            integer = None if isinstance(number, (bool, float)) else number
+            return range(1, n + 1).index(integer)  # type: ignore[arg-type]  # else ValueError
         except ValueError:
             raise ParameterError(
                 f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {number!r}; "
@@ -331,7 +334,7 @@ def new_series() -> str:
 
 
 def series_of(turn_id: str | None) -> str:
-    """Return the series of a turn: the turns between two resets share one."""
+    """Return the series of a turn; all turns between two resets have the same."""
     return (turn_id or "").partition("/")[0]
 
 
@@ -341,20 +344,20 @@ _log = logging.getLogger(__name__)
 
 
 class HistoryState(NamedTuple):
-    """One step that undo can return to."""
+    """One state that undo can return to."""
 
-    history: History  # steps share the turns, so many steps cost little
+    history: History  # states share their turns, so many states cost little
     series: str  # prefix of the ids of new turns; a reset starts a new one
-    before: str = ""  # the series before a restore, whose late answers are still taken
+    before: str = ""  # the series before a restore; its late answers are still added
 
     def takes(self, turn_id: str) -> bool:
-        """Whether the history has this turn, or it belongs to the same series."""
+        """Whether it has this turn, or the turn belongs to one of its series."""
         is_known = self.history.find(turn_id) is not None
         return is_known or series_of(turn_id) in {self.series, self.before}
 
     @property
     def all_series(self) -> set[str]:
-        """The series of all turns that it has or takes."""
+        """The series of all its turns, and of turns that may still be added."""
         own = {series_of(turn.turn_id) for turn in self.history.turns}
         return (own | {self.series, self.before}) - {""}
 
@@ -366,7 +369,7 @@ class UndoableHistory:
         self._lock = RLock()
         self._state = HistoryState(History(name=name), new_series())
         self._past: deque[HistoryState] = deque(maxlen=MAX_UNDO)
-        self._undone: deque[HistoryState] = deque(maxlen=MAX_UNDO)  # the newest last
+        self._undone: deque[HistoryState] = deque(maxlen=MAX_UNDO)  # newest last
         self._listeners: list[Callable[[], object]] = []
 
     @property
@@ -389,8 +392,8 @@ class UndoableHistory:
     ) -> None:
         """Change the history in one step that can be undone.
 
-        What `change` raises leaves the old history. With `turn_id` it is only changed
-        if it has this turn or its series.
+        If `change` raises, the history stays as it is. With `turn_id`, it is only
+        changed if it has this turn or its series.
         """
         with self._lock:
             before = self._state
@@ -405,7 +408,7 @@ class UndoableHistory:
         self._notify()
 
     def set_system(self, text: str | None) -> None:
-        """Change the system message, which undo does not change back."""
+        """Change the system message; undo does not change it back."""
         if text is not None:
             Message(role="system", content=text)  # checks the text
         with self._lock:
@@ -416,7 +419,7 @@ class UndoableHistory:
             self._notify()
 
     def rename(self, name: str) -> None:
-        """Change the name, which undo does not change back."""
+        """Change the name; undo does not change it back."""
         with self._lock:
             history = replace(self._state.history, name=name)
             self._state = self._state._replace(history=history)
@@ -450,20 +453,20 @@ class UndoableHistory:
         with self._lock:
             if not source:
                 return False
-            step, now = source.pop(), self._state
-            target.append(now)
-            name, system = now.history.name, now.history.system
+            step, current = source.pop(), self._state
+            target.append(current)
+            name, system = current.history.name, current.history.system
             history = replace(step.history, name=name, system=system)
             self._state = step._replace(history=history)
         self._notify()
         return True
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function after each change; return a function that ends this."""
+        """Call a function after each change; return a function that stops the calls."""
         self._listeners.append(callback)
 
         def stop() -> None:
-            with suppress(ValueError):  # called before
+            with suppress(ValueError):  # stopped already
                 self._listeners.remove(callback)
 
         return stop

@@ -1,4 +1,4 @@
-"""Import: turns from JSON, messages or a frame, which begin a conversation here."""
+"""Imports turns from JSON, messages or a frame, to begin a conversation with them."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -17,9 +17,9 @@ from .history import History, Turn, Version
 
 
 def from_json(text: str) -> History:
-    """Read what `to_json` wrote, or say where the text differs from that."""
-    typed: object = text
-    if not isinstance(typed, str) or not typed.lstrip().startswith("{"):
+    """Read the text that `to_json` wrote; an error says where a text differs."""
+    given_text: object = text
+    if not isinstance(given_text, str) or not given_text.lstrip().startswith("{"):
         raise must_be(
             "text",
             "the text that to_json() returned, not a path",
@@ -38,7 +38,7 @@ def from_json(text: str) -> History:
 
 
 class _ImportedRow(msgspec.Struct, kw_only=True):
-    """A row of `Conversation.to_df` or of `replies_df`; it has other columns, too."""
+    """A row of `Conversation.to_df` or of `replies_df`; other columns are ignored."""
 
     role: str | None = None
     text: str | None = None
@@ -52,7 +52,7 @@ class _ImportedRow(msgspec.Struct, kw_only=True):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Its message, or prompt and reply; none if later turns do not send them."""
+        """The message, or the prompt and reply; none if they are not sent later."""
         text, calls = self.content or self.text, self.tool_calls or ()
         if self.role is None:
             if self.choice_index or self.prompt is None or text is None:
@@ -71,13 +71,13 @@ class _ImportedRow(msgspec.Struct, kw_only=True):
 
 
 def refuse_keys(history: History) -> None:
-    """Refuse turns that hold a key, before anything is shown or kept."""
+    """Refuse turns that contain an API key, before anything is shown or recorded."""
     for key in known_keys():
         key.refuse_in(to_json(history).encode())
 
 
-def read_turns(source: Any) -> History:  # noqa: ANN401 - as a user gives it
-    """Return turns that were made elsewhere: see `svc.conversation`."""
+def read_turns(source: Any) -> History:  # noqa: ANN401 - a user's value
+    """Return the turns in messages, a frame or a file: see `svc.conversation`."""
     place = "The frame"
     try:
         if isinstance(source, (str, PathLike)):
@@ -112,7 +112,7 @@ def _read_file(path: Path) -> Any:  # noqa: ANN401 - rows, a frame or a history
         )
 
         return read_parquet(path)
-    raise OSError("its name has another ending")
+    raise OSError("files with this ending cannot be imported")
 
 
 def _to_history(messages: Sequence[Message]) -> History:
@@ -120,12 +120,12 @@ def _to_history(messages: Sequence[Message]) -> History:
     turns: list[list[Message]] = []
     calls: list[str | None] = []  # that have no result yet
     for number, message in enumerate((*messages, None), start=1):
-        if why := _misplaced(message, turns, calls, is_first=number == 1):
+        if reason := _why_misplaced(message, turns, calls, is_first=number == 1):
             where = f"Message {number} ({message.role})" if message else "The end"
             raise ParameterError(
-                f"{where} is out of place: {why}. After a system message, if any, a "
-                "turn is a user's message and the assistant's, with the results of "
-                "its tool calls.",
+                f"{where} is out of place: {reason}. After an optional system message, "
+                "each turn is a user's message and an assistant's, with the results "
+                "of its tool calls.",
                 param="messages",
             )
         if message is None or message.role == "system":
@@ -146,18 +146,18 @@ def _to_history(messages: Sequence[Message]) -> History:
         )
         for prompt, *replies in turns
     )
-    made = tuple(Turn(turn_id="", versions=(version,)) for version in versions)
-    return History(system=system, turns=made)
+    history_turns = tuple(Turn(turn_id="", versions=(version,)) for version in versions)
+    return History(system=system, turns=history_turns)
 
 
-def _misplaced(
+def _why_misplaced(
     message: Message | None,
     turns: list[list[Message]],
     calls: list[str | None],
     *,
     is_first: bool,
 ) -> str:
-    """Say why a message, or the end (None), cannot come here; "" if it can."""
+    """Return why a message, or the end (None), is misplaced here; "" if it is not."""
     role = message.role if message else "end"
     if message and role == "tool":
         is_known = message.tool_call_id in calls
@@ -165,7 +165,7 @@ def _misplaced(
     if calls:
         return f"the call {calls[0]!r} before it has no result"
     if role == "system":
-        return "" if is_first else "a system message is the first, if there is one"
+        return "" if is_first else "a system message must be the first message"
     if role in {"user", "end"} and turns and len(turns[-1]) == 1:
         return "the user's message before it has no answer"
     return "" if turns or role == "user" else "no user's message comes before it"
@@ -180,7 +180,7 @@ def _to_turn(json: JsonTurn) -> Turn:
 def _to_version(json: JsonVersion) -> Version:
     prompt, *replies = json.messages
     if prompt.role != "user" or any(reply.role == "user" for reply in replies):
-        raise ValueError("the messages of a version begin with its only user message")
+        raise ValueError("a version must begin with its only user message")
     choices = tuple(Message(role="assistant", content=text) for text in json.choices)
     picked = 0
     if choices:

@@ -14,7 +14,7 @@ from .history import History, Turn, Version
 
 
 class MessageRow(NamedTuple):
-    """A message and its place in the history, None for the system message."""
+    """A message and its position in the history; None for the system message."""
 
     message: Message
     turn_number: int | None = None
@@ -34,7 +34,7 @@ MESSAGES = (
     Column("turn", "Int64", "turn_number", "from 1; missing for the system message"),
     Column("version", "Int64", "version_number", "number of the version, from 1"),
     Column("choice_index", "Int64", "choice_index", "of the reply, from 0"),
-    Column("is_chosen", "boolean", "is_chosen", "whether later turns see it"),
+    Column("is_chosen", "boolean", "is_chosen", "whether later requests send it"),
     Column("role", "string", "message.role", "system, user, assistant or tool"),
     Column("text", "string", "message.content", "text of the message"),
     Column(
@@ -76,10 +76,10 @@ def _rows(history: History) -> Iterator[MessageRow]:
                 version_number,
                 is_chosen=version is turn.version,
             )
-            yield from _said(row, version)
+            yield from _version_rows(row, version)
 
 
-def _said(row: MessageRow, version: Version) -> Iterator[MessageRow]:
+def _version_rows(row: MessageRow, version: Version) -> Iterator[MessageRow]:
     yield row
     *rounds, reply = version.replies
     yield from (row._replace(message=message) for message in rounds)

@@ -1,4 +1,4 @@
-"""Picking a version: replies to one turn side by side, and which one a user prefers.
+"""Picks: replies to one turn are compared side by side, and a user picks one.
 
 A pick is a score, `picked`: 1 for the reply that was picked, 0 for the others.
 """
@@ -13,31 +13,31 @@ from svc_notebook.ledger.exchange_rows import Compared, Comparison
 
 from .history import History, Turn, Version
 
-BLIND = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+BLIND_LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ChoiceKey = tuple[str, int]
 """The exchange_id and the index of a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyColumn:
-    """A reply that is compared with others, as it may be shown."""
+    """One of several compared replies, as it may be shown."""
 
     label: str
-    version: int = 0  # its number among the turn's versions; 0 if nothing came
+    version: int = 0  # its number among the turn's versions; 0 without a reply
     text: str = ""
-    problem: str = ""  # why nothing, or not all, came
+    problem: str = ""  # why the reply is missing or incomplete
     footer: str = ""  # tokens and seconds
     marks: tuple[str, ...] = ()
     is_picked: bool = False
     is_used: bool = False  # later requests send it
-    status: str = ""  # what it waits for, while it is written
+    status: str = ""  # what it waits for, while it is incomplete
     until_ms: int | None = None
 
 
 def with_comparison(
     history: History, turn_id: str, comparison: Comparison, used: str
 ) -> History:
-    """Note which versions of a turn were compared; later requests send one."""
+    """Note which versions of a turn were compared; later requests send `used`."""
     if not comparison.ids or history.find(turn_id) is None:
         return history
     turn = history.turn(turn_id)
@@ -47,26 +47,29 @@ def with_comparison(
     return history.with_turn(replace(turn, comparisons=comparisons, chosen=chosen))
 
 
-def preferred(history: History, turn: int | str, version: int) -> History:
-    """Choose a version, counted from 1, and note that it was picked among others.
+def with_preferred(history: History, turn: int | str, version: int) -> History:
+    """Choose a version, counted from 1, and note that it was picked.
 
-    The others are those it was compared with; else all that answer the same prompt.
+    It was picked from the versions that it was compared with, else from all versions
+    that answer the same prompt.
     """
     chosen = history.with_chosen(turn, version).turn(turn)
     picked = chosen.version
     group = chosen.comparison or _to_comparison(chosen)
-    others = (other for other in chosen.comparisons if other.ids != group.ids)
+    other_comparisons = (
+        other for other in chosen.comparisons if other.ids != group.ids
+    )
     group = msgspec.structs.replace(group, picked=picked.scored_id)
-    return history.with_turn(replace(chosen, comparisons=(*others, group)))
+    return history.with_turn(replace(chosen, comparisons=(*other_comparisons, group)))
 
 
 def _to_comparison(turn: Turn) -> Comparison:
-    same = [
+    candidates = [
         (number, version)
         for number, version in enumerate(turn.versions, start=1)
         if version.prompt == turn.prompt and not turn.comparison_of(version)
     ]
-    models = [version.model for _, version in same]
+    models = [version.model for _, version in candidates]
     replies = (
         Compared(
             label=version.model
@@ -74,45 +77,45 @@ def _to_comparison(turn: Turn) -> Comparison:
             else f"version {number}",
             exchange_id=version.scored_id,
         )
-        for number, version in same
+        for number, version in candidates
     )
     return Comparison(replies=tuple(replies))
 
 
 def picks(turn: Turn) -> dict[ChoiceKey, int]:
-    """Return the scores of a turn's replies among which a user has picked."""
+    """Return the scores of the turn's replies that a user has picked from."""
     scores: dict[ChoiceKey, int] = {}
     for version in turn.versions:
         if version.is_picked:
             for at in range(len(version.choices)):
                 scores[version.score_key(at)] = int(at == version.picked)
         if (group := turn.comparison_of(version)) and group.picked:
-            is_it = version.scored_id == group.picked
-            scores[version.score_key(version.picked)] = int(is_it)
+            is_picked = version.scored_id == group.picked
+            scores[version.score_key(version.picked)] = int(is_picked)
     return {key: value for key, value in scores.items() if key[0]}
 
 
 def changed_picks(
     before: History, after: History
 ) -> Iterator[tuple[str, int, int | None]]:
-    """Return the scores that a change has set; None for one that it took back.
+    """Return the scores that a change has set; None for a score that it removed.
 
-    Deleting a turn takes none back.
+    Deleting a turn removes no scores.
     """
-    was = {turn.turn_id: turn for turn in before.turns}
+    old_turns = {turn.turn_id: turn for turn in before.turns}
     for turn in after.turns:
-        if (old := was.get(turn.turn_id)) in {None, turn}:
+        if (old := old_turns.get(turn.turn_id)) in {None, turn}:
             continue
-        before_scores, now = picks(old), picks(turn)
-        for key in {**before_scores, **now}:
-            if before_scores.get(key) != now.get(key):
-                yield *key, now.get(key)
+        before_scores, after_scores = picks(old), picks(turn)
+        for key in {**before_scores, **after_scores}:
+            if before_scores.get(key) != after_scores.get(key):
+                yield *key, after_scores.get(key)
 
 
 def to_columns(turn: Turn) -> tuple[ReplyColumn, ...]:
-    """Return the chosen reply and those it was compared with; empty if with none.
+    """Return the chosen reply and the replies it was compared with; else nothing.
 
-    No column of a blind comparison has a name in it until a reply is picked.
+    In a blind comparison, no column shows a model's name until a reply is picked.
     """
     group = turn.comparison
     if group is None:
@@ -145,25 +148,25 @@ def _with_version(
         version=at + 1,
         text=version.text,
         footer="" if is_hidden else footer,
-        marks=_plain_marks(version) if is_hidden else version.marks,
+        marks=_blind_marks(version) if is_hidden else version.marks,
         is_used=at == turn.chosen,
     )
 
 
-def _plain_marks(version: Version) -> tuple[str, ...]:
+def _blind_marks(version: Version) -> tuple[str, ...]:
     known = {"cut": version.is_cut, "incomplete": version.is_partial}
     return tuple(mark for mark, is_set in known.items() if is_set)
 
 
 def blind_labels(group: Comparison) -> tuple[str, ...]:
-    """Return the labels of the columns: letters until a blind comparison is decided."""
+    """Return the labels of the columns: letters as long as a comparison is blind."""
     if group.is_blind and not group.picked:
-        return tuple(BLIND[: len(group.replies)])
+        return tuple(BLIND_LABELS[: len(group.replies)])
     return tuple(reply.label for reply in group.replies)
 
 
 def without_names(text: str, group: Comparison) -> str:
-    """Return a text with `this one` in the place of the labels."""
+    """Return a text in which `this one` replaces the labels."""
     names = sorted((reply.label for reply in group.replies), key=len, reverse=True)
     return re.sub(
         "|".join(map(re.escape, names)), "this one", text, flags=re.IGNORECASE
@@ -171,14 +174,14 @@ def without_names(text: str, group: Comparison) -> str:
 
 
 def decision(turn: Turn) -> str:
-    """Say which reply the conversation goes on with; "" if the picked or only one."""
+    """Return a sentence on which reply is used; "" if it is the picked or only one."""
     columns = to_columns(turn)
     used = next((column.label for column in columns if column.is_used), "")
     if not columns or any(column.is_picked and column.is_used for column in columns):
         return ""
     if any(column.is_picked for column in columns):
-        return f"The conversation goes on with {used}."
+        return f"The conversation continues with {used}."
     return (
-        f"Pick the reply to go on with; without a pick it is {used}, the first that "
+        f"Pick the reply to continue with; without a pick it is {used}, the first that "
         "finished."
     )

@@ -1,7 +1,7 @@
-"""The turns of a conversation that `restore` brings back from the ledger.
+"""Rebuilds the turns of a conversation from the ledger, for `restore`.
 
 Each kernel, and each reset, begins a series of turns. A series is restored as a whole,
-with what was picked, pinned, hidden, deleted or undone.
+together with picks, pins, hidden and deleted turns, and undone changes.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ _ORIGINS = ("magic", "panel", "python")
 
 _PROMPT_CHARS = 40  # of the first prompt, in the list that `%svc restore NAME` shows
 
-# Copied turns have no exchange in their conversation: their ids count back from its
-# first own turn, so that a restore gives each the same id again.
+# Copied turns have no exchange of their own in the ledger. Their ids are numbered back
+# from the first turn that was asked, so that a restore gives them the same ids again.
 _COPIED = "copied-"
 
 SentMessages = tuple[Message, Message]
@@ -37,13 +37,13 @@ SentMessages = tuple[Message, Message]
 class SavedTurns:
     """A series of turns in the ledger."""
 
-    number: int  # among those of the conversation, by their begin, from 1
+    number: int  # among the series of the conversation, by their begin, from 1
     series: str
     history: History  # the turns, and the system message of the newest
-    started_at: datetime  # when it was first asked (aware, UTC)
-    ended_at: datetime  # when it was last asked
-    is_own: bool  # this kernel asked some of it
-    is_newest: bool  # it was the last that was asked
+    started_at: datetime  # of its first request (aware, UTC)
+    ended_at: datetime  # start of its last request (aware, UTC)
+    is_own: bool  # whether this kernel asked some of its turns
+    is_newest: bool  # whether the conversation's last request is in this series
     sent: Mapping[
         str, frozenset[SentMessages]
     ]  # messages of each request, by exchange_id
@@ -68,9 +68,9 @@ class SavedTurns:
         return f"<SavedTurns {self}>"
 
 
-def n_turns(n: int, what: str = "") -> str:
-    """Write a number of turns."""
-    return f"{n} {what}turn{'s'[: n != 1]}"
+def n_turns(n: int, adjective: str = "") -> str:
+    """Return a number of turns as a text, such as "2 turns"."""
+    return f"{n} {adjective}turn{'s'[: n != 1]}"
 
 
 def read_saved(
@@ -97,7 +97,7 @@ def read_saved(
 
 
 def older_note(ledger: Ledger, name: str) -> str:
-    """Say how many turns a ledger has, and how to see them; "" for none."""
+    """Return a note on how many turns the ledger has, and how to see them; or ""."""
     exchanges = ledger.read(
         scope="all", conversation=name, origin=_ORIGINS, texts=False
     )
@@ -115,7 +115,7 @@ def older_note(ledger: Ledger, name: str) -> str:
 def pick_saved(
     saved: tuple[SavedTurns, ...], name: str, number: int | str | None
 ) -> SavedTurns:
-    """Return the series of this number, or the newest with what it was built on."""
+    """Return the series with a number, or the newest, with the series it restored."""
     if not saved:
         raise ParameterError(
             f"The ledger has no turns of {name!r}.", param="conversation"
@@ -126,8 +126,8 @@ def pick_saved(
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
     raise ParameterError(
-        f"{number!r} is not a number of the list that `%svc restore "
-        f"{in_a_line(name)}` shows; choose a number from 1 to {len(saved)}.",
+        f"{number!r} is not a number in the list of `%svc restore {in_a_line(name)}`; "
+        f"choose a number from 1 to {len(saved)}.",
         param="number",
     )
 
@@ -135,16 +135,20 @@ def pick_saved(
 def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> SavedTurns:
     """Add the other series whose turns the newest one restored and sent."""
     history = newest.history
-    own = {pair for turn in history.turns for pair in _pairs(turn)}
+    own = {pair for turn in history.turns for pair in _prompts_and_replies(turn)}
     for other in saved:
-        theirs = {pair for turn in other.history.turns for pair in _pairs(turn)} - own
-        with_it = {id_ for id_, sent in newest.sent.items() if theirs & sent}
-        if with_it:
+        added_pairs = {
+            pair for turn in other.history.turns for pair in _prompts_and_replies(turn)
+        } - own
+        ids_after_restore = {
+            id_ for id_, sent in newest.sent.items() if added_pairs & sent
+        }
+        if ids_after_restore:
             before = {turn.turn_id: turn.is_stale for turn in history.turns}
             history = history.merged(other.history)
             turns = (
                 replace(turn, is_stale=before.get(turn.turn_id, turn.is_stale))
-                if turn.version.exchange_id in with_it
+                if turn.version.exchange_id in ids_after_restore
                 else turn
                 for turn in history.turns
             )
@@ -152,7 +156,7 @@ def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> Save
     return replace(newest, history=history)
 
 
-def _pairs(turn: Turn) -> list[SentMessages]:
+def _prompts_and_replies(turn: Turn) -> list[SentMessages]:
     """Return the prompt of each version with the reply to it."""
     return [(version.prompt, version.replies[0]) for version in turn.versions]
 
@@ -164,9 +168,10 @@ def _rebuild(
     session_ids: Container[str],
     marks: Mapping[str, TurnMarks],
 ) -> tuple[SavedTurns, ...]:
-    """Rebuild the turns of a conversation, one item for each series that has some.
+    """Rebuild the turns of a conversation: one item for each series that has turns.
 
-    Both orders are those of the ledger: the clock may have been set back.
+    Series and turns are in the order of the ledger, not by time: a clock may have been
+    set back.
     """
     by_series: dict[str, list[Exchange]] = {}
     newest = ""
@@ -184,7 +189,7 @@ def _rebuild(
                 exchange.exchange_id
             )
         history = _to_history(name, _not_undone(answers, marks), tool_rows)
-        turns = (_marked(turn, marks.get(turn.turn_id)) for turn in history.turns)
+        turns = (_with_marks(turn, marks.get(turn.turn_id)) for turn in history.turns)
         history = replace(history, turns=tuple(turn for turn in turns if turn))
         if history.turns:
             saved = SavedTurns(
@@ -224,7 +229,7 @@ def _to_history(
 
 
 def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
-    """Return the turns that a copied conversation had before its first own one."""
+    """Return the copied turns of a conversation, which come before its own turns."""
     sent = [
         message for message in exchange.request.messages if message.role != "system"
     ]
@@ -243,7 +248,7 @@ def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
 
 
 def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
-    """Give turns ids in a series, from the newest, so that a restore finds the same."""
+    """Give copied turns ids, numbered back from the newest, as a restore does."""
     n = len(turns)
     return tuple(
         replace(turn, turn_id=f"{series}/{_COPIED}{n - at}")
@@ -254,9 +259,9 @@ def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
 def changed_marks(
     before: History, after: History, known: Mapping[str, set[str]]
 ) -> Iterator[tuple[str, TurnMarks]]:
-    """Return the id and the marks of each turn that differs in two histories.
+    """Return the id and the new marks of each turn that a change has altered.
 
-    `known` has the ids of all exchanges of each turn.
+    `known` holds the ids of all exchanges of each turn.
     """
     was, is_now = ({turn.turn_id: turn for turn in h.turns} for h in (before, after))
     for turn_id in {**was, **is_now}:
@@ -287,9 +292,9 @@ def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
 def _not_undone(
     exchanges: list[Exchange], marks: Mapping[str, TurnMarks]
 ) -> list[Exchange]:
-    """Leave out continuations that were undone, so that the text before them is left.
+    """Leave out continuations that were undone, so that the text before them remains.
 
-    A continuation that a later one builds on is kept.
+    A continuation is kept if a later continuation builds on it.
     """
     gone = {exchange_id for turn in marks.values() for exchange_id in turn.gone}
     remaining: list[Exchange] = []
@@ -303,14 +308,14 @@ def _not_undone(
     return remaining[::-1]
 
 
-def _marked(turn: Turn, marks: TurnMarks | None) -> Turn | None:
-    """Return a turn of the ledger as it was left; None if it was deleted."""
+def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
+    """Apply its marks to a turn from the ledger; None if it was deleted."""
     if marks is None:
         return turn
     if marks.is_deleted and turn.turn_id.partition("/")[2].startswith(_COPIED):
-        return None  # its version has the id of the first exchange after it
+        return None  # the check of ids below fails: it has the id of a later exchange
     versions = tuple(
-        _picked(version, marks.picked.get(version.exchange_id, -1))
+        _with_picked(version, marks.picked.get(version.exchange_id, -1))
         for version in turn.versions
         if version.exchange_id not in marks.gone
     )
@@ -329,7 +334,7 @@ def _marked(turn: Turn, marks: TurnMarks | None) -> Turn | None:
     )
 
 
-def _picked(version: Version, picked: int) -> Version:
+def _with_picked(version: Version, picked: int) -> Version:
     if not 0 <= picked < len(version.choices):
         return version
     replies = (*version.replies[:-1], version.choices[picked])

@@ -27,11 +27,11 @@ class MessageEntry:
 
     heading: str  # who wrote it, and what to know about it
     text: str
-    is_markdown: bool = False  # else the text is shown as typed
+    is_markdown: bool = False  # if False, the text is shown as typed
     footer: str = ""  # a quiet line below
     notes: tuple[str, ...] = ()  # quiet lines above the text, such as tool calls
-    typed: str | None = None  # the text without its end, which is folded
-    folded: tuple[tuple[str, str], ...] = ()  # titles and texts of that end
+    typed: str | None = None  # the part of the text that is always visible; None: all
+    folded: tuple[tuple[str, str], ...] = ()  # titles and texts of the folded rest
 
 
 def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
@@ -58,13 +58,13 @@ def _entry_html(entry: MessageEntry) -> str:
         else f'<pre style="{_TYPED}">{PLAIN_CODE}{to_text(typed)}</code></pre>'
     )
     text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
-    notes = "".join(map(_quiet, entry.notes))
-    footer = _quiet(entry.footer) if entry.footer else ""
-    heading = _quiet(entry.heading)
+    notes = "".join(map(_quiet_line, entry.notes))
+    footer = _quiet_line(entry.footer) if entry.footer else ""
+    heading = _quiet_line(entry.heading)
     return f'<div style="{_ENTRY}">{heading}{notes}{text}{footer}</div>'
 
 
-def _quiet(line: str) -> str:
+def _quiet_line(line: str) -> str:
     return f'<div style="{QUIET_LINE};overflow-wrap:anywhere">{to_text(line)}</div>'
 
 
@@ -73,32 +73,35 @@ def to_entries(history: History) -> list[MessageEntry]:
     system = history.system
     front = [MessageEntry(heading="system", text=system)] if system else []
     turns = enumerate(history.turns, start=1)
-    return [*front, *(entry for n, turn in turns for entry in _entries(n, turn))]
+    return [*front, *(entry for n, turn in turns for entry in _turn_entries(n, turn))]
 
 
 def to_transcript(
     history: History, start: int = 0, stop: int | None = None
 ) -> dict[str, str]:
-    """Return a static transcript, or of these turns only, as a MIME bundle."""
+    """Return a static transcript of all turns, or of a range, as a MIME bundle."""
     if not start:
         shown = replace(history, turns=history.turns[:stop])
         return transcript(history.name, to_entries(shown))
     turns = enumerate(history.turns[start:stop], start=start + 1)
-    entries = [entry for n, turn in turns for entry in _entries(n, turn)]
+    entries = [entry for n, turn in turns for entry in _turn_entries(n, turn)]
     return transcript(f"{history.name}, from turn {start + 1}", entries)
 
 
-def _entries(number: int, turn: Turn) -> tuple[MessageEntry, ...]:
-    prompt = _prompt(number, turn.version)
-    return (prompt, *(_compared(turn) if turn.comparison else (_answer(turn),)))
+def _turn_entries(number: int, turn: Turn) -> tuple[MessageEntry, ...]:
+    prompt = _prompt_entry(number, turn.version)
+    return (
+        prompt,
+        *(_compared_entries(turn) if turn.comparison else (_answer_entry(turn),)),
+    )
 
 
-def _compared(turn: Turn) -> Iterator[MessageEntry]:
+def _compared_entries(turn: Turn) -> Iterator[MessageEntry]:
     """Return an entry for each reply that was compared."""
-    of_turn = [mark for mark in turn.marks if mark not in turn.version.marks]
+    turn_marks = [mark for mark in turn.marks if mark not in turn.version.marks]
     for column in to_columns(turn):
         state = "picked" if column.is_picked else "used" if column.is_used else ""
-        marks = {*(of_turn if column.is_used else ()), *column.marks}
+        marks = {*(turn_marks if column.is_used else ()), *column.marks}
         heads = [column.label, state, *sorted(marks)]
         yield MessageEntry(
             heading=" · ".join(filter(None, heads)),
@@ -108,7 +111,7 @@ def _compared(turn: Turn) -> Iterator[MessageEntry]:
         )
 
 
-def _answer(turn: Turn) -> MessageEntry:
+def _answer_entry(turn: Turn) -> MessageEntry:
     version, n_versions = turn.version, len(turn.versions)
     model, _, footer = version.footer.partition(" · ")
     heads = [model or "assistant"]  # copied turns have no model
@@ -130,7 +133,7 @@ def _answer(turn: Turn) -> MessageEntry:
     )
 
 
-def _prompt(number: int, version: Version) -> MessageEntry:
+def _prompt_entry(number: int, version: Version) -> MessageEntry:
     heading, text = f"{number} · You", version.prompt.content or ""
     if not version.attached:
         return MessageEntry(heading=heading, text=text)

@@ -1,8 +1,8 @@
-"""One turn with the service: its request, and its answer in the history.
+"""One turn with the service: builds its request, and adds its answer to the history.
 
-A request is for a new turn, for one that is asked again, or for the rest of a reply. It
-is trimmed to its budget: the newest turns that fit are sent; the oldest ones are left
-out first. An answer that was cut or interrupted is added too.
+A request is for a new turn, for a turn that is asked again, or for the rest of a reply.
+It is trimmed to the token budget: the oldest turns are left out first. Answers that
+were cut or interrupted are added, too.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from svc_notebook.completion import Completion, on_params
+from svc_notebook.completion import Completion, advice_on_params
 from svc_notebook.display.reply_footer import footer, marks
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import (
@@ -32,8 +32,8 @@ from svc_notebook.tokens import (
     REPLY_TOKENS,
     MaxTokens,
     check_max_tokens,
+    context_source_note,
     estimate_prompt_tokens,
-    on_context,
     room_for_reply,
     with_max_tokens,
 )
@@ -53,7 +53,7 @@ class Fitted:
 
     @property
     def note(self) -> str:
-        """Say which turns are left out; "" if none is."""
+        """Return a note on the turns that are left out; "" if there are none."""
         if not self.left_out:
             return ""
         n = len(self.left_out)
@@ -74,10 +74,10 @@ def fit(
 ) -> Fitted:
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
-    Hidden and empty turns are never sent, the system message and the new prompt always.
-    Sizes are best estimates: bounds for any tokenizer would leave out far too much.
-    `reply_tokens` are kept free for the reply. All are sent where `budget_tokens` is
-    None.
+    Hidden and empty turns are never sent; the system message and the new prompt always
+    are. Sizes are best estimates, because upper bounds would leave out far too much.
+    `reply_tokens` are kept free for the reply. If `budget_tokens` is None, all are
+    sent.
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
@@ -122,16 +122,16 @@ class NextTurn:
     fitted: Fitted
     is_again: bool = False  # the turn has an answer already
     n_later: int = 0  # turns after it, which become stale
-    # builds it with what is known of the model by then; None if it is not built again
+    # builds it again with newer knowledge of the model; None if that is not wanted
     rebuild: "Callable[[], NextTurn] | None" = field(
         default=None, compare=False, repr=False
     )
 
     def shorter(self, error: BadRequestError) -> "NextTurn | None":
-        """Return what to send after a refusal; None if it would be the same again.
+        """Return a shorter turn to send after a refusal; None if there is none.
 
-        The refusal may have taught the context, so that the oldest turns are left out.
-        This happens once. After tools were run, nothing is sent again.
+        The refusal may have shown how large the model's context is, so that more of the
+        oldest turns are left out. This is done once, and never after tools were run.
         """
         if self.rebuild is None or hasattr(error, "tool_runs"):
             return None
@@ -140,11 +140,11 @@ class NextTurn:
         return turn if is_shorter else None
 
     def notes(self) -> tuple[str, ...]:
-        """Return the notes on the request, and warn of the turns that are not sent.
+        """Return the notes on the request, and warn about turns that are not sent.
 
-        The document's advice about its parameters is warned of too.
+        It also warns about parameters that the document advises against.
         """
-        if advice := on_params(self.request.params):
+        if advice := advice_on_params(self.request.params):
             warn(advice, UserWarning)
         if note := self.fitted.note:
             warn(f"{self.origin.conversation}: {note}; pinned turns are always sent.")
@@ -154,7 +154,7 @@ class NextTurn:
 def request_turn(
     history: History, text: str, origin: Origin, settings: TurnSettings
 ) -> NextTurn:
-    """Build the request of the turn that `origin` names, which may be asked again."""
+    """Build the request of the turn that `origin` names: a new turn or a known one."""
     prompt = Message(role="user", content=text)
     if not text.strip():
         raise ParameterError(
@@ -174,7 +174,7 @@ def next_turn(
     origin: Origin,
     settings: TurnSettings,
 ) -> NextTurn:
-    """Build a request that sends what fits of these turns, and then the prompt."""
+    """Build a request with the turns that fit and the prompt."""
     params = dict(settings.params)
     budget = settings.info.context_tokens
     max_tokens = check_max_tokens(settings.max_tokens, settings.info)
@@ -208,10 +208,10 @@ def next_turn(
 def request_continuation(
     history: History, origin: Origin, settings: TurnSettings
 ) -> NextTurn:
-    """Build the request that continues a reply that stopped before its end.
+    """Build the request that continues an incomplete reply.
 
-    It offers no tools and asks for one choice, since the text is added to the reply:
-    the chosen version of the turn that `origin` names.
+    The reply is the chosen version of the turn that `origin` names. The request offers
+    no tools and asks for one choice, because its text is added to the reply.
     """
     turn = history.turn(origin.turn_id or "")
     if not turn.version.can_go_on:
@@ -231,7 +231,7 @@ def request_continuation(
         origin,
         replace(settings, params=params),
     )
-    return replace(continuation, request=_with_room(continuation.request))
+    return replace(continuation, request=_check_room(continuation.request))
 
 
 def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:
@@ -246,24 +246,24 @@ def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> N
         info_of=lambda _: settings.info,
     )
     return NextTurn(
-        request=_with_room(with_max_tokens(request, settings.max_tokens)),
+        request=_check_room(with_max_tokens(request, settings.max_tokens)),
         origin=structs.replace(origin, continues=reply.exchange.exchange_id),
         fitted=Fitted(messages=messages),
     )
 
 
-def _with_room(request: CompletionRequest) -> CompletionRequest:
-    """Return a request for the rest of a reply, or refuse one that leaves no room."""
+def _check_room(request: CompletionRequest) -> CompletionRequest:
+    """Return a request for the rest of a reply; refuse it if there is no room."""
     prompt = estimate_prompt_tokens(request.messages).best
-    least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
+    reply_tokens = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
     budget = request.context_tokens
-    if budget is None or prompt + least <= budget:
+    if budget is None or prompt + reply_tokens <= budget:
         return request
     raise OverBudgetError(
         f"The prompt and the reply so far have about {prompt} of the {budget} "
-        "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
-        "the rest in a new cell, with the end of the reply only."
-        f"{on_context(request.info)}",
+        "tokens of a request, so too few are left for the rest. Nothing was sent. Ask "
+        "for the rest in a new cell, with only the end of the reply."
+        f"{context_source_note(request.info)}",
         prompt_tokens=prompt,
         budget_tokens=budget,
     )
@@ -277,7 +277,7 @@ def add_answers(
 ) -> History:
     """Return the history with an answer, or with several that were compared.
 
-    Of several, later requests send the first.
+    If there are several, later requests send the first.
     """
     for completion in completions:
         history = add_answer(history, completion.exchange, origin, completion.tool_runs)
@@ -295,7 +295,8 @@ def add_answer(
 ) -> History:
     """Return the history with the complete or partial answer of an exchange.
 
-    Without any text or tool calls, or if `origin` names no turn, nothing changes.
+    Nothing changes if the answer has no text and no tool calls, or if `origin` names no
+    turn.
     """
     choices = [
         choice for choice in exchange.choices if choice.text or choice.tool_calls
@@ -326,7 +327,8 @@ def add_answer(
 def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
     """Return the messages of an answer that ends with calls, with known results.
 
-    Calls without results cannot be sent, nor is an empty reply of use after results.
+    Calls without results are left out, because they cannot be sent; so is an empty
+    reply after results.
     """
     *rounds, reply = version.replies
     calls = last.tool_calls
@@ -355,18 +357,18 @@ def _to_version(
         choices=replies if len(replies) > 1 else (),
         is_partial=exchange.status != "ok",
         is_cut=Completion(exchange).is_cut,
-        limit=_limit(exchange) if Completion(exchange).is_cut else "",
+        limit=_limit_text(exchange) if Completion(exchange).is_cut else "",
         footer=footer(exchange),
         marks=marks(exchange),
     )
 
 
-def _limit(exchange: Exchange) -> str:
+def _limit_text(exchange: Exchange) -> str:
     if (max_tokens := exchange.max_tokens) is None:
         return "the server's own limit"
     param = "max_tokens" if "max_tokens" in exchange.request.params else "the default"
-    why = "all that was left" if exchange.request.is_fitted else param
-    return f"{max_tokens:,} tokens ({why})"
+    source = "all that was left" if exchange.request.is_fitted else param
+    return f"{max_tokens:,} tokens ({source})"
 
 
 def _add_continuation(
@@ -391,7 +393,7 @@ def _add_continuation(
 
 
 def _with_choices_of(old: Version, version: Version, so_far: str) -> Version:
-    """Keep the choices of the version that was continued; one of them has grown."""
+    """Keep the choices of the continued version; one of them has the new text."""
     version = replace(
         version,
         first_id=old.scored_id,

@@ -11,7 +11,7 @@ from svc_notebook.tokens import (
     FIXED,
     Z_90,
     Counts,
-    Rule,
+    TokenRule,
     by_chunks,
     count_choices,
     count_prompt,
@@ -45,9 +45,9 @@ class TokenRules:
     """
 
     newest: Callable[[str, bool], Iterable[Exchange]]
-    fitted: dict[tuple[str, bool], Rule] = field(default_factory=dict)
+    fitted: dict[tuple[str, bool], TokenRule] = field(default_factory=dict)
 
-    def rule(self, model: str, *, is_emulated: bool = False) -> Rule:
+    def rule(self, model: str, *, is_emulated: bool = False) -> TokenRule:
         """Return the rule of a model; the fixed rule if too few have reported usage."""
         key = model, is_emulated
         if key not in self.fitted:
@@ -65,7 +65,7 @@ def estimates_of(ledger: Ledger) -> TokenRules:
     return TokenRules(newest)
 
 
-def fit(exchanges: Iterable[Exchange]) -> Rule:
+def fit(exchanges: Iterable[Exchange]) -> TokenRule:
     """Fit a rule to reported tokens; return the fixed rule if there are too few.
 
     A script that does not occur keeps the weight and the interval of the fixed rule.
@@ -87,7 +87,7 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
     bias = weights * (_DRIFT + Z_90 * noise / np.sqrt(n_rows)) * known
     under = bias + (1.0 - known) * np.maximum(weights - FIXED.lows, 0.0)
     over = bias + (1.0 - known) * np.maximum(FIXED.highs - weights, 0.0)
-    rule = Rule(
+    rule = TokenRule(
         weights=tuple(weights.tolist()),
         lows=tuple((weights - under).tolist()),
         highs=tuple((weights + over).tolist()),
@@ -109,7 +109,7 @@ def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
     yield count_choices(exchange.choices), usage.completion_tokens
 
 
-def _is_by_chunk(exchanges: Iterable[Exchange], rule: Rule) -> bool:
+def _is_by_chunk(exchanges: Iterable[Exchange], rule: TokenRule) -> bool:
     """Return whether streams have as many chunks as the rule expects tokens."""
     ratios = []
     for exchange in exchanges:

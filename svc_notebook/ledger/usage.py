@@ -15,7 +15,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, is_cut
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import (
-    Rule,
+    TokenRule,
     Tokens,
     by_chunks,
     count_choices,
@@ -218,7 +218,7 @@ def _usage_of(
     )
 
 
-def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
+def _reply_tokens(exchange: Exchange, rule: TokenRule) -> Tokens:
     """Estimate a reply by its chunks if each has one token, else by its text."""
     if rule.is_by_chunk and exchange.n_chunks:
         tokens = by_chunks(exchange.n_chunks)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from svc_notebook import Completion, CompletionStream, Toolbox
 from svc_notebook.client.request_pipeline import SendRequest
-from svc_notebook.completion import on_reply
+from svc_notebook.completion import advice_on_reply
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
 from svc_notebook.display.reply_footer import REASONING, cut_mark
@@ -417,7 +417,7 @@ def final_form(
     options: SvcOptions, cell_request: CellRequest, mode: Mode, completion: Completion
 ) -> Final:
     """Make the final form of a reply: footer and notes, laid out as `--format` says."""
-    advice = on_reply(completion.text, completion.request.params) or ""
+    advice = advice_on_reply(completion.text, completion.request.params) or ""
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     of = f" -c {in_a_line(options.conversation)}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded

@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from svc_notebook import Completion, Conversation, Toolbox
-from svc_notebook.completion import on_params
-from svc_notebook.conversations.attachments import add_items, prepared
+from svc_notebook.completion import advice_on_params
+from svc_notebook.conversations.attachments import add_items, as_sent
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.front_end import Output
@@ -81,7 +81,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     if not options.is_raw and (note := _single_braces_note(context, cell, names)):
         Output().write(note)
     context_names = dict.fromkeys(options.context)
-    added = tuple(prepared(find_context(name, names), hide) for name in context_names)
+    added = tuple(as_sent(find_context(name, names), hide) for name in context_names)
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
     separate = {"system", "max_tokens"}
@@ -107,7 +107,7 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
 
 def _advice(context: CellContext, params: Mapping[str, Any]) -> str:
     """Return the document's advice about parameters, once in a kernel."""
-    advice = "" if context.memory.has_advised else on_params(params)
+    advice = "" if context.memory.has_advised else advice_on_params(params)
     context.memory.has_advised |= bool(advice)
     return advice or ""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from svc_notebook.conversations.attachments import Item, add_items, capped
+from svc_notebook.conversations.attachments import PromptItem, add_items, capped
 from svc_notebook.display.front_end import can_answer, cell_ids
 from svc_notebook.display.traceback_for_model import to_report, versions
 from svc_notebook.errors import ParameterError, last_error
@@ -91,10 +91,10 @@ def error_prompt(
     titles = [f"Cell In[{number}]" for number in cells]
     titles[:1] = [f"{title} (failed)" for title in titles[:1]]
     items = [
-        Item(name=name, text=source, kind="cell")
+        PromptItem(name=name, text=source, kind="cell")
         for name, source in zip(titles, sources, strict=True)
     ]
-    items.append(Item(name="Traceback", text=report.text, kind="error"))
+    items.append(PromptItem(name="Traceback", text=report.text, kind="error"))
     items[bool(cells) :] = map(capped, items[bool(cells) :])
     n_tokens = sum(item.n_tokens for item in items)
     n_reply = items[0].n_tokens if cells and task == FIX else 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from svc_notebook.conversations.attachments import Item, to_item
+from svc_notebook.conversations.attachments import PromptItem, to_item
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
@@ -30,7 +30,7 @@ class Filled(NamedTuple):
     """A template with its marks filled in."""
 
     text: str
-    items: tuple[Item, ...] = ()
+    items: tuple[PromptItem, ...] = ()
     as_typed: tuple[str, ...] = ()  # marks that were not filled in
 
 
@@ -42,7 +42,7 @@ def interpolate(
     `hide` removes API keys from the values. Attributes and items are read, but calls
     are refused.
     """
-    items: dict[str, Item] = {}
+    items: dict[str, PromptItem] = {}
     as_typed: dict[str, None] = {}
 
     def value_text(inner: str) -> str | None:

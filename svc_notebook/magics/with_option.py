@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.conversations.attachments import Item, find_item, read_text_file
+from svc_notebook.conversations.attachments import PromptItem, find_item, read_text_file
 from svc_notebook.errors import ParameterError
 from svc_notebook.template import is_path, to_expression
 
 from .interpolation import near_name, with_value
 
 
-def find_context(name: str, names: Mapping[str, Any]) -> Item:
+def find_context(name: str, names: Mapping[str, Any]) -> PromptItem:
     """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file."""
     if name in names:
         with_value(name, names)

@@ -11,7 +11,7 @@ from threading import Thread, get_ident
 from typing import Any
 from uuid import uuid4
 
-from svc_notebook.conversations.attachments import Item, add_items, read_items
+from svc_notebook.conversations.attachments import PromptItem, add_items, read_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.turn_request import NextTurn
@@ -99,7 +99,7 @@ class PanelReplies:
         turn: str | None,
         attached: Sequence[str],
         kept: Collection[str],
-    ) -> list[Item]:
+    ) -> list[PromptItem]:
         if not (typed.strip() and (attached or kept)):
             return []
         context, shell = self._context, current_shell()

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from svc_notebook.conversations.attachments import Item
+from svc_notebook.conversations.attachments import PromptItem
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_request import fit
@@ -173,7 +173,7 @@ def reply_texts(turn: Turn) -> list[str]:
     return [choice.content or "" for choice in version.choices] or [version.all_text]
 
 
-def draw_item(item: Item) -> dict[str, Any]:
+def draw_item(item: PromptItem) -> dict[str, Any]:
     """Return what is attached to a prompt for the browser."""
     html = f"<pre>{shortened_html(item.text)}</pre>"
     size = {"kind": item.kind, "n_tokens": item.n_tokens}

@@ -1,8 +1,8 @@
 """The models that the document names, and their limits (doc: Versioning, Limits).
 
 A value that the document does not show is None. Other model ids are allowed. The
-document's numbers are the service's: of a model of another server, what nobody has
-stated is None.
+document's numbers apply to the service only; for models of other servers, unknown
+values are None.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,18 @@ MAX_TOKENS = "max_tokens"
 class ModelInfo(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
-    """What a request has to know of its model; the defaults are the document's.
+    """What a request needs to know about its model; the defaults are the document's.
 
     Attributes:
-        context_tokens: Those that prompt and reply share; None if it is unknown.
-        max_reply_tokens: Most of a reply; None if it is unknown.
-        default_max_tokens: Most of a reply where no number is sent; None if unknown.
-        max_tokens_field: The name that max_tokens is sent by.
-        is_documented: Whether it is the service's: only what the document allows is
-            sent. Anything goes to other servers.
-        source: Who has stated the context, in words; "" for the document.
-        extra: Fields for every request; they are in the request's own `extra` then.
+        context_tokens: Tokens that prompt and reply share; None if unknown.
+        max_reply_tokens: Most tokens of a reply; None if unknown.
+        default_max_tokens: Most tokens of a reply if no number is sent; None if
+            unknown.
+        max_tokens_field: The field name under which max_tokens is sent.
+        is_documented: Whether it is a model of the service, which gets only what the
+            document allows. Other servers get anything.
+        source: Where the context is from, as a text; "" for the document.
+        extra: Fields for every request; the request adds them to its own `extra`.
     """
 
     context_tokens: int | None = BUDGET_TOKENS
@@ -52,14 +53,14 @@ UNKNOWN = ModelInfo(
     default_max_tokens=None,
     is_documented=False,
 )
-"""What is known of a model of another server that nobody has described."""
+"""What is known of another server's model without any description: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Requests allowed per window, and at once (doc: Rate limits per model).
+    """Requests allowed per window, and in flight (doc: Rate limits per model).
 
-    None is for no limit of this kind; the document knows none for requests in flight.
+    None means no such limit; the document shows no limit for requests in flight.
     """
 
     per_second: int | None
@@ -85,7 +86,7 @@ class Limit:
 class Model:
     """One model id, with what the document says about it; None where not shown.
 
-    The size is the document's own word, such as 8B.
+    The size is written as in the document, such as 8B.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""Replies, and the chunks of a stream that are joined to one (doc: Completion).
+"""Replies, and the chunks of a stream that make up a reply (doc: Completion).
 
-Text is joined exactly and never normalised; pieces of a tool call are never joined
-to another call.
+Text is joined exactly as it came and never normalised. Pieces of different tool calls
+are never joined.
 """
 
 import json
@@ -32,11 +32,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         index: Position of the choice.
         text: The text; "" is an empty reply, None means there is no text.
         tool_calls: The calls the model asks for.
-        finish_reason: As sent; `stop` is a normal end; None if none came.
-        reasoning: What some servers send next to the text, and not as a part of it;
-            the document does not show it. The service is never sent it back.
-        is_refusal: Whether the model declined, in a field of its own.
-        other: What other servers want back with the calls, by the name of the field.
+        finish_reason: As sent; `stop` is a normal end; None if there is none.
+        reasoning: The model's reasoning, which some servers send separately from the
+            text. The document does not show it, so it is never sent back to the
+            service.
+        is_refusal: Whether the model declined, in the field `refusal`.
+        other: Fields, by name, that other servers need back with the tool calls.
     """
 
     index: int = 0
@@ -55,8 +56,8 @@ class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         id: Completion identifier.
         created: Unix timestamp, seconds.
         model: Model id that the service says it used.
-        choices: By index, at least one.
-        usage: As reported; None if it was not (streams do not report it).
+        choices: Sorted by index, at least one.
+        usage: As reported; None if it was not reported, as in streams.
     """
 
     id: str | None = None
@@ -89,7 +90,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_delta(choice: Choice) -> Delta:
-    """Return a whole choice as if it came in one chunk."""
+    """Return a complete choice as the delta of one chunk."""
     return Delta(
         index=choice.index,
         text=choice.text,
@@ -129,7 +130,7 @@ class _OpenCall:
     other: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_arguments(self) -> bool:
         """Whether the arguments so far are a complete object."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
@@ -138,7 +139,7 @@ class _OpenCall:
         except (ValueError, RecursionError):
             return False
 
-    def take(self, piece: CallPiece) -> None:
+    def add(self, piece: CallPiece) -> None:
         """Add a piece; some services repeat the name in each."""
         self.id = self.id or piece.id
         if piece.name and piece.name != self.name:
@@ -178,7 +179,7 @@ class _OpenChoice:
         self.finish_reason = delta.finish_reason or self.finish_reason
 
     def _add_other(self, other: Mapping[str, Any]) -> None:
-        """Join the pieces of lists; of anything else the newest is kept."""
+        """Add fields: lists are joined, other values are replaced by the newest."""
         for name, value in other.items():
             before = self.other.get(name)
             if isinstance(before, list) and isinstance(value, list):
@@ -191,7 +192,7 @@ class _OpenChoice:
         if call is None:
             call = _OpenCall(piece.index)
             self.calls.append(call)
-        call.take(piece)
+        call.add(piece)
         self.newest[call.index] = call
         if call.id:
             self.by_id[call.id] = call
@@ -203,8 +204,9 @@ class _OpenChoice:
             newest = self.calls[-1] if self.calls else None
         if newest and piece.id and newest.id and piece.id != newest.id:
             return self.by_id.get(piece.id)
-        if newest and piece.name and not newest.id and newest.is_whole:
-            return None  # without ids, a name after complete arguments begins a call
+        if newest and piece.name and not newest.id and newest.has_all_arguments:
+            # without ids, a name after complete arguments begins another call
+            return None
         return newest
 
     def choice(self, index: int) -> Choice:
@@ -221,7 +223,7 @@ class _OpenChoice:
 
 
 class Assembly:
-    """A reply that grows by chunks, in the order they came."""
+    """A reply that grows with each chunk, in the order of arrival."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _OpenChoice] = {}
@@ -232,7 +234,7 @@ class Assembly:
         self.n_chunks = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Take the next chunk."""
+        """Add the next chunk."""
         self.n_chunks += 1
         self._id = self._id or chunk.id
         self._created = self._created if chunk.created is None else chunk.created
@@ -245,7 +247,7 @@ class Assembly:
 
     @property
     def n_choices(self) -> int:
-        """Choices that began."""
+        """Number of choices that have begun."""
         return len(self._choices)
 
     @property

@@ -1,6 +1,6 @@
-"""Error messages: faults, the service's error bodies, as our errors (doc: Errors).
+"""Error messages: turns the service's error bodies into our errors (doc: Errors).
 
-An error quotes the service and adds the next step; its message stays under 4 kB.
+An error quotes the service and says what to do next; its message is below 4 kB.
 """
 
 import msgspec
@@ -17,15 +17,15 @@ from svc_notebook.errors import (
 
 from .params import printable, shorten
 
-SHOWN_CHARS = 700  # of the service's words, in a message
-FIELD_CHARS = 1000  # of a field of the error, which the ledger keeps
+SHOWN_CHARS = 700  # of the service's text, in a message
+FIELD_CHARS = 1000  # of a field of the error, in the ledger
 _SHOWN_PARAM_CHARS = 100
-_TIMEOUT_STATUS = 408  # HTTP's own, and not the fault of the request
+_TIMEOUT_STATUS = 408  # of HTTP: a 4xx that is not the fault of the request
 _SERVER_STATUS = 500
 UNAUTHORIZED = 401
 """The key was refused, so every other request with it fails, too (doc: Errors)."""
 UNAVAILABLE = 503
-"""The server has too much to do: HTTP's word, not the document's."""
+"""The server is overloaded: a status of HTTP that the document does not show."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ _ERRORS: dict[int, type[ServiceError]] = {  # doc: Errors
     429: RateLimitError,
 }
 _NO_QUOTA = (
-    "The account has no quota left. This is not a rate limit, so it was not tried "
-    "again: add to the account's balance, or use another key."
+    "The account has no quota left. This is not a rate limit, so the request was not "
+    "retried. Add to the account's balance, or use another key."
 )
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _LACKS_PERMISSION = (
@@ -58,7 +58,7 @@ _LACKS_PERMISSION = (
     "of the account for the permission."
 )
 _REMEDIES = {
-    # which key, and how to replace it, is said in `credentials`
+    # `credentials.name_refused_key` says which key, and how to replace it
     401: "The API key is invalid or revoked. Use a valid one.",
     403: _LACKS_PERMISSION,
     404: (
@@ -82,7 +82,7 @@ _FAILED = "Ask again later."
 def to_error(
     fault: Fault, *, status: int, retry_after_s: float | None = None
 ) -> ServiceError:
-    """Make the error for an error body; an error inside a stream has the status 200."""
+    """Make the error for an error body; an error inside a stream has status 200."""
     is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
     error_type = _ERRORS.get(
         status, ServerFaultError if is_failure else BadRequestError
@@ -91,12 +91,12 @@ def to_error(
     if not has_quota:  # waiting does not help, whatever the status
         error_type = BadRequestError
     remedy = _REMEDIES.get(status, _FAILED if is_failure else _REFUSED)
-    said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
-    param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
+    service_text = _printable_start(fault.message.strip(), SHOWN_CHARS) or "no message"
+    param = _printable_start(fault.param or "", _SHOWN_PARAM_CHARS)
     where = f", parameter {param}" if param else ""
     wait = "" if retry_after_s is None else f" It asks to wait {retry_after_s:.0f} s."
     error = error_type(
-        f"The service answered with status {status}{where}: {said}",
+        f"The service answered with status {status}{where}: {service_text}",
         status=status,
         type=_bounded(fault.type),
         param=_bounded(fault.param),
@@ -111,12 +111,12 @@ WRONG_ADDRESS = (
     "Check that SVC_BASE_URL is the service's address, ending with /v1, and that no "
     "proxy or cache answers in its place."
 )
-"""The remedy for an answer of something else than the service."""
+"""The remedy for an answer that is not from the service."""
 MOVED = (
     "If that address is right, set SVC_BASE_URL to it, with https and ending with /v1."
 )
 """The remedy for a redirect, which is not followed."""
-_AT_OTHERS = {
+_FOR_OTHER_SERVERS = {
     WRONG_ADDRESS: (
         "Check that {address} is the address of an OpenAI-compatible server, and that "
         "no proxy answers in its place."
@@ -126,13 +126,13 @@ _AT_OTHERS = {
 
 
 def name_address(error: DocumentError, address: str) -> None:
-    """Name another server's address in a remedy, in place of the service's."""
-    if remedy := _AT_OTHERS.get(error.remedy):
+    """Replace a remedy for the service by the one for another server's address."""
+    if remedy := _FOR_OTHER_SERVERS.get(error.remedy):
         error.remedy = remedy.format(address=address)
 
 
-def _shown(text: str, n_chars: int) -> str:
-    """Return the beginning of the service's words, in printable lines."""
+def _printable_start(text: str, n_chars: int) -> str:
+    """Return the beginning of a text, with unprintable characters escaped."""
     lines = text[: n_chars + 1].splitlines()
     shown = "\n".join(printable(line) for line in lines)
     return shorten(shown, n_chars)

@@ -1,9 +1,9 @@
 """Request parameters: their table, and checks of arguments (doc: Request body, Limits).
 
-Flags, help, completion, columns of frames and fields of the panel are read from
+Flags, help, Tab completion, columns of frames and fields of the panel are made from
 `PARAMS`. A value that the document does not show is None. Parameters of other servers
-are in `extra`. A value that may be a key or a prompt is never repeated in a message:
-see `shown`.
+go into `extra`. Messages never repeat a value that may be a key or a prompt: see
+`shown`.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from svc_notebook.errors import ParameterError
 from .catalogue import BUDGET_TOKENS, DEFAULT_MAX_TOKENS, DOCUMENTED, ModelInfo
 
 _SHOWN_CHARS = 24  # a longer text may be a key or a prompt
-_SHOWN_BITS = 64
+_SHOWN_BITS = 64  # of an integer
 _BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
 
 
@@ -60,7 +60,7 @@ def check_number(
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse a value that is neither True nor False: any text would count as True."""
+    """Refuse a value that is neither True nor False, as any text would be true."""
     if type(value).__name__ not in _BOOLEANS:
         raise must_be(name, "True or False", value)
 
@@ -68,25 +68,31 @@ def check_flag(name: str, value: object) -> None:
 def must_be(
     name: str, allowed: str, value: object, *, otherwise: str = "", hint: str = ""
 ) -> ParameterError:
-    """Build the error for an argument; `allowed` is such as "an integer >= 1".
+    """Build the error for an argument.
 
-    `otherwise` is what else is allowed, `hint` a further sentence.
+    Args:
+        name: The argument.
+        allowed: What is allowed, such as "an integer >= 1".
+        value: The value that is not allowed; it is only named if it is harmless.
+        otherwise: What else is allowed, such as "or None to never ask".
+        hint: Another sentence.
     """
-    also = f", {otherwise}" if otherwise else ""
-    more = f" {hint}" if hint else ""
+    alternative = f", {otherwise}" if otherwise else ""
+    sentence = f" {hint}" if hint else ""
     return ParameterError(
-        f"{name} must be {allowed}{also}; got {shown(value)}.{more}", param=name
+        f"{name} must be {allowed}{alternative}; got {shown(value)}.{sentence}",
+        param=name,
     )
 
 
 def as_int(value: object) -> int | None:
-    """Return an integer, numpy's as a plain one; None for anything else."""
+    """Return an integer (numpy's as a plain int); None for any other value."""
     number = as_number(value)
     return number if isinstance(number, int) else None
 
 
 def as_number(value: object) -> int | float | None:
-    """Return a number, numpy's as a plain one; None for anything else.
+    """Return a number (numpy's as a plain one); None for any other value.
 
     True and False are not numbers here; nan and infinity are.
     """
@@ -101,7 +107,7 @@ def as_number(value: object) -> int | float | None:
 
 
 def is_within(number: float, minimum: float | None, maximum: float | None) -> bool:
-    """Say whether a number is finite and within its bounds, both allowed."""
+    """Say whether a number is finite and within its bounds, both included."""
     if type(number) is float and not math.isfinite(number):
         return False
     is_large_enough = minimum is None or number >= minimum
@@ -109,7 +115,7 @@ def is_within(number: float, minimum: float | None, maximum: float | None) -> bo
 
 
 def range_text(kind: str, minimum: float | None, maximum: float | None) -> str:
-    """Return the allowed numbers in words, such as "a number from 0 to 2"."""
+    """Return the allowed numbers as a text, such as "a number from 0 to 2"."""
     if minimum is not None and maximum is not None:
         return f"{kind} from {minimum:g} to {maximum:g}"
     if minimum is not None:
@@ -118,7 +124,7 @@ def range_text(kind: str, minimum: float | None, maximum: float | None) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a number or a short word as it is, anything else by its kind."""
+    """Return the repr of a number or a short word; of other values only their kind."""
     if isinstance(value, str):
         is_number = value.lstrip("+-").replace(".", "", 1).isdigit()
         is_word = value.isalpha() or is_number or not value
@@ -139,17 +145,17 @@ def near_names(
     cutoff: float = 0.6,
     least_chars: int | None = 2,
 ) -> list[str]:
-    """Return the known names that begin with a name, else those most similar to it.
+    """Return the known names that begin with `name`, else the most similar ones.
 
-    A name is taken as a beginning from `least_chars` on, never with None. `cutoff` says
-    how similar names must be, from 0 to 1 (see `difflib`).
+    Beginnings are only compared if `name` has at least `least_chars` characters; never
+    if that is None. `cutoff` is the lowest similarity, from 0 to 1 (see `difflib`).
     """
     names = list(known)
     is_long = least_chars is not None and len(name) >= least_chars
-    begun = [
+    with_prefix = [
         known_name for known_name in names if is_long and known_name.startswith(name)
     ]
-    return (begun or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
+    return (with_prefix or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
 
 
 def did_you_mean(
@@ -166,7 +172,7 @@ def shorten(text: str, n_chars: int) -> str:
 
 
 def check_text(text: str, *, param: str, name: str = "") -> str:
-    """Return the text unchanged if UTF-8 can carry it; `name` is for the message."""
+    """Return the text unchanged if UTF-8 can encode it; `name` is for the message."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as problem:
@@ -183,15 +189,15 @@ def check_text(text: str, *, param: str, name: str = "") -> str:
 
 _HOST = r"(localhost|\[[0-9a-f:]+\]|(\d+\.){3}\d+)"
 _ADDRESS = re.compile(
-    r"[a-z][a-z0-9+.-]*:/|\S*/v1/?$"  # a scheme; a path as the service's
+    r"[a-z][a-z0-9+.-]*:/|\S*/v1/?$"  # with a scheme, or with the path /v1
     rf"|{_HOST}(:\d+)?(/|$)"
-    r"|[\w-]+(\.[\w-]+)*:\d{2,5}(/|$)",  # a port; `gemma:2` may be a model
+    r"|[\w-]+(\.[\w-]+)*:\d{2,5}(/|$)",  # with a port; but `gemma:2` may be a model id
     re.IGNORECASE,
 )
 
 
 def has_address_form(text: str) -> bool:
-    """Say whether a text looks like an address, perhaps one without its scheme."""
+    """Say whether a text looks like an address, even without a scheme."""
     return _ADDRESS.match(text.strip()) is not None
 
 
@@ -208,7 +214,7 @@ def one_line(text: str, n_chars: int = 60) -> str:
     return printable(shorten(text, n_chars))
 
 
-HEAD_CHARS = 200  # of a body that cannot be read, in a message
+HEAD_CHARS = 200  # of an unreadable body, in a message
 
 
 def head_of(body: bytes) -> str:
@@ -223,10 +229,10 @@ ParamKind = Literal["integer", "float", "string", "stops"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """One row of the document's request table; None where it shows no value.
+    """One row of the document's request table; None if it shows no value.
 
-    Both bounds are allowed values. `doc` is for help texts, and `is_offered` says
-    whether the panel has a field for it.
+    Both bounds are allowed values. `doc` is for help texts; `is_offered` says whether
+    the panel has a field for the parameter.
     """
 
     name: str
@@ -239,12 +245,12 @@ class Param:
 
     @property
     def flag(self) -> str:
-        """The option's spelling in a magic line."""
+        """The option in a magic line."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def allowed(self) -> str:
-        """The allowed values in words."""
+        """The allowed values, as a text."""
         if self.kind == "stops":
             return f"a text or up to {MAX_STOPS} texts"
         if self.kind == "string":
@@ -315,7 +321,7 @@ PARAM_NAMES = tuple(param.name for param in PARAMS)
 class OtherParams(TypedDict, total=False):
     """The parameters of a request by the document's names, without max_tokens.
 
-    Leave one out, or give None, and it is not sent: the service's default applies.
+    A parameter that is left out or None is not sent; the service's default applies.
     """
 
     temperature: float | None
@@ -342,7 +348,7 @@ _PROMPT_FIRST = (
     "The prompt goes first, without a name: complete('...') or complete([...]) with "
     "messages."
 )
-_ELSEWHERE = {
+_OTHER_ARGUMENTS = {
     "answer": "answer is for svc.sweep. One reply of your own type is "
     "svc.extract(TYPE, prompt).",
     "stream": "To stream a reply, use stream(...) instead of complete(...).",
@@ -354,12 +360,12 @@ _ELSEWHERE = {
 def check(name: str, value: object, info: ModelInfo = DOCUMENTED) -> object:
     """Return one parameter's value if the document allows it.
 
-    The document's ranges are the service's. To a model of another server goes any
-    number, and any number of stops; max_tokens up to its context, if that is known.
+    The document's ranges apply to the service. For models of other servers, any number
+    and any number of stop sequences is allowed, and max_tokens up to the context.
 
     Raises:
-        ParameterError: The name is unknown (with the nearest name), or the value is
-            of another type or outside the range.
+        ParameterError: The name is unknown (the message has the nearest name), or the
+            value has another type or is out of range.
     """
     param = _BY_NAME.get(name)
     if param is None:
@@ -372,16 +378,16 @@ def check(name: str, value: object, info: ModelInfo = DOCUMENTED) -> object:
         return _check_stops(param, value, info)
     if param.kind == "string":
         if not isinstance(value, str):
-            raise _refused(param, value)
+            raise _not_allowed(param, value)
         return check_text(value, param=name)
     number = as_int(value) if param.kind == "integer" else as_number(value)
     if number is None or not is_within(number, param.minimum, param.maximum):
-        raise _refused(param, value)
+        raise _not_allowed(param, value)
     return number
 
 
 def beyond_document(params: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the parameters that the document does not allow, as `name=value`."""
+    """Return the parameters that the document does not allow, as "name=value"."""
     beyond = []
     for name, value in params.items():
         most = BUDGET_TOKENS if name != "max_tokens" else sys.maxsize
@@ -396,7 +402,7 @@ def beyond_document(params: Mapping[str, object]) -> tuple[str, ...]:
 def check_all(
     params: Mapping[str, object], info: ModelInfo = DOCUMENTED
 ) -> dict[str, object]:
-    """Check every parameter that was given and drop those that are None."""
+    """Check every parameter; leave out those that are None."""
     checked: dict[str, object] = {}
     for name, value in params.items():
         if value is None and (name in _BY_NAME or name == "tools"):
@@ -408,9 +414,9 @@ def check_all(
 
 
 def unknown_param(name: str) -> ParameterError:
-    """Build the error for a name that is not in the table, with the nearest one."""
-    if name in _ELSEWHERE:
-        return ParameterError(_ELSEWHERE[name], param=name)
+    """Build the error for an unknown parameter, with the nearest known name."""
+    if name in _OTHER_ARGUMENTS:
+        return ParameterError(_OTHER_ARGUMENTS[name], param=name)
     return ParameterError(
         f"{name!r} is not a parameter of the service."
         f"{did_you_mean(name, [*PARAM_NAMES, *_OTHER_NAMES], n=1)} The parameters are "
@@ -428,7 +434,7 @@ def _check_stops(param: Param, value: object, info: ModelInfo) -> str | tuple[st
         stops: tuple[object, ...] = tuple(value)
         if all(isinstance(stop, str) and stop for stop in stops):
             return tuple(check_text(str(stop), param="stop") for stop in stops)
-    raise _refused(param, value)
+    raise _not_allowed(param, value)
 
 
 def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
@@ -448,7 +454,7 @@ _OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
 def check_extra(extra: object) -> dict[str, Any]:
     """Return fields that the document does not show, by name.
 
-    A text is read as JSON, as a cell and a panel have it.
+    A text is read as JSON; cells and panels pass texts.
     """
     if extra is None:
         return {}
@@ -457,17 +463,17 @@ def check_extra(extra: object) -> dict[str, Any]:
     if not isinstance(extra, Mapping):
         allowed = "a mapping of names to values, such as extra={'name': 1}"
         raise must_be("extra", allowed, extra)
-    hidden = [name for name in extra if name in _OWN_FIELDS]
-    if hidden:
+    own_names = [name for name in extra if name in _OWN_FIELDS]
+    if own_names:
         raise ParameterError(
-            f"extra contains {hidden[0]!r}, which is a parameter of the service; give "
-            "it by its own name, so that it is checked.",
-            param=hidden[0],
+            f"extra contains {own_names[0]!r}, which is a parameter of the service. "
+            f"Pass it as {own_names[0]}=, so that it is checked.",
+            param=own_names[0],
         )
     return dict(extra)
 
 
-def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     for name in (name for name in names if names.count(name) > 1):
         raise ParameterError(
@@ -477,18 +483,18 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
 
 
 def read_extra(text: str) -> dict[str, Any] | list[Any]:
-    """Read JSON as it is typed: an object, or a list of them."""
+    """Read typed JSON: an object, or a list of objects."""
     extra: object = None
     with suppress(msgspec.DecodeError, RecursionError):
         extra = msgspec.json.decode(text)
-        json.loads(text, object_pairs_hook=_each_name_once)
+        json.loads(text, object_pairs_hook=_refuse_repeated_names)
     if isinstance(extra, (dict, list)):
         return extra
     allowed = 'a JSON object, such as {"seed": 1} (on a line, in single quotes)'
     raise must_be("extra", allowed, text)
 
 
-def _refused(param: Param, value: object) -> ParameterError:
+def _not_allowed(param: Param, value: object) -> ParameterError:
     default = f", {param.default:g}" if param.default is not None else ""
     return must_be(
         param.name,
@@ -503,47 +509,48 @@ Verb = TypeVar("Verb", bound=Callable[..., object])
 
 
 def with_params(verb: Verb) -> Verb:
-    """Give a verb that takes `**params` a signature that lists them, for `?` and Tab.
+    """Give a verb with `**params` a signature that lists them, for `?` and Tab.
 
-    It is annotated `Unpack[Params]`, or another such class; or `Any`, where a value may
-    also be a list of values. Long types are shown without the modules they are from.
+    `**params` must be annotated `Unpack[Params]` or with another such class, or `Any`
+    if a value may also be a list of values. Long types are shown without their modules.
     """
     signature = inspect.signature(verb)
     *own, last = signature.parameters.values()
     is_any = last.annotation is Any
-    (taken,) = (Params,) if is_any else get_args(last.annotation)
-    listed = [
+    (params_class,) = (Params,) if is_any else get_args(last.annotation)
+    param_arguments = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Any if is_any else hint,
         )
-        for name, hint in get_type_hints(taken).items()
+        for name, hint in get_type_hints(params_class).items()
         if name not in signature.parameters
     ]
     shown = [
-        parameter.replace(annotation=_briefly(parameter.annotation))
-        for parameter in (*own, *listed)
+        parameter.replace(annotation=_without_modules(parameter.annotation))
+        for parameter in (*own, *param_arguments)
     ]
     verb.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what inspect looks for
-        parameters=shown, return_annotation=_briefly(signature.return_annotation)
+        parameters=shown,
+        return_annotation=_without_modules(signature.return_annotation),
     )
     return verb
 
 
-def _briefly(annotation: object) -> object:
-    said = inspect.formatannotation(annotation)
-    is_long = "." in said and not isinstance(annotation, str)
-    return _MODULES.sub("", said) if is_long else annotation
+def _without_modules(annotation: object) -> object:
+    text = inspect.formatannotation(annotation)
+    is_long = "." in text and not isinstance(annotation, str)
+    return _MODULES.sub("", text) if is_long else annotation
 
 
 def function_given() -> ParameterError:
     """Build the error for a function where only definitions are allowed."""
     return ParameterError(
-        "tools contains a function, but only definitions are allowed here; give "
-        "[svc.tool(...).definition]. `complete` takes functions and runs them; streams "
-        "run no tools.",
+        "tools contains a function, but only definitions are allowed here. Give "
+        "[svc.tool(...).definition]; or use `complete`, which runs functions, while "
+        "streams do not.",
         param="tools",
     )
 
@@ -557,7 +564,7 @@ def check_definition(value: object) -> Mapping[str, Any]:
     if callable(value):
         raise function_given()
     raise ParameterError(
-        "A tool definition is not complete; give it type='function' and a function "
-        "with a name.",
+        "A tool definition is incomplete. It needs type='function' and a function with "
+        "a name.",
         param="tools",
     )

@@ -1,7 +1,7 @@
 """Messages, tool calls and the request (doc: Message, Tool call, Request body).
 
-Arguments of a call stay the model's text, byte for byte, because the assistant message
-is sent back unchanged (doc: Tool-calling flow).
+The arguments of a call are kept as the model's text, byte for byte, because the
+assistant message is sent back unchanged (doc: Tool-calling flow).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from .params import (
 
 
 class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The name of the tool to use and its arguments as JSON text."""
+    """The name of the tool, and its arguments as JSON text."""
 
     name: str
     arguments: str
@@ -37,8 +37,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         id: Matches the result to the call.
         type: Always `function`.
         function: The tool's name and its arguments.
-        other: Fields that the document does not show. Servers other than the service
-            get them back, as a signature of what the model thought.
+        other: Fields that the document does not show, such as a signature of the
+            model's reasoning. They are sent back to other servers only.
     """
 
     id: str
@@ -73,40 +73,40 @@ _CALL_FIELDS = frozenset({"id", "type", "function", "other"})
 
 
 def with_own_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """Number the ids that a reply uses twice, since results are matched by id.
+    """Number ids that a reply uses twice, because results are matched by id.
 
-    The document has calls sent back unchanged, but a history in which two calls share
-    an id is refused (doc: Tool-calling flow).
+    Calls should be sent back unchanged (doc: Tool-calling flow), but a history in which
+    two calls have the same id is refused.
     """
-    taken: set[str] = set()
-    own = []
+    used_ids: set[str] = set()
+    numbered = []
     for call in calls:
         call_id, n = call.id, 1
-        while call_id in taken:
+        while call_id in used_ids:
             n += 1
             call_id = f"{call.id or 'call'}-{n}"
-        taken.add(call_id)
+        used_ids.add(call_id)
         is_same = call_id == call.id
-        own.append(call if is_same else msgspec.structs.replace(call, id=call_id))
-    return tuple(own)
+        numbered.append(call if is_same else msgspec.structs.replace(call, id=call_id))
+    return tuple(numbered)
 
 
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
-def _refused(why: str) -> ParameterError:
-    return ParameterError(f"{why}.", param="messages")
+def _message_error(reason: str) -> ParameterError:
+    return ParameterError(f"{reason}.", param="messages")
 
 
-class _Refusing(msgspec.StructMeta):
-    """Refuses wrong fields in our words; what is decoded does not come this way."""
+class _FieldsByName(msgspec.StructMeta):
+    """Refuses wrong fields with our message; decoding does not call it."""
 
     def __call__(cls, *positional: Any, **fields: Any) -> Any:  # noqa: ANN401, N805 - a metaclass
         try:
             return super().__call__(*positional, **fields)
         except TypeError:
             pass
-        raise _refused(
+        raise _message_error(
             f"{cls.__name__} takes its fields by name: "
             f"{', '.join(cls.__struct_fields__)}; role is needed. Write "
             f"{cls.__name__}(role='user', content='...')"
@@ -115,7 +115,7 @@ class _Refusing(msgspec.StructMeta):
 
 class Message(
     msgspec.Struct,
-    metaclass=_Refusing,
+    metaclass=_FieldsByName,
     frozen=True,
     kw_only=True,
     omit_defaults=True,
@@ -127,9 +127,9 @@ class Message(
         role: One of system, user, assistant, tool; other servers may know more.
         content: The text; None only in a message with tool calls.
         tool_calls: The calls of an assistant message, as the model made them.
-        tool_call_id: On a tool message, the id of the call it answers.
+        tool_call_id: On a tool message, the id of the call that it answers.
         other: Fields that the document does not show, such as `name`, or `content` in
-            parts. The service is never sent them.
+            parts. They are never sent to the service.
 
     Example:
         >>> svc.complete([svc.Message(role="user", content="Say hello.")]).text
@@ -148,12 +148,14 @@ class Message(
     def __post_init__(self) -> None:
         content = self.content
         if type(content) is str and content.isascii() and self.role in ROLES:
-            return  # the usual case: a frame reads very many
+            return  # the usual case, kept fast: frames read very many messages
         if self.role not in ROLES and not self.other:
-            raise _refused(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
+            raise _message_error(
+                f"role must be one of {', '.join(ROLES)}; got {self.role!r}"
+            )
         may_lack_content = self.content is None and (self.tool_calls or self.other)
         if not isinstance(self.content, str) and not may_lack_content:
-            raise _refused(
+            raise _message_error(
                 f"The content of a {self.role} message must be a text; got "
                 f"{shown(self.content)}"
             )
@@ -167,12 +169,12 @@ def system(text: str) -> Message:
 
 
 def user(text: str) -> Message:
-    """Make a message of the user (doc: Message)."""
+    """Make a user message (doc: Message)."""
     return Message(role="user", content=text)
 
 
 def assistant(text: str) -> Message:
-    """Make a message of the assistant (doc: Message)."""
+    """Make an assistant message (doc: Message)."""
     return Message(role="assistant", content=text)
 
 
@@ -184,24 +186,24 @@ def to_messages(
 ) -> tuple[Message, ...]:
     """Return a prompt as messages; a text becomes one user message.
 
-    Only the service refuses what its document does not show: other servers get other
-    roles, fields and contents as they are.
+    For the service, anything that its document does not show is refused; other servers
+    get other roles, fields and contents unchanged.
     """
     front = () if system is None else (Message(role="system", content=system),)
-    return (*front, *_read(prompt, is_documented=is_documented))
+    return (*front, *_read_prompt(prompt, is_documented=is_documented))
 
 
-def _read(prompt: object, *, is_documented: bool) -> tuple[Message, ...]:
+def _read_prompt(prompt: object, *, is_documented: bool) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         if not prompt.strip():
-            raise _refused("The prompt is empty; write what to ask")
+            raise _message_error("The prompt is empty; write what to ask")
         return (Message(role="user", content=prompt),)
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
-        raise _refused(
+        raise _message_error(
             f"messages is {type(prompt).__name__}; give a text or a list of messages",
         )
     if not prompt:
-        raise _refused(
+        raise _message_error(
             "messages is empty; give at least one message with role and content",
         )
     return tuple(
@@ -213,7 +215,7 @@ def _to_message(message: object, *, is_documented: bool) -> Message:
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping):
-        raise _refused(
+        raise _message_error(
             f"A message is {type(message).__name__}; give a Message or a mapping with "
             "role and content"
         )
@@ -222,9 +224,9 @@ def _to_message(message: object, *, is_documented: bool) -> Message:
     known |= {name: message[name] for name in _OWN_FIELDS if name in message}
     other = {name: message[name] for name in message if name not in _MESSAGE_FIELDS}
     if not is_documented:
-        return _as_it_is(known, other)
+        return _undocumented_message(known, other)
     if other:
-        raise _refused(
+        raise _message_error(
             f"A message has the unknown field {shorten(str(next(iter(other))), 60)!r}; "
             f"use the fields {', '.join(_MESSAGE_FIELDS)}"
         )
@@ -235,11 +237,13 @@ _OWN_FIELDS = ("role", "content", "tool_call_id")
 _MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id")
 
 
-def _as_it_is(known: Mapping[str, Any], other: Mapping[str, Any]) -> Message:
-    """Return a message for a server that may know more than the document."""
+def _undocumented_message(
+    known: Mapping[str, Any], other: Mapping[str, Any]
+) -> Message:
+    """Return a message for another server, with roles and fields unchanged."""
     content, role = known.get("content"), known.get("role")
     if not isinstance(role, str) or not role.strip():
-        raise _refused(f"role must be a text; got {shown(role)}")
+        raise _message_error(f"role must be a text; got {shown(role)}")
     if isinstance(content, Sequence) and not isinstance(content, str):
         other = {**other, "content": list(content)}
         content = text_of_parts(content)
@@ -249,7 +253,7 @@ def _as_it_is(known: Mapping[str, Any], other: Mapping[str, Any]) -> Message:
 
 
 def text_of_parts(parts: Iterable[object]) -> str:
-    """Return the text in the parts of a content; pictures and sounds have none."""
+    """Return the joined texts of a content's parts; images and audio have none."""
     texts = []
     for part in parts:
         text = part.get("text") if isinstance(part, Mapping) else part
@@ -257,21 +261,21 @@ def text_of_parts(parts: Iterable[object]) -> str:
     return "".join(texts)
 
 
-_GIVEN_BACK = ("reasoning_content", "reasoning_details")
-"""The fields of a reply that servers want back with its tool calls."""
+_SENT_BACK = ("reasoning_content", "reasoning_details")
+"""The fields of a reply that some servers need back with its tool calls."""
 
 _OTHER_MAX_TOKENS = (
     *("max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"),
 )
-"""The names by which servers of other makers know max_tokens."""
+"""Names that other servers use for max_tokens."""
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is asked of the service: the whole history, and the parameters to send.
+    """A request to the service: the whole history, and the parameters to send.
 
     `extra` holds fields that the document does not show. `is_fitted` says whether
-    max_tokens was computed, because `fit` was asked for. `info` is what was known of
-    the model; it is not sent.
+    max_tokens was computed, because `fit` was requested. `info` is what is known of the
+    model; it is not sent.
     """
 
     model: str
@@ -284,12 +288,12 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def context_tokens(self) -> int | None:
-        """Those that prompt and reply share; None if that is unknown."""
+        """Tokens that prompt and reply share; None if unknown."""
         return self.info.context_tokens
 
     @property
     def max_tokens(self) -> int | None:
-        """The most tokens of a reply: as sent, else by default; None if unknown."""
+        """Most tokens of a reply: as sent, or the default; None if unknown."""
         sent = self.params.get(MAX_TOKENS, self.info.default_max_tokens)
         if sent is None and (name := self.other_max_tokens):
             sent = self.extra[name]
@@ -304,14 +308,14 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def undocumented(self) -> tuple[str, ...]:
-        """What is sent as it is, although the service's document does not allow it."""
+        """What is sent to another server although the document does not allow it."""
         if self.info.is_documented:
             return ()
         names = dict.fromkeys(
             name if name != "role" else f"the role {message.role}"
             for message in self.messages
             for name in message.other
-            if name not in _GIVEN_BACK
+            if name not in _SENT_BACK
         )
         return (*beyond_document(self.params), *names)
 
@@ -323,9 +327,9 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def asked_params(self) -> dict[str, Any]:
-        """The parameters as asked for: `fit`, not the number that is computed for it.
+        """The parameters with `fit` itself, not the number that was computed for it.
 
-        They identify the request, because the number changes with our estimates.
+        They identify the request; the number would change with our estimates.
         """
         return {**self.params, "max_tokens": "fit"} if self.is_fitted else self.params
 
@@ -370,9 +374,8 @@ def check_model(model: object) -> str:
     """Return a model id; ids that are not listed are allowed (doc: Model ids)."""
     if model == "":
         raise ParameterError(
-            "model must be a model id, and none is chosen: the server has several. "
-            "`%svc models` lists them; name one with `%svc use MODEL`, "
-            "svc.use(model=...) or model=.",
+            "No model is chosen, and the server has several. `%svc models` lists them; "
+            "choose one with `%svc use MODEL`, svc.use(model=...) or model=.",
             param="model",
         )
     if not isinstance(model, str) or not model.strip():

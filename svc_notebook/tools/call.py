@@ -1,4 +1,4 @@
-"""Tool calls: read, checked against the offered tools, run once, answered with a text.
+"""Runs tool calls: checks a call against the offered tools, runs it once, answers it.
 
 Every error of a call becomes a text for the model, without a traceback. Only a
 KeyboardInterrupt is raised.
@@ -19,13 +19,13 @@ from svc_notebook.service.request import Message, ToolCall
 from svc_notebook.tokens import more_room
 
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
-from .tool_errors import FailedError, traceback_of, words_of
+from .tool_errors import FailedError, one_line_of, traceback_of
 from .tool_timeout import TimedCall
 from .toolbox import Tool, Toolbox
 
 MAX_ERROR_TOKENS = 300
 MAX_DEPTH = 100  # of the arguments
-MAX_EXACT = 2**53  # larger floats are not exact integers
+MAX_EXACT = 2**53  # larger floats may not be exact integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ToolRun:
         seconds_s: How long the tool ran.
         is_approved: Whether the user allowed it; None if the user was not asked.
         n_cut_tokens: Estimated tokens of the result that were left out.
-        printed: What it printed, if that was not shown at once.
+        printed: What the tool printed, if that was not shown at once.
     """
 
     call_id: str
@@ -67,16 +67,16 @@ class ToolRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A call of an offered tool with arguments that fit."""
+class CheckedCall:
+    """A call of an offered tool whose arguments fit the tool's schema."""
 
     tool: Tool
     call: ToolCall
     arguments: dict[str, Any]
 
 
-def check_call(toolbox: Toolbox, call: ToolCall) -> Checked | ToolRun:
-    """Find a call's tool and check its arguments; a run says what is wrong."""
+def check_call(toolbox: Toolbox, call: ToolCall) -> CheckedCall | ToolRun:
+    """Find a call's tool and check its arguments; a failed run says what is wrong."""
     try:
         tool = toolbox.tool(call.function.name)
         arguments = parse_arguments(
@@ -85,7 +85,7 @@ def check_call(toolbox: Toolbox, call: ToolCall) -> Checked | ToolRun:
         tool.parameters.read(arguments)
     except ToolCallError as problem:
         return failed_run(call, str(problem))
-    return Checked(tool=tool, call=call, arguments=arguments)
+    return CheckedCall(tool=tool, call=call, arguments=arguments)
 
 
 def failed_run(
@@ -123,14 +123,15 @@ def run_call(  # noqa: PLR0913 - the limits of a call
     Args:
         tool: The tool.
         call: The call as the model made it.
-        arguments: The arguments as JSON, perhaps edited by the user.
-        timeout_s: Time limit if the tool has none.
-        within_s: Time limit in any case.
-        max_result_tokens: The most estimated tokens of the result in any case.
-        check_stop: Called often while it runs; raises a KeyboardInterrupt to stop it.
+        arguments: The arguments as JSON values; the user may have edited them.
+        timeout_s: Time limit for a tool without its own; None for no limit.
+        within_s: Time limit for any tool, in seconds; None for no limit.
+        max_result_tokens: Most estimated tokens of the result, for any tool.
+        check_stop: Called often while the tool runs; it raises a KeyboardInterrupt to
+            stop the call.
     """
     try:
-        ready = tool.parameters.read(arguments)  # a copy: the tool may change it
+        values = tool.parameters.read(arguments)  # a copy: the tool may change it
     except ToolCallError as problem:
         return failed_run(call, str(problem))
     limits = [tool.timeout_s or timeout_s, within_s]
@@ -139,7 +140,7 @@ def run_call(  # noqa: PLR0913 - the limits of a call
         return failed_run(call, f"No time is left; {tool.name} was not run.")
     started_s = monotonic()
     try:
-        value = TimedCall(tool, limit_s, check_stop).value(ready)
+        value = TimedCall(tool, limit_s, check_stop).value(values)
     except FailedError as problem:
         run = failed_run(call, problem.error, traceback=problem.traceback)
     else:
@@ -157,8 +158,8 @@ def _to_run(
         result, n_cut_tokens = to_result_text(value, max_tokens=max_tokens)
     except ToolCallError as problem:
         return failed_run(call, str(problem), traceback=str(problem))
-    except Exception as problem:  # noqa: BLE001 - a value's own methods
-        error = f"The result cannot be written as text: {words_of(problem)}"
+    except Exception as problem:  # noqa: BLE001 - methods of the value may raise anything
+        error = f"The result cannot be written as text: {one_line_of(problem)}"
         return failed_run(call, error, traceback=traceback_of(problem))
     return ToolRun(
         call_id=call.id,
@@ -184,9 +185,9 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
     try:
         value: object = json.loads(
             text,
-            object_pairs_hook=_object,
+            object_pairs_hook=_unique_members,
             parse_constant=_not_json,
-            parse_float=_number,
+            parse_float=_integer_if_whole,
             parse_int=_whole_number,
         )
         json.dumps(value, ensure_ascii=False).encode()
@@ -205,24 +206,24 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
 
 
 def check_whole(completion: Completion) -> None:
-    """Refuse the calls of a reply that was cut in the middle of one (CutError)."""
+    """Refuse the calls of a reply that was cut in the middle of a call (CutError)."""
     for call in completion.tool_calls if completion.is_cut else ():
         try:
             parse_arguments(call.function.arguments)
         except ToolCallError:
-            what = f"in the middle of a call of {one_line(call.function.name)}"
-            raise cut_error(completion, f"{what}, which was not run") from None
+            where = f"in the middle of a call of {one_line(call.function.name)}"
+            raise cut_error(completion, f"{where}, which was not run") from None
 
 
 def cut_error(completion: Completion, where: str) -> CutError:
-    """Build the error for a reply that was cut, with what to pass."""
+    """Build the error for a reply that was cut; it says how to allow more tokens."""
     error = CutError(f"The reply was cut {where}. {more_room(completion.request)}.")
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
     return error
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name is given twice in one object")
@@ -233,7 +234,7 @@ def _not_json(name: str) -> None:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _number(text: str) -> float:
+def _integer_if_whole(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise ValueError(f"{one_line(text)} is too large")

@@ -1,6 +1,6 @@
-"""Consent to tool calls: who is asked before a call is run, how, and about which tools.
+"""Consent to tool calls: which calls are asked about, and who decides.
 
-`confirm=` is checked when it is given, even if no tools are offered.
+`confirm=` is checked even if no tools are offered.
 """
 
 import copy
@@ -13,10 +13,10 @@ from typing import Any, Literal
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.errors import ParameterError, warn
 
-from .call import Checked
+from .call import CheckedCall
 from .results import fit_text
 
-Verdict = Literal["approve", "deny", "always"]
+ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "Type the arguments as JSON, or Enter to change nothing: "
@@ -36,7 +36,7 @@ _ANSWERS = _WORDS | {word[0]: answer for word, answer in _WORDS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A call that waits for consent: checked arguments, and what the tool is about."""
+    """A call that waits for consent: its arguments, and the tool's description."""
 
     call_id: str
     name: str
@@ -45,7 +45,7 @@ class Proposal:
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, checked: Checked) -> "Proposal":
+    def of(cls, checked: CheckedCall) -> "Proposal":
         """Return the proposal of a checked call."""
         return cls(
             call_id=checked.call.id,
@@ -66,7 +66,7 @@ class ConsentDecision:
         arguments: Replaces the arguments; None keeps them.
     """
 
-    verdict: Verdict
+    verdict: ConsentVerdict
     arguments: dict[str, Any] | None = None
 
 
@@ -88,8 +88,8 @@ def approve_all(_: Proposal) -> ConsentDecision:
 class Remembered:
     """Asks for consent, and remembers which functions are always allowed.
 
-    A tool that is defined again is another function, and is asked about again. With
-    `shared_with` both have the same allowed tools.
+    If a tool is defined again, it is another function, and consent is asked for again.
+    `shared_with` is another object that has the same allowed tools.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Remembered:
 
     def allows(self, name: str, function: object) -> bool:
         """Return whether a tool with this function is always allowed."""
-        # `==`, not `is`: Python makes a new object for `thing.method` each time.
+        # `==`, not `is`: each access to `thing.method` makes a new object.
         return function is not None and self._always.get(name) == function
 
     def forget(self, name: str | None = None) -> None:
@@ -115,7 +115,7 @@ class Remembered:
         self._always.pop(str(name), None)
 
     def __call__(self, proposal: Proposal) -> ConsentDecision:
-        """Approve a tool that is always allowed; ask about others."""
+        """Approve a call of an always allowed tool; ask about other calls."""
         if self.allows(proposal.name, proposal.function):
             return ConsentDecision(verdict="approve")
         decision = self._ask(proposal)
@@ -132,7 +132,7 @@ class AtPrompt:
         self.n_unasked = 0  # denied because no user could be asked
 
     def __call__(self, proposal: Proposal) -> ConsentDecision:
-        """Ask; deny if there is no prompt, or no clear answer after a few tries."""
+        """Ask; deny the call without a prompt, or without a clear answer."""
         try:
             return self._decision(proposal)
         except (EOFError, NotImplementedError, OSError):  # there is no prompt
@@ -163,7 +163,7 @@ class AtPrompt:
 
 
 def warn_of_denied(n_denied: int) -> None:
-    """Warn that calls were denied, at the line outside this package that made them."""
+    """Warn that calls were denied; the warning points to the user's own line."""
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warn(
         f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
@@ -172,7 +172,7 @@ def warn_of_denied(n_denied: int) -> None:
 
 
 def proposal_text(proposal: Proposal) -> str:
-    """Return a call with all arguments, one per line, safe to print."""
+    """Return a call with its arguments, one per line, without control characters."""
     lines = [f"The model calls {proposal.name}"]
     for name, value in proposal.arguments.items():
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
@@ -188,15 +188,15 @@ def _sent(proposal: Proposal) -> str:
 def to_consent(
     confirm: Confirm, at_prompt: Consent = deny_all
 ) -> tuple[Consent, AskFor]:
-    """Return who decides on calls, and which calls need a decision."""
+    """Return the function that decides on calls, and which calls it decides on."""
     if confirm is None:
         return at_prompt, "marked"
     if confirm is True:
         return at_prompt, "all"
     if confirm is False:
         return approve_all, "none"
-    if _takes_one(confirm):
-        return _decided_by(confirm), "all"
+    if _accepts_one_argument(confirm):
+        return _to_consent_function(confirm), "all"
     raise ParameterError(
         "confirm must be True (ask before every call), False (never ask), None (ask "
         "about tools made with confirm=True), or a function that takes one Proposal "
@@ -205,18 +205,20 @@ def to_consent(
     )
 
 
-def _takes_one(function: object) -> bool:
-    """Return whether it can be called with one argument, as far as is known."""
+def _accepts_one_argument(function: object) -> bool:
+    """Return whether a function can be called with one argument, or may be."""
     try:
         inspect.signature(function).bind(None)  # type: ignore[arg-type]  # else TypeError
     except TypeError:
         return False
-    except ValueError:  # built in, without a signature
+    except ValueError:  # a built-in function without a signature
         pass
     return True
 
 
-def _decided_by(decide: Callable[[Proposal], ConsentDecision | bool]) -> Consent:
+def _to_consent_function(
+    decide: Callable[[Proposal], ConsentDecision | bool],
+) -> Consent:
     def decision(proposal: Proposal) -> ConsentDecision:
         answer = decide(proposal)
         if isinstance(answer, ConsentDecision):

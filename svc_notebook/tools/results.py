@@ -1,7 +1,7 @@
-"""Turns what a tool returned into the text of a tool message.
+"""Converts the value that a tool returned to the text of a tool message.
 
-A text stays as it is, a DataFrame becomes a compact table, everything else JSON. The
-middle of a long text is cut out, and the text says how much.
+A text stays as it is, a DataFrame becomes a compact table, and everything else JSON. In
+a long text the middle is cut out, and a note says how much.
 """
 
 import csv
@@ -27,9 +27,9 @@ MAX_RESULT_TOKENS = 1500
 """Estimated tokens of a result: 8192 has room for a few of them and a reply."""
 
 MAX_ARRAY_VALUES = 10_000
-"""Values of an array that are written: all of a large one would take minutes."""
+"""Most values of an array that are written: a large array would take minutes."""
 
-_CHARS_PER_TOKEN = 8  # at most, by `most_tokens`: blanks
+_CHARS_PER_TOKEN = 8  # the most that `most_tokens` assumes, for blanks
 _HEAD_SHARE = 2 / 3
 _AS_TEXT = (Decimal, PurePath, UUID)
 
@@ -37,10 +37,10 @@ _AS_TEXT = (Decimal, PurePath, UUID)
 def to_result_text(
     value: object, *, max_tokens: int = MAX_RESULT_TOKENS
 ) -> tuple[str, int]:
-    """Turn what a tool returned into text; also return the tokens that were left out.
+    """Convert a tool's value to text; also return the tokens that were left out.
 
-    The upper bound of the estimated tokens is at most `max_tokens`. Bytes, generators
-    and modules have no text (ToolCallError).
+    The upper bound of the text's tokens is at most `max_tokens`. Bytes, generators and
+    modules cannot be converted (ToolCallError).
     """
     if isinstance(value, str) and not isinstance(value, Enum):
         return fit_text(value, max_tokens=max_tokens)
@@ -62,15 +62,15 @@ def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
     low, high = 0, min(len(text) - 1, max(max_tokens, 0) * _CHARS_PER_TOKEN)
     while low < high:  # the most characters that fit
         middle = (low + high + 1) // 2
-        if most_tokens(_cut(text, middle)) <= max_tokens:
+        if most_tokens(_cut_middle(text, middle)) <= max_tokens:
             low = middle
         else:
             high = middle - 1
-    fitted = _cut(text, low)
+    fitted = _cut_middle(text, low)
     return fitted, max(estimate_tokens(text).best - estimate_tokens(fitted).best, 1)
 
 
-def _cut(text: str, n_chars: int) -> str:
+def _cut_middle(text: str, n_chars: int) -> str:
     n_head = round(n_chars * _HEAD_SHARE)
     n_tail = n_chars - n_head
     note = f"[... {len(text) - n_chars} of {len(text)} characters left out ...]"
@@ -80,40 +80,42 @@ def _cut(text: str, n_chars: int) -> str:
 
 def _to_json(value: object) -> str:
     try:
-        plain = _plain(value, ())
-        if isinstance(plain, str):  # a date, a path: a text needs no quotes
+        plain = _to_plain(value, ())
+        if isinstance(plain, str):  # such as a date or a path: no quotes are needed
             return plain
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         reason = "is nested too deep"
     except ValueError as problem:  # an integer of thousands of digits
         reason = f"cannot be written ({problem})"
-    raise _refusal(value, reason)
+    raise _conversion_error(value, reason)
 
 
-def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+def _to_plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
     """Convert a value to JSON values."""
     if id(value) in around:
-        raise _refusal(value, "contains itself")
+        raise _conversion_error(value, "contains itself")
     around = (*around, id(value))
     if isinstance(value, dict):
-        plain = {_name(name): _plain(item, around) for name, item in value.items()}
+        plain = {_to_key(name): _to_plain(item, around) for name, item in value.items()}
         if len(plain) < len(value):
-            raise _refusal(value, "has two keys that become the same text in JSON")
+            raise _conversion_error(
+                value, "has two keys that become the same text in JSON"
+            )
         return plain
     if isinstance(value, list | tuple):
-        return [_plain(item, around) for item in value]
+        return [_to_plain(item, around) for item in value]
     if isinstance(value, set | frozenset):
-        return [_plain(item, around) for item in sorted(value, key=str)]
+        return [_to_plain(item, around) for item in sorted(value, key=str)]
     if isinstance(value, Enum):
-        return _plain(value.value, ())
+        return _to_plain(value.value, ())
     if isinstance(value, float) and not isfinite(value):
         return str(value)  # JSON has neither NaN nor Infinity
     is_plain = value is None or isinstance(value, str | int | float)
-    return value if is_plain else _of_object(value, around)
+    return value if is_plain else _object_to_plain(value, around)
 
 
-def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+def _object_to_plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, _AS_TEXT):
@@ -121,25 +123,26 @@ def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - an
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {
-            field.name: _plain(getattr(value, field.name), around) for field in fields
+            field.name: _to_plain(getattr(value, field.name), around)
+            for field in fields
         }
     if is_table(value):
         return to_table(value, cap_tokens=MAX_RESULT_TOKENS)[0]
     if _is_large_array(value):
-        head = _plain(value.ravel()[:MAX_ARRAY_VALUES], around)
+        head = _to_plain(value.ravel()[:MAX_ARRAY_VALUES], around)
         return f"array of shape {value.shape}; its first values follow: {head}"
-    return _of_other_object(value, around)
+    return _other_object_to_plain(value, around)
 
 
-def _of_other_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+def _other_object_to_plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
     """Convert an object of another library, or of the user, to JSON values."""
     for method in ("model_dump", "tolist", "to_dict"):  # pydantic, NumPy, and others
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
-            return _plain(convert(), around)
+            return _to_plain(convert(), around)
     if _has_text(value):
         return str(value)
-    raise _refusal(value, "cannot be written as text")
+    raise _conversion_error(value, "cannot be written as text")
 
 
 def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
@@ -149,17 +152,19 @@ def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
 
 
 def _has_text(value: object) -> bool:
-    """Return whether `str` gives more than the type and the address."""
+    """Return whether `str` gives more than the type and the memory address."""
     kind = type(value)
-    is_silent = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    has_default_text = (
+        kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    )
     is_code = isinstance(value, type) or inspect.isroutine(value)
     is_running = inspect.isgenerator(value) or inspect.isawaitable(value)
     is_raw = isinstance(value, bytes | bytearray | memoryview)
     is_module = inspect.ismodule(value) or inspect.isasyncgen(value)
-    return not (is_silent or is_code or is_running or is_raw or is_module)
+    return not (has_default_text or is_code or is_running or is_raw or is_module)
 
 
-def _name(name: object) -> str:
+def _to_key(name: object) -> str:
     plain = name.value if isinstance(name, Enum) else name
     if isinstance(plain, str):
         return plain
@@ -168,7 +173,7 @@ def _name(name: object) -> str:
     return str(plain)
 
 
-def _refusal(value: object, reason: str) -> ToolCallError:
+def _conversion_error(value: object, reason: str) -> ToolCallError:
     kind = type(value).__name__
     if isinstance(value, bytes | bytearray | memoryview):
         remedy = "decode it, for example with .decode('utf-8')"
@@ -184,13 +189,13 @@ HEAD_TOKENS = 60  # the line above the table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutTable:
-    """A table, shortened to a number of tokens."""
+    """A table that was shortened to a number of tokens."""
 
     kind: str  # DataFrame or Series
-    shape: str  # rows and columns, in words
-    cut: str  # the part that is shown, in words; empty if all
+    shape: str  # such as "10 rows x 3 columns"
+    cut: str  # the part that is shown, such as "the first 5 rows"; empty if all
     lines: tuple[str, ...]  # comma-separated rows, the header first
-    n_cut_tokens: int  # estimated, of the rows that were left out
+    n_cut_tokens: int  # estimated tokens of the rows that were left out
 
 
 def is_pandas(value: object, *names: str) -> bool:
@@ -207,13 +212,19 @@ def is_table(value: object) -> bool:
 
 
 def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
+<<<<<<< HEAD
     """Write a frame or a column as text; also return the tokens left out."""
     table = cut_table(value, max(cap_tokens - HEAD_TOKENS, 1))
+=======
+    """Convert a frame or a column to text; also return the tokens left out."""
+    table = cut_table(value, max(cap_tokens - _HEAD_TOKENS, 1))
+>>>>>>> ea2a626 (Name settings, tools, turns and errors in plain words)
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind}, {table.shape}{cut}:"
     return "\n".join([head, *table.lines]), table.n_cut_tokens
 
 
+<<<<<<< HEAD
 def cut_table(
     value: Any,  # noqa: ANN401 - a frame
     cap_tokens: int,
@@ -224,13 +235,21 @@ def cut_table(
 
     `size` returns the tokens of a row: if left out, the most that it can have.
     """
+=======
+def cut_table(value: Any, cap_tokens: int) -> CutTable:  # noqa: ANN401 - a frame
+    """Convert a frame or a column to rows, up to a number of estimated tokens."""
+>>>>>>> ea2a626 (Name settings, tools, turns and errors in plain words)
     value = to_pandas(value)
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
     shape = f"{n_rows} row{'s'[: n_rows != 1]}"
     shape += f" x {n_columns} columns" if n_columns > 1 else ""
     shown = frame.iloc[: max(cap_tokens // 2, 1), :MAX_COLUMNS]
+<<<<<<< HEAD
     lines = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens, size)
+=======
+    lines = _first_that_fit(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
+>>>>>>> ea2a626 (Name settings, tools, turns and errors in plain words)
     n_shown = max(len(lines) - 1, 0)
     cuts = [
         f"the first {n_shown} row{'s'[: n_shown != 1]}" if n_shown < n_rows else "",
@@ -253,19 +272,23 @@ def _rows(text: str) -> Iterator[str]:
     for row in csv.reader(StringIO(text, newline="")):
         line = StringIO()
         csv.writer(line, lineterminator="\n").writerow(row)
-        yield _short(line.getvalue().removesuffix("\n"))
+        yield _shorten_row(line.getvalue().removesuffix("\n"))
 
 
-def _short(line: str) -> str:
-    """Cut a very long row, and say so."""
+def _shorten_row(line: str) -> str:
+    """Cut a very long row, with a note."""
     if len(line) <= MAX_LINE_CHARS:
         return line
     return f"{line[:MAX_LINE_CHARS]}[... of {len(line)} characters]"
 
 
+<<<<<<< HEAD
 def _within(
     lines: Iterable[str], cap_tokens: int, size: Callable[[str], float]
 ) -> list[str]:
+=======
+def _first_that_fit(lines: Iterable[str], cap_tokens: int) -> list[str]:
+>>>>>>> ea2a626 (Name settings, tools, turns and errors in plain words)
     fitting: list[str] = []
     room: float = cap_tokens
     for line in lines:

@@ -1,7 +1,7 @@
 """Tool rounds: ask, run the called tools, send the results, ask again; their record.
 
-Each call is run once and in order; the last request offers no tools (doc: Tool-calling
-flow). However the rounds end, the messages so far can be sent.
+Calls are run once and in order; the last request offers no tools (doc: Tool-calling
+flow). However the rounds end, the messages so far can be sent again.
 """
 
 import json
@@ -37,7 +37,7 @@ from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 from svc_notebook.tracing import rounds_span, tool_span
 
-from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
+from .call import CheckedCall, ToolRun, check_call, check_whole, failed_run, run_call
 from .consent import (
     DENIED,
     MAX_EDITS,
@@ -58,13 +58,13 @@ MAX_ROUNDS = 8
 TOTAL_S = 600.0
 INTERRUPTED = "The user interrupted this call; it gave no result."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
-# these would be refused again
+# after these errors, the same messages would be refused again
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)
 
 WatchCalls = Callable[[ToolCall | ToolRun], None]
-"""Called with each call before it is run, and with its run afterwards."""
+"""Called with each call before it is run, and with its `ToolRun` afterwards."""
 RunSink = Callable[[Exchange, ToolRun], None]
-"""Records a run, with the exchange whose reply made the call."""
+"""Records a tool run, with the exchange whose reply made the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +72,9 @@ class RoundLimits:
     """The limits of rounds, and which calls need consent."""
 
     max_rounds: int = MAX_ROUNDS  # requests, the last one included
-    tool_timeout_s: float = TOOL_TIMEOUT_S  # of a call whose tool has no limit
-    total_s: float = TOTAL_S  # of all rounds; no request and no call starts after it
-    ask_for: AskFor = "marked"  # those of tools made with `confirm`
+    tool_timeout_s: float = TOOL_TIMEOUT_S  # for tools without their own limit
+    total_s: float = TOTAL_S  # for all rounds; then no request or call is started
+    ask_for: AskFor = "marked"  # marked: tools made with `confirm=True`
 
     def __post_init__(self) -> None:
         # One round to call and one to answer (doc: Tool-calling flow).
@@ -93,7 +93,7 @@ class ToolParams(OtherParams, total=False):
 
 
 LIMITS = ToolParams.__annotations__.keys() - OtherParams.__annotations__.keys()
-"""The names of the arguments that only mean something where tools are run."""
+"""The names of the arguments that only matter if tools are run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +104,20 @@ class Permit:
     rounds: RoundLimits = field(default_factory=RoundLimits)
 
     def consent(self, at_prompt: Consent) -> Consent:
-        """Return what decides on calls; `at_prompt` asks the user."""
+        """Return the function that decides on calls; `at_prompt` asks the user."""
         return to_consent(self.confirm, at_prompt)[0]
 
 
 def take_permit(params: MutableMapping[str, Any]) -> Permit:
-    """Remove consent and limits from parameters, and check them."""
-    taken = {name: params.pop(name, None) for name in LIMITS}
-    limits = {name: value for name, value in taken.items() if value is not None}
+    """Remove consent and limits from parameters, and return them checked."""
+    arguments = {name: params.pop(name, None) for name in LIMITS}
+    limits = {name: value for name, value in arguments.items() if value is not None}
     confirm = limits.pop("confirm", None)
     _, ask_for = to_consent(confirm)
     return Permit(confirm=confirm, rounds=RoundLimits(**limits, ask_for=ask_for))
 
 
-def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
+def run_rounds(  # noqa: PLR0913 - callers differ in each of them
     request: CompletionRequest,
     origin: Origin,
     *,
@@ -134,21 +134,22 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 ) -> Completion:
     """Ask until the model answers without calling a tool.
 
-    A call to a definition without a function ends the rounds: none of the reply's calls
-    are run, and the caller gets them. `hide` removes the API key from a text, in case a
-    tool has read it; `check_stop` is called often while a tool runs, and raises an
-    Interrupted to stop. With `printed`, what a tool prints goes there and to its run,
-    and is not shown.
+    A call of a definition without a function ends the rounds: no call of this reply is
+    run, and the caller gets them all. `hide` removes API keys from texts, in case a
+    tool has read one. `check_stop` is called often while a tool runs, and raises
+    Interrupted to stop the rounds. With `printed`, the prints of a tool are written
+    there and to its run, and are not shown.
 
     Returns:
-        The last completion, with all runs in `tool_runs`, and calls left to the caller.
+        The last completion, with all runs in `tool_runs`; its `tool_calls` are the
+        calls left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
         ToolLoopError: The rounds or the time are used up, or `consent` raised an error.
-        SvcError: A request failed, does not fit, or its reply was cut in a call.
-        Interrupted: The user stopped it while a tool ran or consent was asked for.
-            Like the other errors it has the `messages` until then, which can be sent.
+        SvcError: A request failed or was too long, or a reply was cut within a call.
+        Interrupted: The user interrupted a tool or a question for consent. Like the
+            other errors, it has the `messages` so far, which can be sent again.
     """
     if request.params.get("n", 1) != 1:
         raise ParameterError(
@@ -174,7 +175,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 
 @dataclass(slots=True)
 class _ToolRounds:
-    """The requests of one run of rounds, and the history so far."""
+    """The requests of one series of rounds, and the messages so far."""
 
     _request: CompletionRequest
     _origin: Origin
@@ -186,25 +187,27 @@ class _ToolRounds:
     def run(self) -> Completion:
         max_rounds = self._runner.limits.max_rounds
         for _ in range(max_rounds - 1):
-            completion = self._ask(is_last=False)
-            if not completion.tool_calls or self._runner.has_bare_call(completion):
+            completion = self._send_next(is_last=False)
+            if not completion.tool_calls or self._runner.has_call_without_function(
+                completion
+            ):
                 return completion.with_tool_runs(self._tool_runs)
             self._answer_calls(completion)
-        completion = self._ask(is_last=True)
+        completion = self._send_next(is_last=True)
         if completion.tool_calls:
             error = ToolLoopError(
-                f"The model still calls tools after {max_rounds} rounds, the last of "
-                "which offered none. The error's `messages` are the history until "
-                "then; allow more with max_rounds, or say in the prompt when to stop."
+                f"The model still calls tools after {max_rounds} rounds, although the "
+                "last request offered none. The error's `messages` are the history "
+                "so far. Allow more with max_rounds, or say in the prompt when to stop."
             )
-            raise self._completed(error, completion)
+            raise self._with_state(error, completion)
         return completion.with_tool_runs(self._tool_runs)
 
     @property
     def _messages(self) -> tuple[Message, ...]:
         return (*self._request.messages, *self._new_messages)
 
-    def _ask(self, *, is_last: bool) -> Completion:
+    def _send_next(self, *, is_last: bool) -> Completion:
         request = msgspec.structs.replace(
             self._request,
             messages=self._messages,
@@ -241,19 +244,19 @@ class _ToolRounds:
             ) from stop
         except ToolLoopError as error:  # consent could not be asked for
             self._add_round(completion, results, UNDECIDED)
-            self._completed(error, completion)
+            self._with_state(error, completion)
             raise
         self._add_round(completion, results, TIME_OVER)
         if self._runner.left_s() <= 0:
             total_s = self._runner.limits.total_s
             time_over = ToolLoopError(
                 f"The rounds took more than {total_s:g} s. The error's `messages` are "
-                "the history until then, which can be sent; allow more with total_s."
+                "the history so far, which can be sent; allow more with total_s."
             )
-            raise self._completed(time_over, completion)
+            raise self._with_state(time_over, completion)
 
     def _check_calls(self, completion: Completion) -> None:
-        """Refuse calls that were cut, or are too large to be sent back with results."""
+        """Refuse calls that were cut, or are too large to send back with results."""
         params = {} if self._request.is_fitted else self._request.params
         messages = (*self._messages, completion.reply)
         try:
@@ -264,7 +267,7 @@ class _ToolRounds:
         except (CutError, OverBudgetError) as error:
             if isinstance(error, OverBudgetError):
                 error.partial = completion
-                error.add_note("The tools that the last reply calls were not run.")
+                error.add_note("The tools that the last reply called were not run.")
             self._add_history(error)
             raise
 
@@ -280,7 +283,7 @@ class _ToolRounds:
     def _add_round(
         self, completion: Completion, results: list[Message], reason: str
     ) -> None:
-        """Add a reply and its results; calls that were not run get the reason."""
+        """Add a reply and its results; `reason` is the result of calls not run."""
         reply = completion.reply
         for call in reply.tool_calls[len(results) :]:
             run = self._runner.skip(call, completion.exchange, reason)
@@ -288,14 +291,16 @@ class _ToolRounds:
             results.append(run.message)
         self._new_messages = (*self._new_messages, reply, *results)
 
-    def _completed(self, error: ToolLoopError, completion: Completion) -> ToolLoopError:
+    def _with_state(
+        self, error: ToolLoopError, completion: Completion
+    ) -> ToolLoopError:
         error.messages, error.tool_runs = self._messages, self._tool_runs
         error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
         return error
 
     def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
-        """Add the history to an error, so that the results of tools are not lost."""
+        """Add the messages so far to an error: results of tools must not be lost."""
         if not self._tool_runs:
             return
         error.messages, error.tool_runs = self._messages, self._tool_runs
@@ -303,26 +308,26 @@ class _ToolRounds:
         if isinstance(partial, Completion):
             error.partial = partial.with_tool_runs(self._tool_runs)
         n_calls = len(self._tool_runs)
-        use = (
-            "which has to be changed before it can be sent."
+        advice = (
+            "which must be changed before they can be sent."
             if isinstance(error, _REFUSED)
             else "and sending them continues without running a tool again."
         )
         error.add_note(
             f"{n_calls} tool call{'s were' if n_calls > 1 else ' was'} answered "
-            f"before this; the error's `messages` are the history until then, {use}"
+            f"before this; the error's `messages` are the history so far, {advice}"
         )
 
 
-_OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+_TOOL_FIELDS = ("tool_choice", "parallel_tool_calls")
 
 
 def _without_tools(request: CompletionRequest) -> dict[str, Any]:
-    """Return `extra` without the fields that other servers refuse without tools."""
+    """Return `extra` without fields that some servers refuse without tools."""
     if request.info.is_documented:
         return request.extra
     extra = request.extra
-    return {name: extra[name] for name in extra if name not in _OF_TOOLS}
+    return {name: extra[name] for name in extra if name not in _TOOL_FIELDS}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -344,27 +349,29 @@ class _CallRunner:
         self.ends_s = self.clock() + self.limits.total_s
 
     def left_s(self) -> float:
-        """Return the seconds left for all rounds, without the waiting for consent."""
+        """Return the seconds left for all rounds; waits for consent do not count."""
         return self.ends_s - self.clock()
 
-    def has_bare_call(self, completion: Completion) -> bool:
+    def has_call_without_function(self, completion: Completion) -> bool:
         """Whether a reply calls a tool that has no function here."""
-        bare = {tool.name for tool in self.toolbox if tool.function is None}
-        return any(call.function.name in bare for call in completion.tool_calls)
+        definitions_only = {tool.name for tool in self.toolbox if tool.function is None}
+        return any(
+            call.function.name in definitions_only for call in completion.tool_calls
+        )
 
     def run(self, call: ToolCall, exchange: Exchange, max_tokens: int) -> ToolRun:
-        """Answer a call of an exchange; its result has at most so many tokens."""
+        """Answer a call of an exchange, with at most `max_tokens` in its result."""
         if self.watch is not None:
             self.watch(call)
         with tool_span(call, exchange) as span:
-            run = _without_key(self._run(call, max_tokens), self.hide)
+            run = _hide_keys(self._run(call, max_tokens), self.hide)
             span.end(run)
-        return self._recorded(run, exchange)
+        return self._record(run, exchange)
 
     def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
-        return self._recorded(failed_run(call, reason), exchange)
+        return self._record(failed_run(call, reason), exchange)
 
-    def _recorded(self, run: ToolRun, exchange: Exchange) -> ToolRun:
+    def _record(self, run: ToolRun, exchange: Exchange) -> ToolRun:
         if self.keep is not None:
             self.keep(exchange, run)
         if self.watch is not None:
@@ -377,7 +384,7 @@ class _CallRunner:
             return checked
         ask_for = self.limits.ask_for
         is_asked = ask_for == "all" or (checked.tool.confirm and ask_for == "marked")
-        allowed = self._allowed(checked) if is_asked else checked
+        allowed = self._ask_for_consent(checked) if is_asked else checked
         if allowed is None:
             return failed_run(call, DENIED, is_approved=False)
         with ExitStack() as redirected:
@@ -400,11 +407,11 @@ class _CallRunner:
             run = replace(run, result=changed_note(allowed.arguments) + run.result)
         return replace(run, is_approved=True if is_asked else None)
 
-    def _allowed(self, checked: Checked) -> Checked | None:
+    def _ask_for_consent(self, checked: CheckedCall) -> CheckedCall | None:
         """Ask for consent; return the call, perhaps changed, or None if denied.
 
-        Arguments that the user changed are checked too; if they do not fit, consent is
-        asked for again, with the reason.
+        Arguments that the user changed are checked, too; if they do not fit, the user
+        is asked again, with the reason.
         """
         proposal = Proposal.of(checked)
         for _ in range(MAX_EDITS):
@@ -415,7 +422,7 @@ class _CallRunner:
                 return checked
             edited = _with_arguments(checked.call, decision.arguments)
             checked_again = check_call(self.toolbox, edited)
-            if isinstance(checked_again, Checked):
+            if isinstance(checked_again, CheckedCall):
                 return checked_again
             about = f"The changed arguments do not fit. {checked_again.error}"
             proposal = replace(proposal, about=about)
@@ -429,13 +436,14 @@ class _CallRunner:
             raise ToolLoopError(
                 f"confirm raised {type(problem).__name__}: {problem}. The call of "
                 f"{proposal.name} was not run. The error's `messages` are the history "
-                "until then, which can be sent; let confirm return True or False."
+                "so far, which can be sent. Make confirm return True or False."
             ) from problem
         finally:
+            # the user's time to decide does not count
             self.ends_s += self.clock() - started_s
 
 
-def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
+def _hide_keys(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
     arguments, value = run.sent_arguments, run.value
     if arguments is not None:
         text = _to_json(arguments)
@@ -461,7 +469,7 @@ def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
 _to_json = partial(json.dumps, ensure_ascii=False)
 
 
-MAX_NEWEST = 200
+MAX_NEWEST = 200  # tool runs kept in memory
 
 
 class ToolRecord:
@@ -472,7 +480,7 @@ class ToolRecord:
         self._newest: deque[tuple[str, ToolRun]] = deque(maxlen=MAX_NEWEST)
 
     def __call__(self, exchange: Exchange, run: ToolRun) -> None:
-        """Take a run that has ended, with the exchange whose reply made the call."""
+        """Record a run that has ended, with the exchange whose reply made the call."""
         self._newest.append((exchange.exchange_id, replace(run, value=None)))
         sent = run.sent_arguments
         row = tool_row_of(
@@ -491,19 +499,25 @@ class ToolRecord:
         self._ledger().add_tool_run(row, started_at=exchange.started_at)
 
     def runs_of(self, exchange: Exchange) -> tuple[ToolRun, ...]:
-        """Return the newest runs that belong to an exchange, the last of its rounds."""
-        newest = tuple(self._newest)  # tools run on other threads
-        own = [run for held_by, run in newest if held_by == exchange.exchange_id]
-        others = [run for held_by, run in newest if held_by != exchange.exchange_id]
+        """Return the runs that belong to an exchange and to the rounds before it."""
+        newest = tuple(self._newest)  # a copy: other threads may add runs
+        own = [
+            run for exchange_id, run in newest if exchange_id == exchange.exchange_id
+        ]
+        earlier_runs = [
+            run for exchange_id, run in newest if exchange_id != exchange.exchange_id
+        ]
         before: list[ToolRun] = []
-        for message in takewhile(_is_of_rounds, reversed(exchange.request.messages)):
-            results = [run.message for run in others]
+        for message in takewhile(
+            _belongs_to_rounds, reversed(exchange.request.messages)
+        ):
+            results = [run.message for run in earlier_runs]
             if message in results:
                 index = len(results) - 1 - results[::-1].index(message)
-                before.insert(0, others[index])
-                del others[index:]
+                before.insert(0, earlier_runs[index])
+                del earlier_runs[index:]
         return (*before, *own)
 
 
-def _is_of_rounds(message: Message) -> bool:
+def _belongs_to_rounds(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)

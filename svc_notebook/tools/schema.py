@@ -1,7 +1,7 @@
-"""Types as JSON schemas, and JSON values as objects of these types; pydantic does both.
+"""Converts types to JSON schemas, and JSON values to these types, with pydantic.
 
-Nothing that a model sends is converted silently: "3" is not a number, and unknown names
-are refused at any depth.
+No value from a model is converted silently: "3" is not a number, and unknown names are
+refused at any depth.
 """
 
 import dataclasses
@@ -22,13 +22,19 @@ from pydantic.json_schema import GenerateJsonSchema
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.params import one_line
 
-from .signature import DocTexts, described, hints_of, settable_parameters, texts_of
-from .validation_errors import coerced_values, listed, validation_faults
+from .signature import (
+    DocTexts,
+    hints_of,
+    settable_parameters,
+    text_of_annotation,
+    texts_of,
+)
+from .validation_errors import coerced_values, join_names, validation_faults
 
 JsonSchema = dict[str, Any]
 Built = TypeVar("Built")
 MAX_DEFAULT_CHARS = 200
-"""A longer default is not sent: the model need not know it."""
+"""A longer default is not sent, as the model does not need it."""
 
 _DROPPED = ("$defs", "discriminator", "title")
 _VALUES = ("default", "enum", "examples", "const")  # these hold values, not schemas
@@ -41,20 +47,20 @@ _SUPPORTED = (
 
 
 class _RefusedTypeError(Exception):
-    """A type cannot be described; the text is the reason and the remedy."""
+    """A type has no JSON schema; the text is the reason and the remedy."""
 
 
 class TypeSchema:
-    """The JSON schema of a type, and the check of values.
+    """The JSON schema of a type, and the conversion of values to it.
 
-    `where` is what has the type, for errors: "weather: the parameter 'city'".
+    `where` says in errors what has the type: "weather: the parameter 'city'".
     """
 
     def __init__(self, annotation: Any, where: str) -> None:  # noqa: ANN401 - any type
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(_readable(annotation))
+            self._adapter: TypeAdapter[Any] = TypeAdapter(_adapt_annotation(annotation))
             whole = self._adapter.json_schema(schema_generator=_SchemaGenerator)
-            self.schema: JsonSchema = _inlined(whole, whole.get("$defs", {}), ())
+            self.schema: JsonSchema = _inline_refs(whole, whole.get("$defs", {}), ())
         except Exception as problem:  # noqa: BLE001 - annotations are any expression
             raise ToolSchemaError(f"{where} {_why_refused(problem)}.") from None
 
@@ -62,7 +68,7 @@ class TypeSchema:
         """Convert a JSON value to the type; `at` is its path: "items[0].price"."""
         faults = tuple(coerced_values(self.schema, value, at))
         try:
-            # As JSON text, since pydantic's strict mode then takes dates and sets too.
+            # As JSON text: only then does pydantic's strict mode accept dates and sets.
             text = json.dumps(value, allow_nan=False)
             built = self._adapter.validate_json(text, strict=True, extra="forbid")
         except ValidationError as problem:
@@ -79,7 +85,7 @@ class TypeSchema:
 def _why_refused(problem: Exception) -> str:
     if isinstance(problem, _RefusedTypeError):
         return str(problem)
-    # pydantic's first line says what is wrong; the others are links to its pages
+    # the first line says what is wrong; the others are links to pydantic's pages
     reason = str(problem).partition("\n")[0]
     if isinstance(problem, NameError):
         return (
@@ -92,30 +98,30 @@ def _why_refused(problem: Exception) -> str:
 
 def schema_of(type_: Any) -> JsonSchema:  # noqa: ANN401 - any type
     """Return the JSON schema of a type: a dataclass, TypedDict, pydantic model etc."""
-    return TypeSchema(type_, _name(type_)).schema
+    return TypeSchema(type_, _type_name(type_)).schema
 
 
 def build(type_: type[Built], value: object) -> Built:
-    """Convert a JSON value to a type; a ToolCallError is written for the model."""
+    """Convert a JSON value to a type; the text of a ToolCallError is for the model."""
     try:
         schema = _schema_to_read(cast("Any", type_))
     except TypeError:  # an annotation that cannot be hashed
-        schema = TypeSchema(type_, _name(type_))
+        schema = TypeSchema(type_, _type_name(type_))
     return cast("Built", schema.read(value))
 
 
 @lru_cache(maxsize=64)
 def _schema_to_read(type_: Any) -> TypeSchema:  # noqa: ANN401 - any type
     """Return the schema of a type, made once for all rows of a sweep."""
-    return TypeSchema(type_, _name(type_))
+    return TypeSchema(type_, _type_name(type_))
 
 
-def _name(type_: object) -> str:
+def _type_name(type_: object) -> str:
     return str(getattr(type_, "__qualname__", type_))
 
 
 class Parameters:
-    """The parameters of a function, without those that a partial has set."""
+    """The parameters of a function, except those that a partial has set."""
 
     def __init__(
         self, function: Callable[..., object], name: str, texts: DocTexts
@@ -126,13 +132,13 @@ class Parameters:
         properties: JsonSchema = {}
         for parameter in parameters.values():
             hint = hints[parameter.name]
-            text = described(hint) or texts.params.get(parameter.name, "")
+            text = text_of_annotation(hint) or texts.params.get(parameter.name, "")
             if parameter.default is None:  # `city: str = None` allows None
                 hint = hint | None
             type_ = TypeSchema(hint, f"{name}: the parameter {parameter.name!r}")
-            about = {"description": text} if text else {}
-            properties[parameter.name] = _as_sent(
-                {**type_.schema, **about, "default": parameter.default}
+            description = {"description": text} if text else {}
+            properties[parameter.name] = _to_document_form(
+                {**type_.schema, **description, "default": parameter.default}
             )
             self._types[parameter.name] = type_
         self._required = [
@@ -151,7 +157,7 @@ class Parameters:
         """Convert a call's arguments to the types of the parameters."""
         values: dict[str, Any] = {}
         faults = [
-            f"{one_line(name)}: unknown name; expected {listed(self._types)}."
+            f"{one_line(name)}: unknown name; expected {join_names(self._types)}."
             for name in arguments
             if name not in self._types
         ]
@@ -167,19 +173,20 @@ class Parameters:
         return values
 
 
-# Types that pydantic does not read as people mean them
+# Types that pydantic does not read as people intend
 
 
-def _readable(annotation: Any) -> Any:  # noqa: ANN401 - any type
-    if get_origin(annotation) is Iterable:  # pydantic would make an iterator of it
+def _adapt_annotation(annotation: Any) -> Any:  # noqa: ANN401 - any type
+    if get_origin(annotation) is Iterable:  # pydantic would convert it to an iterator
         annotation = list[get_args(annotation)]  # type: ignore[misc]  # made here
     return annotation if sys.version_info >= (3, 12) else _with_new_dicts(annotation)
 
 
 def _with_new_dicts(annotation: Any) -> Any:  # noqa: ANN401 - any type
-    """Replace each TypedDict of `typing`, which pydantic does not read on Python 3.11.
+    """Replace TypedDicts of `typing`, which pydantic refuses on Python 3.11.
 
-    One inside a dataclass stays, and is refused by pydantic with what to import.
+    TypedDicts inside a dataclass are not replaced; pydantic's error says what to
+    import.
     """
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
         return _new_dict(annotation)
@@ -218,46 +225,46 @@ class _SchemaGenerator(GenerateJsonSchema):
     """pydantic's schemas, with the texts of docstrings."""
 
     def decimal_schema(self, schema: Any) -> JsonSchema:  # noqa: ANN401 - pydantic's
-        """Ask for a text, since a number in JSON may lose digits."""
+        """Describe a Decimal as a text, because a JSON number may lose digits."""
         del schema
         return {"type": "string", "format": "decimal"}
 
     def dataclass_schema(self, schema: Any) -> JsonSchema:  # noqa: ANN401 - pydantic's
-        """Describe a dataclass and the fields that can be given."""
-        written = super().dataclass_schema(schema)
+        """Describe a dataclass and the fields of its constructor."""
+        written_schema = super().dataclass_schema(schema)
         for field in dataclasses.fields(schema["cls"]):
             if not field.init:
-                written["properties"].pop(field.name, None)
-        return _with_texts(written, schema["cls"])
+                written_schema["properties"].pop(field.name, None)
+        return _with_texts(written_schema, schema["cls"])
 
     def typed_dict_schema(self, schema: Any) -> JsonSchema:  # noqa: ANN401 - pydantic's
         """Describe a TypedDict and its fields."""
         return _with_texts(super().typed_dict_schema(schema), schema["cls"])
 
     def emit_warning(self, kind: Any, detail: str) -> None:  # noqa: ANN401 - pydantic's
-        """Say nothing about a default that is not JSON: it is not sent."""
+        """Ignore the warning about a default that is not JSON: it is not sent."""
 
 
-def _with_texts(written: JsonSchema, cls: type) -> JsonSchema:
-    """Add what docstring and annotations say about a class and its fields."""
+def _with_texts(schema_of_class: JsonSchema, cls: type) -> JsonSchema:
+    """Add the descriptions in the docstring and annotations of a class."""
     texts = texts_of(cls)
-    written.pop("description", None)  # the whole docstring
+    schema_of_class.pop("description", None)  # the whole docstring
     if texts.description:
-        written["description"] = texts.description
+        schema_of_class["description"] = texts.description
     hints = typing.get_type_hints(cls, include_extras=True)
-    for name, field in written.get("properties", {}).items():
-        if text := described(hints.get(name)) or texts.params.get(name, ""):
+    for name, field in schema_of_class.get("properties", {}).items():
+        if text := text_of_annotation(hints.get(name)) or texts.params.get(name, ""):
             field["description"] = text
-    return written
+    return schema_of_class
 
 
-def _inlined(schema: Any, defs: JsonSchema, within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
-    """Replace references by what they name, since the document shows none.
+def _inline_refs(schema: Any, defs: JsonSchema, within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    """Replace references by the schemas they name, as the document shows no references.
 
-    `within` are the names of the schemas around it.
+    `within` holds the names of the enclosing schemas.
     """
     if isinstance(schema, list):
-        return [_inlined(item, defs, within) for item in schema]
+        return [_inline_refs(item, defs, within) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
@@ -267,21 +274,23 @@ def _inlined(schema: Any, defs: JsonSchema, within: tuple[str, ...]) -> Any:  # 
                 f"is recursive ({name} contains itself), so its schema would be "
                 "endless; limit its depth, or pass JSON as a text"
             )
-        rest = {word: value for word, value in schema.items() if word != "$ref"}
-        return _inlined({**defs[name], **rest}, defs, (*within, name))
+        siblings = {word: value for word, value in schema.items() if word != "$ref"}
+        return _inline_refs({**defs[name], **siblings}, defs, (*within, name))
     inlined: JsonSchema = {}
     for word, value in schema.items():
-        if word == "properties":  # whose names may be words of JSON schema
+        if word == "properties":  # its keys are field names, not words of JSON schema
             inlined[word] = {
-                name: _inlined(field, defs, within) for name, field in value.items()
+                name: _inline_refs(field, defs, within) for name, field in value.items()
             }
         elif word not in _DROPPED:
-            inlined[word] = value if word in _VALUES else _inlined(value, defs, within)
-    return _as_sent(inlined)
+            inlined[word] = (
+                value if word in _VALUES else _inline_refs(value, defs, within)
+            )
+    return _to_document_form(inlined)
 
 
-def _as_sent(schema: JsonSchema) -> JsonSchema:
-    """Write one schema as the document shows them, the type first."""
+def _to_document_form(schema: JsonSchema) -> JsonSchema:
+    """Return a schema in the document's form, with the type first."""
     schema = _with_items(_merged_with_null(schema))
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
@@ -302,12 +311,12 @@ def _as_sent(schema: JsonSchema) -> JsonSchema:
 
 
 def _merged_with_null(schema: JsonSchema) -> JsonSchema:
-    """Write `X | None` as a list of two types, where X has one type."""
+    """Write `X | None` as a list of two types, if X has a single type."""
     types = [option.get("type") for option in schema.get("anyOf", ())]
     if types[1:] != ["null"] or not isinstance(types[0], str):
         return dict(schema)
-    rest = {word: value for word, value in schema.items() if word != "anyOf"}
-    merged = {**schema["anyOf"][0], **rest, "type": [types[0], "null"]}
+    siblings = {word: value for word, value in schema.items() if word != "anyOf"}
+    merged = {**schema["anyOf"][0], **siblings, "type": [types[0], "null"]}
     if "enum" in merged:
         merged["enum"] = [*merged["enum"], None]
     return merged
@@ -315,13 +324,13 @@ def _merged_with_null(schema: JsonSchema) -> JsonSchema:
 
 def _with_items(schema: JsonSchema) -> JsonSchema:
     """Give an array one type of items, as the document shows arrays."""
-    if several := schema.pop("prefixItems", []):
-        if any(item != several[0] for item in several):
+    if item_schemas := schema.pop("prefixItems", []):
+        if any(item != item_schemas[0] for item in item_schemas):
             raise _RefusedTypeError(
                 "is a tuple of different types, but an array has one type of items; "
                 "use a dataclass with a name for each, or tuple[int, ...]"
             )
-        schema["items"] = several[0]
+        schema["items"] = item_schemas[0]
     is_set = schema.get("uniqueItems", False)
     if is_set and schema.get("items", {}).get("type") in ("array", "object"):
         raise _RefusedTypeError(
@@ -332,7 +341,7 @@ def _with_items(schema: JsonSchema) -> JsonSchema:
 
 def _is_short_json(default: object) -> bool:
     """Return whether a default is sent: NaN and a lone surrogate are not JSON."""
-    if default is None:  # "null" among the types says enough
+    if default is None:  # the type "null" says enough
         return False
     with suppress(TypeError, ValueError):
         text = json.dumps(default, allow_nan=False, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The parameters of a function: their annotations, and their texts in its docstring."""
+"""The parameters of a function: their annotations, and their docstring texts."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from svc_notebook.service.params import one_line
 
 
 def without_partials(function: Any) -> Any:  # noqa: ANN401 - any callable
-    """Return the callable inside all partials."""
+    """Return the callable that is wrapped in partials."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -29,7 +29,7 @@ def written_function(function: Any) -> Any:  # noqa: ANN401 - any callable
 def settable_parameters(
     function: Callable[..., object], name: str
 ) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a call can set: not those that a partial has set."""
+    """Return the parameters that a call can set, except those set by a partial."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -37,18 +37,20 @@ def settable_parameters(
             f"{name} has no readable signature; write a function with annotations that "
             "calls it."
         ) from None
-    is_set: set[str] = set()
+    set_names: set[str] = set()
     layer: Any = function
     while isinstance(layer, functools.partial):
-        is_set |= layer.keywords.keys()
+        set_names |= layer.keywords.keys()
         layer = layer.func
-    settable = {key: one for key, one in parameters.items() if key not in is_set}
+    settable = {
+        key: parameter for key, parameter in parameters.items() if key not in set_names
+    }
     for parameter in settable.values():
-        _check(parameter, f"{name}: the parameter {parameter.name!r}")
+        _check_parameter(parameter, f"{name}: the parameter {parameter.name!r}")
     return settable
 
 
-def _check(parameter: inspect.Parameter, where: str) -> None:
+def _check_parameter(parameter: inspect.Parameter, where: str) -> None:
     """Refuse a parameter that a call cannot set by name, or that has no type."""
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -59,8 +61,8 @@ def _check(parameter: inspect.Parameter, where: str) -> None:
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ToolSchemaError(
-            f"{where} can only be given by position, and calls give values by name; "
-            "take the / out of the signature."
+            f"{where} can only be given by position, but calls give values by name; "
+            "remove the / from the signature."
         )
     if parameter.annotation is parameter.empty:
         raise ToolSchemaError(
@@ -69,9 +71,9 @@ def _check(parameter: inspect.Parameter, where: str) -> None:
 
 
 def hints_of(function: object, names: list[str], name: str) -> dict[str, Any]:
-    """Evaluate the annotations of the parameters, but not that of the result.
+    """Evaluate the annotations of the parameters.
 
-    The result is not described, so its annotation may be anything.
+    The annotation of the result is not needed, and may be anything.
     """
     written = inspect.unwrap(written_function(function))
     annotations = getattr(written, "__annotations__", {})
@@ -79,9 +81,9 @@ def hints_of(function: object, names: list[str], name: str) -> dict[str, Any]:
     def stand_in() -> None: ...
 
     stand_in.__annotations__ = {key: annotations[key] for key in names}
-    names_known = getattr(written, "__globals__", {})
+    globals_ = getattr(written, "__globals__", {})
     try:
-        return typing.get_type_hints(stand_in, names_known, include_extras=True)
+        return typing.get_type_hints(stand_in, globals_, include_extras=True)
     except Exception as problem:  # noqa: BLE001 - annotations are any expression
         reason = one_line(f"{type(problem).__name__}: {problem}", 200)
         raise ToolSchemaError(
@@ -92,7 +94,7 @@ def hints_of(function: object, names: list[str], name: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DocTexts:
-    """The texts of a docstring: all but the sections, and those of the parameters."""
+    """The texts of a docstring: its description, and those of the parameters."""
 
     description: str = ""
     params: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -100,20 +102,22 @@ class DocTexts:
 
 def texts_of(thing: object) -> DocTexts:
     """Read the docstring of a function or class (Google, NumPy or reST style)."""
-    own = vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__
-    written = cleandoc(own) if isinstance(own, str) else ""
+    docstring = vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__
+    written = cleandoc(docstring) if isinstance(docstring, str) else ""
     if isinstance(thing, type) and written.startswith(f"{thing.__name__}("):
-        return DocTexts()  # a dataclass without a docstring has its signature there
+        return (
+            DocTexts()
+        )  # a dataclass without a docstring: dataclasses put its signature there
     import docstring_parser as parser  # noqa: PLC0415 - when the first tool is made
 
     try:
         read = parser.parse(written)
     except (parser.ParseError, ValueError, IndexError, AttributeError):
-        return DocTexts(_sendable(written))
+        return DocTexts(_to_utf8(written))
     return DocTexts(
-        _sendable((read.description or "").strip()),
+        _to_utf8((read.description or "").strip()),
         {
-            parameter.arg_name.lstrip("*"): _sendable(
+            parameter.arg_name.lstrip("*"): _to_utf8(
                 " ".join(parameter.description.split())
             )
             for parameter in read.params
@@ -122,12 +126,12 @@ def texts_of(thing: object) -> DocTexts:
     )
 
 
-def _sendable(text: str) -> str:
+def _to_utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def described(annotation: Any) -> str:  # noqa: ANN401 - any type
-    """Return the text of `Annotated[..., "text"]`, or of its Field; else ""."""
+def text_of_annotation(annotation: Any) -> str:  # noqa: ANN401 - any type
+    """Return the text of `Annotated[..., "text"]`, or of its `Field`; else ""."""
     while get_origin(annotation) in (Annotated, typing.Required, typing.NotRequired):
         for note in getattr(annotation, "__metadata__", ()):
             text = note if isinstance(note, str) else getattr(note, "description", None)

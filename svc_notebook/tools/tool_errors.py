@@ -1,6 +1,6 @@
-"""What a failed tool call tells: one line for the model, a traceback for the user.
+"""The texts of a failed tool call: one line for the model, a traceback for the user.
 
-The model never gets the traceback, which may show files and values of this machine.
+The model never gets the traceback: it may show files and values of this machine.
 """
 
 import traceback
@@ -18,7 +18,7 @@ class FailedError(Exception):
         self.traceback = traceback
 
 
-def words_of(problem: BaseException) -> str:
+def one_line_of(problem: BaseException) -> str:
     """Return an exception as one line."""
     name = type(problem).__name__
     try:
@@ -29,7 +29,7 @@ def words_of(problem: BaseException) -> str:
 
 
 def traceback_of(problem: BaseException) -> str:
-    """Return the traceback of an error, from the user's code on."""
+    """Return the traceback of an error, beginning with the user's code."""
     trace = problem.__traceback__
     while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
@@ -40,5 +40,5 @@ def traceback_of(problem: BaseException) -> str:
 
 
 def is_ours(filename: str) -> bool:
-    """Say whether code is what calls tools, which a user need not see."""
+    """Say whether code is this package's own, which tracebacks leave out."""
     return str(Path(filename).parent) == _HERE

@@ -1,7 +1,7 @@
 """The time limit of a tool: each call runs on a new thread.
 
-Time limits and interrupts take effect at once. Python cannot stop a thread: a plain
-function that was stopped keeps running on a daemon thread, which ends with the kernel.
+Time limits and interrupts take effect at once for the caller. But Python cannot stop a
+thread: a plain function keeps running on its daemon thread, which ends with the kernel.
 An async function is cancelled on the tools' event loop.
 """
 
@@ -19,12 +19,12 @@ from typing import Any
 
 from svc_notebook.client.event_loop import BackgroundTask, Portal
 
-from .tool_errors import FailedError, is_ours, traceback_of, words_of
+from .tool_errors import FailedError, is_ours, one_line_of, traceback_of
 from .toolbox import Tool
 
-TOOL_TIMEOUT_S = 60.0  # of a call whose tool sets no limit
+TOOL_TIMEOUT_S = 60.0  # for tools without their own limit
 CLEAN_UP_S = 2.0
-"""Seconds that an async tool has to clean up after its time limit."""
+"""Seconds that an async tool gets to clean up after its time limit."""
 _POLL_S = 0.05  # on some systems only a wait with a limit can be interrupted
 
 
@@ -41,15 +41,15 @@ class ToolThread:
     def start(self, *, name: str) -> None:
         """Start it on a thread with this name."""
         run = copy_context().run
-        self.thread = Thread(target=run, args=(self._do,), name=name, daemon=True)
+        self.thread = Thread(target=run, args=(self._run,), name=name, daemon=True)
         self.thread.start()
 
     def wait(
         self, limit_s: float | None, check_stop: Callable[[], None] = lambda: None
     ) -> bool:
-        """Wait until it ends, at most this long; return whether it has ended.
+        """Wait up to `limit_s` until it ends; return whether it has ended.
 
-        `check_stop` is called often meanwhile; what it raises ends the wait.
+        `check_stop` is called often during the wait; if it raises, the wait ends.
         """
         end = None if limit_s is None else monotonic() + limit_s
         while not self.has_ended.is_set():
@@ -60,12 +60,12 @@ class ToolThread:
             self.has_ended.wait(left_s)
         return True
 
-    def where(self) -> str:
-        """Return its current stack as a traceback shows it; empty if it has ended."""
+    def stack_text(self) -> str:
+        """Return its current stack as a traceback; empty if it has ended."""
         thread = self.thread
         if thread is None or thread.ident is None:
             return ""
-        frame = sys._current_frames().get(thread.ident)  # noqa: SLF001 - documented so
+        frame = sys._current_frames().get(thread.ident)  # noqa: SLF001 - documented under this name
         if frame is None:
             return ""
         steps = traceback.extract_stack(frame)
@@ -74,7 +74,7 @@ class ToolThread:
             del of_user[0]
         return "".join(traceback.format_list(of_user))
 
-    def _do(self) -> None:
+    def _run(self) -> None:
         try:
             self.value = self.run()
         except BaseException as problem:  # noqa: BLE001 - raised in the caller
@@ -108,7 +108,7 @@ submit_coroutine = _ToolLoop().submit
 
 
 class _CarriedError(Exception):
-    """Carries an exception out of an event loop that it would end."""
+    """Carries an exception out of the event loop, which it would otherwise end."""
 
     def __init__(self, problem: BaseException) -> None:
         super().__init__()
@@ -139,31 +139,31 @@ class TimedCall:
             self.is_awaited = True
             return self._wait_for(returned)
 
-        work = ToolThread(run)
-        try:  # an interrupt can also come before the thread has started
-            self._start(work)
-            has_ended = work.wait(self.limit_s, self.check_stop)
+        tool_thread = ToolThread(run)
+        try:  # started inside `try`, as an interrupt can come at any time
+            self._start(tool_thread)
+            has_ended = tool_thread.wait(self.limit_s, self.check_stop)
             if not has_ended:
-                self._stop(work)
+                self._stop(tool_thread)
         except KeyboardInterrupt as problem:
-            self._stop(work)
-            if not work.has_ended.is_set():
-                problem.add_note(_left_behind(self.tool.name))
+            self._stop(tool_thread)
+            if not tool_thread.has_ended.is_set():
+                problem.add_note(_still_running_note(self.tool.name))
             raise
         if not has_ended:
-            raise self._late(work)
-        return self._outcome(work)
+            raise self._timeout_error(tool_thread)
+        return self._value_or_error(tool_thread)
 
-    def _start(self, work: ToolThread) -> None:
+    def _start(self, tool_thread: ToolThread) -> None:
         try:
-            work.start(name=f"svc_notebook tool {self.tool.name}")
+            tool_thread.start(name=f"svc_notebook tool {self.tool.name}")
         except RuntimeError as problem:  # too many threads, or Python is ending
             error = f"{self.tool.name} cannot be run: {problem}."
             raise FailedError(error, error) from None
 
     def _wait_for(self, returned: Awaitable[Any]) -> object:
         try:
-            self.job = submit_coroutine(_awaited(returned))
+            self.job = submit_coroutine(_await_and_carry(returned))
             if self.is_over:
                 self.job.stop()
             return self.job.wait()
@@ -174,35 +174,35 @@ class TimedCall:
                 inspect.iscoroutine(returned)
                 and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED
             ):
-                returned.close()  # else Python warns that it was never awaited
+                returned.close()  # otherwise Python warns that it was never awaited
         raise problem
 
-    def _stop(self, work: ToolThread) -> None:
+    def _stop(self, tool_thread: ToolThread) -> None:
         """Cancel an async tool, and give it a moment to clean up."""
         self.is_over = True
         if self.job is not None:
             self.job.stop()
         if self.is_awaited or self.tool.is_async:
-            work.wait(CLEAN_UP_S)
+            tool_thread.wait(CLEAN_UP_S)
 
-    def _late(self, work: ToolThread) -> FailedError:
+    def _timeout_error(self, tool_thread: ToolThread) -> FailedError:
         limit_s = round(self.limit_s or 0, 2)
         error = f"{self.tool.name} gave no result within {limit_s:g} s."
-        if work.has_ended.is_set():
+        if tool_thread.has_ended.is_set():
             return FailedError(error, error)
-        text = f"{error} {_left_behind(self.tool.name)}"
-        return FailedError(error, f"{work.where()}{text}")
+        text = f"{error} {_still_running_note(self.tool.name)}"
+        return FailedError(error, f"{tool_thread.stack_text()}{text}")
 
-    def _outcome(self, work: ToolThread) -> object:
-        problem = work.problem
+    def _value_or_error(self, tool_thread: ToolThread) -> object:
+        problem = tool_thread.problem
         if problem is None:
-            return work.value
+            return tool_thread.value
         if isinstance(problem, KeyboardInterrupt):
             raise problem
-        raise FailedError(words_of(problem), traceback_of(problem)) from None
+        raise FailedError(one_line_of(problem), traceback_of(problem)) from None
 
 
-async def _awaited(returned: Awaitable[Any]) -> object:
+async def _await_and_carry(returned: Awaitable[Any]) -> object:
     task = asyncio.current_task()
     try:
         return await returned
@@ -214,7 +214,7 @@ async def _awaited(returned: Awaitable[Any]) -> object:
         raise _CarriedError(problem) from None  # raised by the tool itself
 
 
-def _left_behind(name: str) -> str:
+def _still_running_note(name: str) -> str:
     return (
         f"{name} is still running in the background, since Python cannot stop a "
         "thread; it ends when it returns, or with the kernel."

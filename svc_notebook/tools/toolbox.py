@@ -1,8 +1,7 @@
 """Tools and toolboxes: Python functions, and the definitions that are sent for them.
 
-A function that cannot be described is refused when the tool is made. A tool can be
-called like its function. No two tools of a toolbox have the same name, and a toolbox
-does not change.
+A function that cannot be described is refused when its tool is made. A tool can be
+called like its function. A toolbox is immutable, and its tools have different names.
 """
 
 import copy
@@ -41,7 +40,7 @@ class ArgumentCheck(Protocol):
     """Checks the arguments of a call."""
 
     def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Return the values that the function gets, or raise a ToolCallError."""
+        """Return the values for the function, or raise a ToolCallError."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,14 +49,14 @@ class Tool:
 
     Attributes:
         name: The name that the model uses.
-        definition: Exactly as it is sent (doc: Tool definition).
+        definition: The definition, exactly as it is sent (doc: Tool definition).
         parameters: Checks the arguments of a call.
-        function: What is run; None for a definition without a function.
-        is_async: Whether its result is awaited.
+        function: The function to run; None for a definition without a function.
+        is_async: Whether the function's result is awaited.
         confirm: Whether the user is asked before each call.
         timeout_s: Seconds that a call may take; None for the caller's limit.
         max_result_tokens: Estimated tokens of a result; None for the default.
-        is_method: Whether it still needs its object; `thing.method` has one.
+        is_method: Whether it is a method without its object; `thing.method` has one.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Tool:
         if self.function is None:
             return
         source = written_function(self.function)
-        for name in _COPIED:  # what functools.update_wrapper copies; this is frozen
+        for name in _COPIED:  # as functools.update_wrapper, but for a frozen object
             if hasattr(source, name):
                 object.__setattr__(self, name, getattr(source, name))
         object.__setattr__(self, "__wrapped__", self.function)
@@ -90,16 +89,16 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def __get__(self, thing: object, owner: type | None = None) -> "Tool":
-        """Return the tool of an object, if it was made of a method in a class body."""
+        """Bind a tool that was made of a method to an object of its class."""
         if thing is None or self.function is None or not self.is_method:
             return self
         method = MethodType(self.function, thing)
         return replace(self, function=method, is_method=False)
 
     def __repr__(self) -> str:
-        what = "" if self.function is not None else ", definition only"
+        definition_note = "" if self.function is not None else ", definition only"
         asks = ", asks first" if self.confirm else ""
-        return f"Tool({self.signature}{what}{asks})"
+        return f"Tool({self.signature}{definition_note}{asks})"
 
     @property
     def description(self) -> str:
@@ -153,8 +152,8 @@ def tool(
     docstring, the schema from the annotations (doc: Tool definition): str, int, float,
     bool, Decimal, Literal, Enum, dates, UUID, Path, lists, tuples, sets and
     dict[str, ...] of these, Optional, dataclasses, TypedDict, pydantic models.
-    `Annotated[int, "text"]` describes a parameter, `Annotated[int, Field(ge=1)]` bounds
-    it. Of a method, offer `thing.method`.
+    `Annotated[int, "text"]` describes a parameter, `Annotated[int, Field(ge=1)]` limits
+    its values. To offer a method, use `thing.method`.
 
     Args:
         function: The function; left out in the form `@svc.tool(...)`.
@@ -169,7 +168,7 @@ def tool(
         A `Tool`, which can be called like the function.
 
     Raises:
-        ToolSchemaError: It cannot be described; the message says what to do.
+        ToolSchemaError: The function cannot be described; the message says what to do.
 
     Example:
         >>> @svc.tool
@@ -185,9 +184,9 @@ def tool(
         is_method = _takes_self(function)
         offered = partial(function, None) if is_method else function
         described = (
-            _of_function(offered, name)
+            _describe_function(offered, name)
             if definition is None
-            else _of_definition(definition, name)
+            else _describe_definition(definition, name)
         )
         called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
         is_async = any(inspect.iscoroutinefunction(code) for code in (function, called))
@@ -206,10 +205,10 @@ def tool(
 
 def from_definition(definition: Mapping[str, Any]) -> Tool:
     """Make a tool of a ready-made definition, without a function."""
-    return Tool(*_of_definition(definition, None))
+    return Tool(*_describe_definition(definition, None))
 
 
-def _of_function(
+def _describe_function(
     function: Callable[..., Any], name: str | None
 ) -> tuple[str, dict[str, Any], ArgumentCheck]:
     from .schema import Parameters  # noqa: PLC0415 - pydantic loads with the first tool
@@ -218,7 +217,7 @@ def _of_function(
     own_name = getattr(source, "__name__", "")
     if source is not function and own_name == "__call__":  # an object with __call__
         own_name = type(without_partials(function)).__name__
-    name = _checked_name(own_name if name is None else name)
+    name = _check_name(own_name if name is None else name)
     texts = texts_of(source)
     parameters = Parameters(function, name, texts)
     # Every definition in the document has a description, so it is never empty.
@@ -231,29 +230,30 @@ def _of_function(
             "parameters": parameters.schema,
         },
     }
-    return name, _sendable(definition), parameters
+    return name, _copy_as_sent(definition), parameters
 
 
-def _of_definition(
+def _describe_definition(
     definition: Mapping[str, Any], name: str | None
 ) -> tuple[str, dict[str, Any], ArgumentCheck]:
     import_extra("jsonschema", "Ready-made tool definitions need")
     from .json_definition import DefinedParameters  # noqa: PLC0415 - needs jsonschema
 
     try:
-        copied = _sendable(dict(check_definition(definition)))
+        copied = _copy_as_sent(dict(check_definition(definition)))
     except ParameterError as problem:
         raise ToolSchemaError(str(problem)) from None
-    own_name = _checked_name(copied["function"]["name"])
+    own_name = _check_name(copied["function"]["name"])
     if name not in (None, own_name):
         raise ToolSchemaError(
-            f"name={name!r} differs from {own_name!r} in the definition; remove one."
+            f"name={name!r} differs from the name {own_name!r} in the definition; "
+            "remove one of them."
         )
     parameters = DefinedParameters(copied["function"].get("parameters"), own_name)
     return own_name, copied, parameters
 
 
-def _sendable(definition: dict[str, Any]) -> dict[str, Any]:
+def _copy_as_sent(definition: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a definition as it is sent."""
     try:
         text = json.dumps(definition, allow_nan=False, ensure_ascii=False)
@@ -275,29 +275,29 @@ def _check_function(function: object) -> None:
             f"svc.tool({function.name}.function, ...)."
         )
     if isinstance(function, type) or not callable(function):
-        what = f"of type {type(function).__name__}"
+        description = f"of type {type(function).__name__}"
         if isinstance(function, type):
-            what = f"the class {function.__name__}"
+            description = f"the class {function.__name__}"
         raise ToolSchemaError(
-            f"A tool must be a function, and this is {what}; write a function that "
-            "uses it."
+            f"A tool must be a function, but this is {description}; write a function "
+            "that uses it."
         )
     source = written_function(function)
     if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
         raise ToolSchemaError(
-            f"{source.__name__} yields its results, but a call has one result; return "
-            "a list."
+            f"{source.__name__} yields several results, but a call has only one; "
+            "return a list."
         )
 
 
 def _takes_self(function: Callable[..., Any]) -> bool:
-    """Return whether it is a function of a class that no object is bound to."""
+    """Return whether a function is a method that is not bound to an object."""
     names = function.__code__.co_varnames[:1] if isfunction(function) else ()
     is_method = bool(names) and names[0] in ("self", "cls")
     return is_method and names[0] not in function.__annotations__
 
 
-def _checked_name(name: object) -> str:
+def _check_name(name: object) -> str:
     if (
         not isinstance(name, str)
         or not name
@@ -363,18 +363,18 @@ class Toolbox:
             )
         self._tools: dict[str, Tool] = {}
         for offer in offers:
-            made = _to_tool(offer)
-            if made.is_method:
+            tool_ = _to_tool(offer)
+            if tool_.is_method:
                 raise ToolSchemaError(
-                    f"{made.name} is a method and its object is missing; offer the "
-                    f"method of an object: thing.{made.name}."
+                    f"{tool_.name} is a method and its object is missing; offer the "
+                    f"method of an object: thing.{tool_.name}."
                 )
-            if made.name in self._tools:
+            if tool_.name in self._tools:
                 raise ToolSchemaError(
-                    f"Two tools are called {made.name!r}; rename one, as in "
+                    f"Two tools are called {tool_.name!r}; rename one, as in "
                     'svc.tool(function, name="another").'
                 )
-            self._tools[made.name] = made
+            self._tools[tool_.name] = tool_
 
     @property
     def definitions(self) -> tuple[dict[str, Any], ...]:
@@ -416,9 +416,11 @@ class Toolbox:
 
     def __add__(self, other: object) -> "Toolbox":
         """Return a toolbox with the tools of both, each of them once."""
-        others = to_toolbox(other)
-        mine = list(self)
-        return Toolbox([*mine, *(tool for tool in others if tool not in mine)])
+        added_tools = to_toolbox(other)
+        own_tools = list(self)
+        return Toolbox(
+            [*own_tools, *(tool for tool in added_tools if tool not in own_tools)]
+        )
 
     def __repr__(self) -> str:
         return f"Toolbox([{', '.join(self.names)}])"
@@ -444,7 +446,7 @@ class Toolbox:
 
 
 def to_toolbox(offers: object) -> Toolbox:
-    """Make a toolbox of a toolbox, a tool in any form, a list of these, or None."""
+    """Make a toolbox from a tool in any form, a list of tools, a toolbox, or None."""
     if isinstance(offers, Toolbox):
         return offers
     if offers is None:
@@ -455,7 +457,7 @@ def to_toolbox(offers: object) -> Toolbox:
 
 
 class OfferedTools(NamedTuple):
-    """The tools of a request, as they are sent, and those to run."""
+    """The definitions to send in a request, and the tools to run."""
 
     definitions: Any
     toolbox: Toolbox | None = None

@@ -1,7 +1,8 @@
-"""A typed answer to a prompt: its type is offered to the model as one tool to call.
+"""A typed answer to a prompt: the type is offered to the model as a tool to call.
 
-Nothing is run. A call that does not fit is sent back with the error, up to a limit; one
-that was cut is an error. A value that comes as JSON text instead is read too.
+No function is run. A call that does not fit the type is sent back with the error, a few
+times. A reply that was cut within the call raises an error. A value that the model
+writes as JSON text, without a call, is read too.
 """
 
 import json
@@ -32,12 +33,12 @@ from .signature import texts_of
 
 Value = TypeVar("Value")
 MAX_TRIES = 3
-_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*["}]|\[\s*\{')
 _LIST = re.compile(r'\{\s*["}]|\[\s*["{\[\]\d-]')
 _ITEMS = "items"
-_UNUSED = "Only one call was asked for; this one was not read."
+_UNUSED = "Only one call was asked for; this one was not used."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,13 @@ class Form(Generic[Value]):
     """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
-    sent_type: Any  # of the call's arguments: the same, or a class with a list in it
+    sent_type: Any  # of the call's arguments: `type_`, or a class with a list field
     name: str
     definition: dict[str, Any]
 
     @property
     def is_list(self) -> bool:
-        """Whether the value is a list, which arguments have in the field `items`."""
+        """Whether the value is a list; the arguments have it in the field `items`."""
         return self.sent_type is not self.type_
 
     @property
@@ -67,7 +68,7 @@ def _build(type_: type[Value], value: object) -> Value:
 
 
 def to_form(type_: type[Value]) -> Form[Value]:
-    """Make a tool definition of a type."""
+    """Make the tool definition for a type."""
     from .schema import schema_of  # noqa: PLC0415 - pydantic loads with the first type
 
     target: object = type_
@@ -77,11 +78,11 @@ def to_form(type_: type[Value]) -> Form[Value]:
             "dataclass, a TypedDict or a pydantic model, or a list of one."
         )
     schema = schema_of(type_)
-    name, about = _name(type_), texts_of(type_).description
+    name, description = _name(type_), texts_of(type_).description
     sent_type: Any = type_
     if schema.get("type") == "array":  # arguments are an object (doc: Tool call)
         item = next(map(_name, get_args(type_)), "value")
-        name, about = f"{item}_list", f"Take down every {item}."
+        name, description = f"{item}_list", f"Take down every {item}."
         sent_type = TypedDict(name, {_ITEMS: type_})  # type: ignore[misc, no-redef]  # made here
         schema = schema_of(sent_type)
     if schema.get("type") != "object" or "properties" not in schema:
@@ -90,8 +91,8 @@ def to_form(type_: type[Value]) -> Form[Value]:
             "dataclass, a TypedDict or a pydantic model, or a list of one. One of a "
             "few labels is a field of it, such as `label: Literal['good', 'bad']`."
         )
-    about = about or f"Take down a {name}."
-    function = {"name": name, "description": about, "parameters": schema}
+    description = description or f"Take down a {name}."
+    function = {"name": name, "description": description, "parameters": schema}
     return Form(
         type_=type_,
         sent_type=sent_type,
@@ -102,7 +103,7 @@ def to_form(type_: type[Value]) -> Form[Value]:
 
 def _name(type_: object) -> str:
     name = str(getattr(type_, "__name__", "value"))
-    return name if name.isidentifier() else _NO_NAME.sub("_", name)  # Page[int]
+    return name if name.isidentifier() else _NOT_IN_NAMES.sub("_", name)  # Page[int]
 
 
 def extract(
@@ -114,7 +115,7 @@ def extract(
     max_tries: int = MAX_TRIES,
     keep: RunSink | None = None,
 ) -> Value:
-    """Ask until a value fits; `asking_for` made the request."""
+    """Send the request of `asking_for`, until the model calls with a fitting value."""
     check_int("max_tries", max_tries, minimum=1)
     attempt = request
     for _ in range(max_tries):
@@ -126,40 +127,40 @@ def extract(
         for run in runs:
             if keep is not None:
                 keep(completion.exchange, run)
-        answers_read = runs or [_read_text(form, completion.text)]
-        good = [run for run in answers_read if run.error is None]
-        if good:
-            return _build(form.type_, _joined(form, good))
+        all_runs = runs or [_read_text(form, completion.text)]
+        fitting_runs = [run for run in all_runs if run.error is None]
+        if fitting_runs:
+            return _build(form.type_, _joined(form, fitting_runs))
         if completion.is_cut:
             raise cut_error(completion, f"before it gave a whole {form.name}")
-        reason = next(run.error for run in answers_read if run.error)
-        again = Message(role="user", content=f"{reason} {form.order}")
-        answers = [run.message for run in runs] or [again]
+        reason = next(run.error for run in all_runs if run.error)
+        correction = Message(role="user", content=f"{reason} {form.order}")
+        answers = [run.message for run in runs] or [correction]
         messages = (*attempt.messages, completion.reply, *answers)
         attempt = msgspec.structs.replace(attempt, messages=messages)
     raise _no_value(form, completion, reason, n_tries=max_tries)
 
 
 def read_value(form: Form[Value], calls: Sequence[ToolCall], text: str) -> Value:
-    """Return the value that a reply gives: with its calls, or else with its text.
+    """Return the value in a reply: in its calls, or else in its text.
 
     Raises:
-        ToolCallError: It gives none that fits.
+        ToolCallError: The reply has no value that fits.
     """
     runs = _read_calls(form, calls) or [_read_text(form, text)]
-    good = [run for run in runs if run.error is None]
-    if not good:
-        is_silent = not calls and not runs[0].arguments
+    fitting_runs = [run for run in runs if run.error is None]
+    if not fitting_runs:
+        has_nothing = not calls and not runs[0].arguments
         raise ToolCallError(
             f"The reply neither calls {form.name} nor has JSON."
-            if is_silent
+            if has_nothing
             else next(run.error for run in runs if run.error)
         )
-    return _build(form.type_, _joined(form, good))
+    return _build(form.type_, _joined(form, fitting_runs))
 
 
 def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
-    """Offer the tool, and ask for it at the end of the newest user message."""
+    """Offer the tool, and request its call at the end of the newest user message."""
     return msgspec.structs.replace(
         request,
         messages=with_order(form, request.messages),
@@ -168,7 +169,7 @@ def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionReque
 
 
 def with_order(form: Form[Value], history: Sequence[Message]) -> tuple[Message, ...]:
-    """Ask for the tool at the end of the newest user message."""
+    """Request the call at the end of the newest user message."""
     messages = list(history)
     users = [index for index, message in enumerate(messages) if message.role == "user"]
     if users:
@@ -181,14 +182,14 @@ def with_order(form: Form[Value], history: Sequence[Message]) -> tuple[Message, 
 
 
 def _read_calls(form: Form[Value], calls: Sequence[ToolCall]) -> list[ToolRun]:
-    """Check the calls of a reply: all lists are used, but only the first other value.
+    """Check the calls of a reply; lists are joined, of other values one is used.
 
-    If the calls do not fit together, none is used.
+    If the calls contradict each other, none is used.
     """
     runs = [_read_call(form, call) for call in calls]
-    good = [run for run in runs if run.error is None]
-    fault = _fault_together(form, runs, good) if good else ""
-    unused = good if fault else good[1:] if not form.is_list else []
+    fitting_runs = [run for run in runs if run.error is None]
+    fault = _contradiction(form, runs, fitting_runs) if fitting_runs else ""
+    unused = fitting_runs if fault else fitting_runs[1:] if not form.is_list else []
     reason = f"{fault} {form.order}" if fault else _UNUSED
     return [
         failed_run(call, reason) if run in unused else run
@@ -196,25 +197,27 @@ def _read_calls(form: Form[Value], calls: Sequence[ToolCall]) -> list[ToolRun]:
     ]
 
 
-def _fault_together(form: Form[Value], runs: list[ToolRun], good: list[ToolRun]) -> str:
-    """Say why the calls of one reply give no value together; "" if they do."""
+def _contradiction(
+    form: Form[Value], runs: list[ToolRun], fitting_runs: list[ToolRun]
+) -> str:
+    """Return why the calls of a reply cannot be used together; "" if they can."""
     if not form.is_list:
-        is_same = all(run.value == good[0].value for run in good)
+        is_same = all(run.value == fitting_runs[0].value for run in fitting_runs)
         return "" if is_same else "The calls gave different values."
     if any(run.error for run in runs if run.name == form.name):
         return "Another call of this reply did not fit."
     try:
-        _build(form.type_, _joined(form, good))
+        _build(form.type_, _joined(form, fitting_runs))
     except ToolCallError as problem:
         return str(problem)
     return ""
 
 
-def _joined(form: Form[Value], good: list[ToolRun]) -> object:
-    """Return the value of calls that fit: of a list, the items of all."""
+def _joined(form: Form[Value], fitting_runs: list[ToolRun]) -> object:
+    """Return the value of the fitting calls; lists are joined."""
     if form.is_list:
-        return [item for run in good for item in run.value]
-    return good[0].value
+        return [item for run in fitting_runs for item in run.value]
+    return fitting_runs[0].value
 
 
 def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
@@ -239,7 +242,7 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
 
 
 def _read_text(form: Form[Value], text: str) -> ToolRun:
-    """Read the first JSON of a text, plain or fenced, as if it were a call."""
+    """Read the first JSON value in a text, plain or fenced, like a call."""
     fenced = _FENCED.search(text)
     text = (fenced[1] if fenced else text).strip()
     start = (_LIST if form.is_list else _OBJECT).search(text)
@@ -250,7 +253,8 @@ def _read_text(form: Form[Value], text: str) -> ToolRun:
     if text.startswith(("{", "[") if form.is_list else "{"):
         return _read_call(form, call)
     return failed_run(
-        call, f"You did not call {form.name}. Its arguments as JSON alone would do too."
+        call,
+        f"You did not call {form.name}. Its arguments as plain JSON are accepted, too.",
     )
 
 
@@ -260,8 +264,8 @@ def _no_value(
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
         f"The model gave no valid {form.name} in {tries}. The last error: {reason} "
-        "svc.last() is its last reply; `svc.tool_calls_df()` lists its "
-        "calls. Add what is missing to the prompt, or allow more with max_tries."
+        "svc.last() is its last reply; `svc.tool_calls_df()` lists its calls. Add what "
+        "is missing to the prompt, or allow more tries with max_tries."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id

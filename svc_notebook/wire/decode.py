@@ -1,10 +1,10 @@
 """Decodes what the service sends: server-sent events, and the JSON of all bodies.
 
-An event is given out as soon as its last byte is in, by the rules of the HTML standard
-(doc: Response, streamed; Completion, Stream chunk). A fast decoder reads what the
-document shows, a tolerant one the rest: a BOM, bad UTF-8, halves of surrogate pairs,
-labels of a wrong type. A wrong answer raises a DocumentError, never an error of a JSON
-library.
+An event is returned as soon as its last byte has arrived, by the rules of the HTML
+standard (doc: Response, streamed; Completion, Stream chunk). A fast decoder reads what
+the document shows, a tolerant one everything else: a byte-order mark, invalid UTF-8,
+halves of surrogate pairs, metadata of a wrong type. A wrong answer raises a
+DocumentError, never an error of a JSON library.
 """
 
 import json
@@ -29,7 +29,7 @@ from svc_notebook.service.error_messages import WRONG_ADDRESS, Fault
 from svc_notebook.service.params import HEAD_CHARS, head_of, printable
 from svc_notebook.service.request import FunctionCall, ToolCall, text_of_parts
 
-MAX_EVENT_BYTES = 64 * 1024 * 1024  # an event without an end must not fill the memory
+MAX_EVENT_BYTES = 64 * 1024 * 1024  # an endless event must not fill the memory
 _FIELD = re.compile(rb"[\w-]+")
 
 
@@ -37,7 +37,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class ServerSentEvent(NamedTuple):
-    """One event: its data lines joined by LF, and its type ("" if none was named)."""
+    """One event: its data lines joined by LF, and its type ("" without one)."""
 
     data: str
     type: str = ""
@@ -48,17 +48,17 @@ class SseDecoder:
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
-        self._start: bytes | None = b""  # held while it may still become a BOM
-        self._rest: list[bytes] = []  # pieces of the line that has not ended
+        self._start: bytes | None = b""  # held back while it may be a byte-order mark
+        self._rest: list[bytes] = []  # pieces of the incomplete line
         self._is_after_cr = False
         self._data: list[str] = []
         self._type = ""
         self._n_held_bytes = 0
 
     def feed(self, piece: bytes) -> Iterator[ServerSentEvent]:
-        """Take the next bytes and return the events that they complete.
+        """Decode the next bytes and yield the events that they complete.
 
-        Events before an error are given first. Iterate to the end.
+        Events before an error are yielded first. Iterate to the end.
         """
         if self._start is not None:
             piece = self._without_bom(piece)
@@ -72,7 +72,7 @@ class SseDecoder:
         yield from self._take_lines(ended)
         if rest:
             self._rest.append(rest)
-            self._hold(len(rest))
+            self._count_held(len(rest))
 
     def _without_bom(self, piece: bytes) -> bytes:
         start = (self._start or b"") + piece
@@ -100,20 +100,20 @@ class SseDecoder:
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
-            self._hold(len(value))
+            self._count_held(len(value))
         elif name == b"event":
             self._type = value.removeprefix(b" ").decode("utf-8", "replace")
         elif name and not _FIELD.fullmatch(name):
-            # Stricter than the standard: with a control character before the name
-            # the line may be damaged data, which would be missing from the reply.
+            # Stricter than the standard, which ignores unknown names: this line may be
+            # a damaged data line, whose text would be missing from the reply.
             head = head_of(line)
             raise DocumentError(
                 f"The stream contains a damaged line: {head}\nAsk again; if it "
-                "happens again, check that no proxy changes what is sent.",
+                "happens again, check that no proxy changes the answers.",
                 head=head,
             )
 
-    def _hold(self, n_bytes: int) -> None:
+    def _count_held(self, n_bytes: int) -> None:
         self._n_held_bytes += n_bytes
         if self._n_held_bytes > self._max_event_bytes:
             self._data, self._rest = [], []
@@ -125,7 +125,7 @@ class SseDecoder:
 
 
 class RawFunction(msgspec.Struct):
-    """Name and arguments of a call, or pieces of them."""
+    """Name and arguments of a tool call, or pieces of them."""
 
     name: str | None = None
     arguments: str | None = None
@@ -144,9 +144,9 @@ class RawCall(msgspec.Struct):
 class RawText(msgspec.Struct):
     """A message of a whole reply, or a delta of a stream.
 
-    Some servers send what a model thinks in a field of its own, by one of two names,
-    and `reasoning_details` that they want back. A model may decline in `refusal`. Other
-    interfaces use the last two to call and to fail.
+    Some servers send the model's reasoning in a separate field with one of two names,
+    and `reasoning_details` that they need back. A model may decline in `refusal`. Other
+    interfaces use `function_call` for calls and `error` for failures.
     """
 
     content: str | None = None
@@ -174,7 +174,7 @@ class RawChoice(msgspec.Struct):
 
 
 class RawReply(msgspec.Struct):
-    """A whole reply or a chunk; `error` is there in an error body."""
+    """A whole reply or a chunk; an error body has `error`."""
 
     id: str | None = None
     object: str | None = None
@@ -185,8 +185,8 @@ class RawReply(msgspec.Struct):
     error: Any = None
 
 
-# Where one of these has a wrong type, it is left out and the answer is still read.
-LABELS: dict[str, Any] = {
+# A field of these that has a wrong type is left out; the answer is read all the same.
+METADATA: dict[str, Any] = {
     "id": str,
     "object": str,
     "created": Count,
@@ -194,7 +194,7 @@ LABELS: dict[str, Any] = {
     "usage": Usage,
 }
 
-# 0.3 us for a chunk; json takes 2 us, and models of an SDK 47 us
+# 0.3 us for a chunk; json takes 2 us, and the model objects of an SDK 47 us
 _FAST = msgspec.json.Decoder(RawReply)
 _OK = 200
 
@@ -212,13 +212,15 @@ def decode_completion(
 
 
 def _completion(raw: RawReply) -> CompletionBody:
-    raws = raw.choices or []
-    if not raws:
+    raw_choices = raw.choices or []
+    if not raw_choices:
         raise _UnreadableError("with no choices")
-    has_indices = len({raw_choice.index for raw_choice in raws}) == len(raws)
+    has_indices = len({raw_choice.index for raw_choice in raw_choices}) == len(
+        raw_choices
+    )
     choices = [
         _choice(raw_choice, at, has_indices=has_indices)
-        for at, raw_choice in enumerate(raws)
+        for at, raw_choice in enumerate(raw_choices)
     ]
     return CompletionBody(
         id=raw.id,
@@ -229,30 +231,30 @@ def _completion(raw: RawReply) -> CompletionBody:
     )
 
 
-TextPlace: TypeAlias = tuple[int, int | str | None]
-"""A choice's index, and which of its texts: a name, or a tool call's index."""
+TextKey: TypeAlias = tuple[int, int | str | None]
+"""A choice's index and one of its texts: its name, or the index of a tool call."""
 
 
 class ChunkDecoder:
     """Reads the events of one stream (doc: Stream chunk).
 
-    A stream may separate the two halves of a surrogate pair; a first half is held back
-    until the next piece of its text comes.
+    A stream may send the two halves of a surrogate pair in different chunks. A first
+    half is held back until the next piece of its text arrives.
     """
 
     def __init__(self, *, content_type: str = "") -> None:
         self._content_type = content_type
-        self._halves: dict[TextPlace, str] = {}
+        self._halves: dict[TextKey, str] = {}
 
     def decode(self, event: ServerSentEvent) -> Chunk | Fault:
-        """Read one event: a chunk, or the fault that it reports."""
+        """Read one event: a chunk, or a fault if it is an error body."""
         if event.type == "error":
             return decode_fault(event.data.encode())
         try:
             raw = _read(event.data)
             if isinstance(raw, Fault):
                 return raw
-            if raw.choices is None and raw.usage is None and _is_complaint(event.data):
+            if raw.choices is None and raw.usage is None and _is_error_body(event.data):
                 return decode_fault(event.data.encode())
             return Chunk(
                 id=raw.id,
@@ -268,27 +270,33 @@ class ChunkDecoder:
         )
 
     def flush(self) -> Chunk:
-        """Return the held halves whose other half did not come, as U+FFFD."""
-        places, self._halves = tuple(self._halves), {}
-        return Chunk(deltas=tuple(map(_ended_early, places)))
+        """Return U+FFFD for each held half whose other half did not arrive."""
+        keys, self._halves = tuple(self._halves), {}
+        return Chunk(deltas=tuple(map(_ended_early, keys)))
 
     def _delta(self, raw: RawChoice, at: int) -> Delta:
         index = at if raw.index is None else raw.index
-        said = raw.delta
-        if said is None:
+        text_fields = raw.delta
+        if text_fields is None:
             if _has_text(raw):
                 raise _UnreadableError("with text outside of a delta")
             return Delta(index=index, finish_reason=raw.finish_reason)
-        calls, reasoning, refusal = said.tool_calls, _reasoning(said), _refusal(said)
-        text = f"{said.content or ''}{refusal}" if refusal else said.content
+        calls, reasoning, refusal = (
+            text_fields.tool_calls,
+            _reasoning(text_fields),
+            _refusal(text_fields),
+        )
+        text = (
+            f"{text_fields.content or ''}{refusal}" if refusal else text_fields.content
+        )
         return Delta(
             index=index,
-            text=text and self._joined((index, "text"), text),
+            text=text and self._join((index, "text"), text),
             calls=tuple([self._piece(index, call) for call in calls]) if calls else (),
             finish_reason=raw.finish_reason,
-            reasoning=reasoning and self._joined((index, "reasoning"), reasoning),
+            reasoning=reasoning and self._join((index, "reasoning"), reasoning),
             is_refusal=bool(refusal),
-            other=_given_back(said),
+            other=_to_send_back(text_fields),
         )
 
     def _piece(self, choice: int, raw: RawCall) -> CallPiece:
@@ -297,21 +305,21 @@ class ChunkDecoder:
             index=raw.index,
             id=raw.id,
             name=function.name,
-            arguments=self._joined((choice, raw.index), function.arguments or ""),
+            arguments=self._join((choice, raw.index), function.arguments or ""),
             other=_other_of(raw),
         )
 
-    def _joined(self, place: TextPlace, piece: str) -> str:
-        text = self._halves.pop(place, "") + piece if self._halves else piece
+    def _join(self, key: TextKey, piece: str) -> str:
+        text = self._halves.pop(key, "") + piece if self._halves else piece
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._halves[place] = text[-1]
+            self._halves[key] = text[-1]
             text = text[:-1]
         return mend(text)
 
 
-def _ended_early(place: TextPlace) -> Delta:
+def _ended_early(key: TextKey) -> Delta:
     """Return the end of a text whose last character has only a first half."""
-    index, part = place
+    index, part = key
     if part == "text":
         return Delta(index=index, text="\ufffd")
     if isinstance(part, str):
@@ -320,28 +328,28 @@ def _ended_early(place: TextPlace) -> Delta:
     return Delta(index=index, calls=calls)
 
 
-def _refusal(said: RawText) -> str:
-    """Return the words by which a model declines; "" where it does not."""
-    return said.refusal if isinstance(said.refusal, str) else ""
+def _refusal(text_fields: RawText) -> str:
+    """Return the text with which a model declines; "" if it does not."""
+    return text_fields.refusal if isinstance(text_fields.refusal, str) else ""
 
 
-def _given_back(said: RawText) -> dict[str, Any]:
-    """Return the fields that a server wants back with the calls of this reply.
+def _to_send_back(text_fields: RawText) -> dict[str, Any]:
+    """Return the fields that a server needs back with the calls of this reply.
 
-    A text is only marked here, by True: it is the reasoning, which is joined.
+    `reasoning_content` is only marked by True: its text is kept as the reasoning.
     """
-    given = {}
-    if said.reasoning_details is not None:
-        given["reasoning_details"] = said.reasoning_details
-    if said.reasoning_content and isinstance(said.reasoning_content, str):
-        given["reasoning_content"] = True
-    return given
+    fields = {}
+    if text_fields.reasoning_details is not None:
+        fields["reasoning_details"] = text_fields.reasoning_details
+    if text_fields.reasoning_content and isinstance(text_fields.reasoning_content, str):
+        fields["reasoning_content"] = True
+    return fields
 
 
 def _other_of(raw: RawCall) -> dict[str, Any] | msgspec.UnsetType:
     """Return the fields of a call that the document does not show, if it has some."""
     if raw.extra_content is None and raw.thought_signature is None:
-        return msgspec.UNSET  # nearly always so
+        return msgspec.UNSET  # the usual case
     fields = {
         "extra_content": raw.extra_content,
         "thought_signature": raw.thought_signature,
@@ -349,14 +357,14 @@ def _other_of(raw: RawCall) -> dict[str, Any] | msgspec.UnsetType:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _reasoning(said: RawText) -> str:
-    """Return the text next to the content; anything but a text is left out."""
-    reasoning = said.reasoning_content or said.reasoning
+def _reasoning(text_fields: RawText) -> str:
+    """Return the reasoning; "" if there is none, or if it is not a text."""
+    reasoning = text_fields.reasoning_content or text_fields.reasoning
     return reasoning if isinstance(reasoning, str) else ""
 
 
 def mend(text: str) -> str:
-    """Return the text with surrogate pairs joined and single halves as U+FFFD."""
+    """Join surrogate pairs in a text, and replace single halves by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -391,7 +399,7 @@ def _read(body: bytes | str) -> RawReply | Fault:
         reply = None
     if reply is None or _is_fault(reply.error, reply.choices, reply.object):
         reply = _read_tolerantly(body.encode() if isinstance(body, str) else body)
-    return reply if isinstance(reply, Fault) else _checked(reply)
+    return reply if isinstance(reply, Fault) else _check_choices(reply)
 
 
 def _is_fault(error: object, choices: object, kind: object) -> bool:
@@ -400,16 +408,16 @@ def _is_fault(error: object, choices: object, kind: object) -> bool:
     return not is_empty or kind == "error"
 
 
-def _checked(raw: RawReply) -> RawReply | Fault:
-    """Return a reply unless a choice fails, or is of another interface."""
+def _check_choices(raw: RawReply) -> RawReply | Fault:
+    """Return a reply; or the fault, if a choice reports an error."""
     for choice in raw.choices or ():
-        said = choice.delta or choice.message or _NOTHING
-        if error := choice.error or said.error:
+        text_fields = choice.delta or choice.message or _NOTHING
+        if error := choice.error or text_fields.error:
             return fault_of({"error": error})
-        if said.refusal and not isinstance(said.refusal, str):
+        if text_fields.refusal and not isinstance(text_fields.refusal, str):
             raise _UnreadableError("with a refusal that is not a text")
-        if said.function_call:
-            raise _UnreadableError("with function_call, which is another interface's")
+        if text_fields.function_call:
+            raise _UnreadableError("with function_call, which another interface uses")
     return raw
 
 
@@ -417,7 +425,7 @@ _NOTHING = RawText()
 
 
 class _UnreadableError(Exception):
-    """Why a body is not a reply; stays in this file."""
+    """Why a body is not a reply; never leaves this file."""
 
 
 def _read_tolerantly(body: bytes) -> RawReply | Fault:
@@ -429,8 +437,8 @@ def _read_tolerantly(body: bytes) -> RawReply | Fault:
     try:
         fields = {
             name: field
-            for name, field in _mended(value).items()
-            if name not in LABELS or _is_a(field, LABELS[name])
+            for name, field in _mend_all(value).items()
+            if name not in METADATA or _is_a(field, METADATA[name])
         }
         _join_parts(fields)
         return msgspec.convert(fields, RawReply)
@@ -440,25 +448,25 @@ def _read_tolerantly(body: bytes) -> RawReply | Fault:
 
 
 def _join_parts(fields: Mapping[str, Any]) -> None:
-    """Write a content in parts as its text, and parts that are thoughts apart."""
+    """Replace a content in parts by its text; `thinking` parts are the reasoning."""
     choices = fields.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        said = isinstance(choice, dict) and (
+        message = isinstance(choice, dict) and (
             choice.get("delta") or choice.get("message")
         )
-        if isinstance(said, dict) and isinstance(said.get("content"), list):
-            parts = said["content"]
-            thoughts = [part["thinking"] for part in parts if _is_thought(part)]
-            said["content"] = text_of_parts(parts)
-            if thoughts:
-                said["reasoning"] = "".join(map(_thought, thoughts))
+        if isinstance(message, dict) and isinstance(message.get("content"), list):
+            parts = message["content"]
+            thinking = [part["thinking"] for part in parts if _is_thinking(part)]
+            message["content"] = text_of_parts(parts)
+            if thinking:
+                message["reasoning"] = "".join(map(_thinking_text, thinking))
 
 
-def _is_thought(part: object) -> bool:
+def _is_thinking(part: object) -> bool:
     return isinstance(part, dict) and part.get("thinking") is not None
 
 
-def _thought(thought: object) -> str:
+def _thinking_text(thought: object) -> str:
     return thought if isinstance(thought, str) else text_of_parts([*_parts(thought)])
 
 
@@ -479,20 +487,20 @@ def _parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
     )
 
 
-# mended when their pieces are joined
+# not mended yet: the halves of a pair may be in two pieces, which are joined later
 _IN_PIECES = frozenset({"content", "arguments", "reasoning_content", "reasoning"})
 
 
-def _mended(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _mend_all(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         return mend(value)
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_mend_all(item) for item in value]
     if isinstance(value, dict):
         return {
             mend(name): item
             if name in _IN_PIECES and isinstance(item, str)
-            else _mended(item)
+            else _mend_all(item)
             for name, item in value.items()
         }
     return value
@@ -507,8 +515,8 @@ def _is_a(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type form
 
 
 def _has_text(raw: RawChoice) -> bool:
-    said = raw.message
-    return bool(raw.text or (said and (said.content or said.tool_calls)))
+    message = raw.message
+    return bool(raw.text or (message and (message.content or message.tool_calls)))
 
 
 def _choice(raw: RawChoice, at: int, *, has_indices: bool) -> Choice:
@@ -524,7 +532,7 @@ def _choice(raw: RawChoice, at: int, *, has_indices: bool) -> Choice:
         finish_reason=raw.finish_reason,
         reasoning=mend(_reasoning(message)),
         is_refusal=bool(refusal),
-        other=_given_back(message),
+        other=_to_send_back(message),
     )
 
 
@@ -541,9 +549,9 @@ _MESSAGES = ("message", "detail", "error_description", "msg")
 
 
 def decode_fault(body: bytes) -> Fault:
-    """Read as much as possible of an error body of any shape (doc: Error body).
+    """Read as much as possible of an error body of any form (doc: Error body).
 
-    It never fails, because an unreadable error is still an error.
+    It never raises, because an unreadable error body still reports an error.
     """
     text = body.decode("utf-8-sig", "replace")
     try:
@@ -555,7 +563,7 @@ def decode_fault(body: bytes) -> Fault:
 
 
 def fault_of(value: object) -> Fault:
-    """Read an error body that is JSON; the service's words are kept verbatim."""
+    """Read a decoded error body; the service's text is kept verbatim."""
     if isinstance(value, list):
         value = _first_mapping(value)
     if not isinstance(value, dict):
@@ -567,20 +575,24 @@ def fault_of(value: object) -> Fault:
         error = _first_mapping(error)
     if not isinstance(error, Mapping):
         error = {"message": error}
-    said = next((error[name] for name in _MESSAGES if error.get(name)), None)
-    words = _details(said) if isinstance(said, list) else _text(said) or ""
+    message = next((error[name] for name in _MESSAGES if error.get(name)), None)
+    message_text = (
+        _details(message) if isinstance(message, list) else _text(message) or ""
+    )
     return Fault(
-        message=_PAGE if words[:HEAD_CHARS].lstrip()[:1] == "<" else words,
+        message=_PAGE
+        if message_text[:HEAD_CHARS].lstrip()[:1] == "<"
+        else message_text,
         type=_text(error.get("type")),
         param=_text(error.get("param")),
         code=_text(error.get("code")),
     )
 
 
-def _is_complaint(text: str) -> bool:
-    """Say whether an event without choices is an error body in all but name."""
+def _is_error_body(text: str) -> bool:
+    """Say whether an event without choices is an error body without `error`."""
     try:
-        value = json.loads(text)  # an object, or it was not read as a reply
+        value = json.loads(text)  # an object, since it was read as a reply
     except (ValueError, RecursionError):
         return False
     return value.get("type") == "error" or any(map(value.get, ("errors", *_MESSAGES)))
@@ -590,17 +602,21 @@ def _first_mapping(values: list[Any]) -> object:
     return next((value for value in values if isinstance(value, dict)), str(values))
 
 
-def _details(each_said: list[Any]) -> str:
-    """Join a list of complaints, each with its place if it has one, to one line."""
+def _details(details: list[Any]) -> str:
+    """Join error details to one line; each begins with its location, if it has one."""
     lines = []
-    for said in each_said:
-        if isinstance(said, dict) and "msg" in said:
-            where = said.get("loc")
-            parts = where if isinstance(where, list) else [where]
-            place = ".".join(str(part) for part in parts if part is not None)
-            lines.append(f"{place}: {said['msg']}" if place else str(said["msg"]))
+    for detail in details:
+        if isinstance(detail, dict) and "msg" in detail:
+            location = detail.get("loc")
+            parts = location if isinstance(location, list) else [location]
+            location_text = ".".join(str(part) for part in parts if part is not None)
+            lines.append(
+                f"{location_text}: {detail['msg']}"
+                if location_text
+                else str(detail["msg"])
+            )
         else:
-            lines.append(_text(said) or "")
+            lines.append(_text(detail) or "")
     return mend("; ".join(lines))
 
 

@@ -1,7 +1,7 @@
 """A request as code to keep: Python, or a curl command.
 
-It is made from the body that is sent, and contains no key: the client of this package
-finds it, and curl reads it from the environment.
+It is made from the body that is sent. It contains no key: this package's client finds
+the key by itself, and curl reads it from the environment.
 """
 
 import json
@@ -28,10 +28,12 @@ def to_python(
     extra = {name: body.pop(name) for name in request.extra}
     messages = body.pop("messages")
     arguments: dict[str, Any] = {"model": body.pop("model")}
-    first, *others = messages
-    if first["role"] == "system" and others:
-        arguments["system"], messages = first["content"], others
-    arguments |= {"max_tokens": "service"} | body  # `fit` is what the verbs do
+    first, *other_messages = messages
+    if first["role"] == "system" and other_messages:
+        arguments["system"], messages = first["content"], other_messages
+    arguments |= {
+        "max_tokens": "service"
+    } | body  # the verbs use `fit` by default; `service` sends what the body has
     if request.is_fitted:
         del arguments["max_tokens"]
     is_text = [message["role"] for message in messages] == ["user"]
@@ -39,23 +41,25 @@ def to_python(
     prompt = text if is_text and text.strip() else messages
     if extra:
         arguments["extra"] = extra
-    lines = [_argument("", prompt)]
-    lines += [_argument(f"{name}=", value) for name, value in arguments.items()]
+    lines = [_argument_lines("", prompt)]
+    lines += [_argument_lines(f"{name}=", value) for name, value in arguments.items()]
     call = f"svc.{'stream' if is_streamed else 'complete'}(\n{''.join(lines)})"
-    head = f"import svc_notebook as svc\n\n{_comments(notes)}"
+    head = f"import svc_notebook as svc\n\n{_comment_lines(notes)}"
     if not is_streamed:
         return f"{head}reply = {call}\nprint(reply)\n"
-    shown = 'for text in stream:\n    print(text, end="")\nreply = stream.completion\n'
-    return f"{head}stream = {call}\n{shown}"
+    reading_lines = (
+        'for text in stream:\n    print(text, end="")\nreply = stream.completion\n'
+    )
+    return f"{head}stream = {call}\n{reading_lines}"
 
 
-def _argument(name: str, value: object) -> str:
-    """Write an argument; `repr` leaves no line break or control character in a text."""
+def _argument_lines(name: str, value: object) -> str:
+    """Return the lines of an argument; `repr` escapes line breaks in texts."""
     lines = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
     return f"    {name}" + f"\n    {' ' * len(name)}".join(lines) + ",\n"
 
 
-def _comments(notes: Sequence[str]) -> str:
+def _comment_lines(notes: Sequence[str]) -> str:
     return "".join(f"# {note}\n" for note in notes)
 
 
@@ -69,15 +73,15 @@ def to_curl(
 ) -> str:
     """Return the command for a POSIX shell that sends a request.
 
-    `headers` are lines in which a shell puts in variables, such as `$API_KEY`.
+    `headers` are header lines; the shell fills in variables such as `$API_KEY`.
     """
     body = encode(request, is_streamed=is_streamed).decode()
-    # what a terminal does not show is escaped; in JSON it means the same
-    shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
+    # JSON escapes for invisible characters: the same text, but visible in a terminal
+    visible_body = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
     lines = "".join(f'  -H "{header}" \\\n' for header in headers)
     return (
-        f"{_comments(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
+        f"{_comment_lines(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
         f"{lines}"
         "  -H 'Content-Type: application/json' \\\n"
-        f"  --data-raw {shlex.quote(shown)}\n"
+        f"  --data-raw {shlex.quote(visible_body)}\n"
     )

@@ -26,7 +26,7 @@ print("winner:", *replies.loc[replies["score_picked"] == 1, "model"])"""
 LEFT = "columns => columns.map(column => column.getBoundingClientRect().left)"
 LONG = "The short answer is that it depends on the target. " * 4
 DECIDE = (
-    "Pick the reply to go on with; without a pick it is {}, the first that finished."
+    "Pick the reply to continue with; without a pick it is {}, the first that finished."
 )
 
 
@@ -204,7 +204,7 @@ def test_columns_grow_wait_fail_and_are_picked_by_key(page: Page) -> None:
     turns = [compared(column(A, 2), used, FAILED, footer=DECIDE.format(B))]
     panel.show(state="idle", live=None, can=["send"], turns=turns)
 
-    expect(panel.turns).to_contain_text("Pick the reply to go on with")
+    expect(panel.turns).to_contain_text("Pick the reply to continue with")
     expect(panel.button(f"Pick: {C}")).to_have_count(0)
     panel.button(f"Pick: {A}").press("Enter")
     assert panel.sent == [{"t": "prefer", "turn": "turn-1", "version": 2}]

@@ -161,7 +161,10 @@ RESULT = CALLED[2]
         ([ANSWER], r"Message 1 \(assistant\) is out of place: no user's message"),
         ([user()], "The end is out of place: the user's message before it has no"),
         ([user(), user()], r"Message 2 \(user\) .* before it has no answer"),
-        ([user(), ANSWER, SHOTS[0]], r"Message 3 \(system\) .* is the first"),
+        (
+            [user(), ANSWER, SHOTS[0]],
+            r"Message 3 \(system\) .* must be the first message",
+        ),
         ([user(), ANSWER, RESULT], r"Message 3 \(tool\) .* answers no call"),
         ([*CALLED[:3], RESULT], r"Message 4 \(tool\) .* answers no call"),
         ([*CALLED[:2], user()], r"Message 3 \(user\) .* the call 'c1' .* no result"),
@@ -171,7 +174,10 @@ RESULT = CALLED[2]
         ([user(), {**ANSWER, "name": "x"}], "unknown field 'name'"),
         (["hot", "cold"], "A message is str"),
         (7, "messages is int"),
-        ("hot", "'hot' cannot be read: its name has another ending. Give messages"),
+        (
+            "hot",
+            "'hot' cannot be read: files with this ending cannot be imported. Give",
+        ),
         ("none.jsonl", "'none.jsonl' cannot be read: .*No such file"),
         (Path("none.json"), "'none.json' cannot be read: .*No such file"),
         ({"role": "user"}, "messages is dict"),

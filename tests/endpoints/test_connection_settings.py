@@ -45,7 +45,7 @@ def test_an_address_is_taken_as_it_is(text: str, address: str) -> None:
 @pytest.mark.parametrize("query", ["?key=1234", "?api_key=x", "?sig=1", "?"])
 def test_a_query_has_no_key(query: str) -> None:
     """Addresses are shown and recorded."""
-    with pytest.raises(svc.errors.SettingsError, match="or has a key in it"):
+    with pytest.raises(svc.errors.SettingsError, match="or contains a key"):
         to_server_url(f"https://host/v1{query}")
 
 

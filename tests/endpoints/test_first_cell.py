@@ -39,7 +39,7 @@ def test_several_models_are_shown_to_choose_from(serve: Serve) -> None:
     server = serve(reply(), models=listed({"id": "a"}, {"id": "b"}))
 
     said = use(current(), server.base_url, "no-key")
-    with pytest.raises(svc.errors.ParameterError, match=r"none is chosen.*svc mod"):
+    with pytest.raises(svc.errors.ParameterError, match=r"No model is chosen.*svc mod"):
         svc.complete("Hi")
     use(current(), "b")
     svc.complete("Hi")
@@ -109,7 +109,7 @@ def test_a_server_that_does_not_answer_is_named(serve: Serve) -> None:
     with pytest.raises(ConfigError) as caught:
         use(current(), server.base_url, ask=_no_prompt)
 
-    assert "does not answer now: start the server" in caught.value.__notes__[0]
+    assert "does not answer now, so it is unknown" in caught.value.__notes__[0]
 
 
 def test_a_client_may_need_no_key(serve: Serve) -> None:

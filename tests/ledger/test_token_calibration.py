@@ -13,7 +13,7 @@ from svc_notebook.ledger.token_calibration import MIN_ROWS, TokenRules, fit
 from svc_notebook.ledger.usage import usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import FunctionCall, ToolCall, build_request
-from svc_notebook.tokens import FIXED, Rule, Tokens, count
+from svc_notebook.tokens import FIXED, TokenRule, Tokens, count
 
 MakeExchange = Callable[..., Exchange]
 ROWS: list[dict[str, Any]] = json.loads(
@@ -59,7 +59,7 @@ def _streamed(
     ]
 
 
-def _sum(rule: Rule, kind: str) -> Tokens:
+def _sum(rule: TokenRule, kind: str) -> Tokens:
     rows = _rows(kind)
     return sum((rule.tokens(count(row["text"])) for row in rows), Tokens())
 

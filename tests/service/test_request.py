@@ -90,7 +90,7 @@ def test_a_function_is_no_definition(given: object) -> None:
         build_request("Hello", model="svc-instruct", params={"tools": given})
 
     assert "svc.tool(...).definition" in str(caught.value)
-    assert "`complete` takes functions" in str(caught.value)
+    assert "use `complete`, which runs functions" in str(caught.value)
 
 
 @pytest.mark.parametrize("model", ["", "  ", None, 5, "\ud800"], ids=repr)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.call import Checked, ToolRun, check_call, run_call
+from svc_notebook.tools.call import CheckedCall, ToolRun, check_call, run_call
 from svc_notebook.tools.toolbox import Toolbox, tool
 
 SHORT_S = 0.05
@@ -131,7 +131,7 @@ def test_arguments_that_are_no_object_are_answered(
 def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
     """What a user made of the arguments is checked like what the model wrote."""
     checked = check_call(box, _call("weather", '{"city": "Nan"}'))
-    assert isinstance(checked, Checked)
+    assert isinstance(checked, CheckedCall)
 
     run = run_call(checked.tool, checked.call, {"city": 3})
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from svc_notebook.analysis.scorers import json_schema
 from svc_notebook.errors import ConfigError, ToolCallError, ToolSchemaError
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.call import Checked, ToolRun, check_call, run_call
+from svc_notebook.tools.call import CheckedCall, ToolRun, check_call, run_call
 from svc_notebook.tools.schema import build, schema_of
 from svc_notebook.tools.toolbox import Toolbox, from_definition, tool
 
@@ -62,7 +62,7 @@ def test_a_function_can_have_a_ready_made_definition() -> None:
 
     checked = check_call(Toolbox([made]), _call('{"what": "xy", "kinds": ["a"]}'))
 
-    assert isinstance(checked, Checked)
+    assert isinstance(checked, CheckedCall)
     run = run_call(made, checked.call, checked.arguments)
     assert run.result == '{"what":"xy","kinds":["a"]}'
 
@@ -257,7 +257,7 @@ def test_a_model_as_a_parameter_is_given_as_one() -> None:
 
     checked = check_call(Toolbox([made]), call)
 
-    assert isinstance(checked, Checked)
+    assert isinstance(checked, CheckedCall)
     assert run_call(made, call, checked.arguments).result == "open"
     assert isinstance(given[0], Invoice)
 

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from svc_notebook.errors import ToolCallError
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.call import Checked, check_call, parse_arguments, run_call
+from svc_notebook.tools.call import CheckedCall, check_call, parse_arguments, run_call
 from svc_notebook.tools.toolbox import Tool, Toolbox, tool
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
@@ -149,11 +149,11 @@ def _schema(made: Tool) -> dict[str, Any]:
     return schema
 
 
-def _check(made: Tool, text: str) -> Checked | None:
+def _check(made: Tool, text: str) -> CheckedCall | None:
     call = ToolCall(id="1", function=FunctionCall(name=made.name, arguments=text))
     checked = check_call(Toolbox([made]), call)
-    assert isinstance(checked, Checked) or checked.error
-    return checked if isinstance(checked, Checked) else None
+    assert isinstance(checked, CheckedCall) or checked.error
+    return checked if isinstance(checked, CheckedCall) else None
 
 
 @pytest.mark.slow

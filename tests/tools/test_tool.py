@@ -218,10 +218,10 @@ async def _yields_later(number: int) -> AsyncIterator[int]:
     [
         (_stars, "any number of values (*numbers)", "take a list"),
         (_names, "any number of values (**numbers)", "dict[str, ...]"),
-        (_by_position, "only be given by position", "take the / out"),
+        (_by_position, "only be given by position", "remove the /"),
         (_bare, "'number' has no annotation", "number: str"),
-        (_yields, "yields its results", "return a list"),
-        (_yields_later, "yields its results", "return a list"),
+        (_yields, "yields several results", "return a list"),
+        (_yields_later, "yields several results", "return a list"),
         (Clock, "the class Clock", "write a function"),
         (3, "of type int", "write a function"),
         (lambda: None, "lambda", "def"),

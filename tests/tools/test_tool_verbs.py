@@ -239,7 +239,7 @@ def test_clients_run_functions(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
         waited = client.complete(prompt, tools=[weather])
         called = client.complete(prompt, tools=[weather], run_tools=False)
         defined = client.complete(prompt, tools=[weather.definition])
-        with pytest.raises(svc.errors.ParameterError, match="streams run no tools"):
+        with pytest.raises(svc.errors.ParameterError, match="streams do not"):
             client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):

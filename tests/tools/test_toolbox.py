@@ -7,7 +7,7 @@ import pytest
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.request import FunctionCall, ToolCall
-from svc_notebook.tools.call import Checked, check_call
+from svc_notebook.tools.call import CheckedCall, check_call
 from svc_notebook.tools.consent import (
     ConsentDecision,
     Proposal,
@@ -95,7 +95,7 @@ def _proposal() -> Proposal:
         id="call_1", function=FunctionCall(name="weather", arguments='{"city": "Nan"}')
     )
     checked = check_call(Toolbox([weather]), call)
-    assert isinstance(checked, Checked)
+    assert isinstance(checked, CheckedCall)
     return Proposal.of(checked)
 
 
