@@ -101,10 +101,9 @@ def use(  # noqa: PLR0913 - one argument for each thing to choose
         model: The model id for requests that name none.
         ledger: The file that keeps every exchange from now on; `:memory:` for no file.
         prices: The file with your price table, for costs.
-        max_tokens_total: Most tokens, of prompts and replies together, that this
-            kernel may use from now on; after that, requests raise a
-            SpendingLimitError. Answers from the ledger do not count. `float("inf")`
-            removes the limit.
+        max_tokens_total: Most tokens of prompts and replies that this kernel may use
+            from now on; then requests raise a SpendingLimitError. Answers from the
+            ledger do not count. `float("inf")` removes the limit.
         max_cost: A limit on the cost, in the currency of the price table.
         traces: `on` for OpenTelemetry spans, `content` with the texts, or `off`.
         **connection: Settings for requests to the endpoint, for all its models; without
@@ -178,7 +177,7 @@ def use_traces(session: Session, traces: object, *, source: str) -> None:
 
 
 def _check_traces(traces: object) -> str | None:
-    """Check the value of `traces`, and that OpenTelemetry is installed; True is `on`."""
+    """Check `traces`, and that OpenTelemetry is installed; True means `on`."""
     if traces is None:
         return None
     words = {True: "on", False: "off"}

@@ -1,7 +1,7 @@
 """Completions as the service sends them: their content, bytes and pace.
 
-Fields and their order are the document's (doc: Completion, Stream chunk). If the
-document is silent, this follows the interface that the service follows.
+Fields and their order are the document's (doc: Completion, Stream chunk). Where the
+document is silent, this follows the other vendor's interface that it names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def cut_choice(
         pieces.append(token)
         if not longest:
             continue
-        # A sequence may lie across tokens, never further back than its length.
+        # A sequence may lie across several tokens, but not further back than its length.
         text = text[-longest:] + token if len(text) > longest else text + token
         places = [at for sequence in stop if (at := text.find(sequence)) >= 0]
         if places:
@@ -62,34 +62,34 @@ def cut_choice(
 
 
 def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
-    """Take tool calls up to `max_tokens`; the arguments of the last may break off."""
-    made: list[Call] = []
-    left = max_tokens
+    """Take tool calls up to `max_tokens`; the last one's arguments may be cut."""
+    kept_calls: list[Call] = []
+    n_left = max_tokens
     for call in calls:
-        left -= count_tokens(call.name)
+        n_left -= count_tokens(call.name)
         tokens = split_tokens(call.arguments)
-        if left >= 0:
-            made.append(replace(call, arguments="".join(tokens[:left])))
-            left -= len(tokens)
-        if left < 0:
-            return Choice((), LENGTH, max_tokens, tool_calls=tuple(made))
-    return Choice((), STOP, max_tokens - left, tool_calls=tuple(made))
+        if n_left >= 0:
+            kept_calls.append(replace(call, arguments="".join(tokens[:n_left])))
+            n_left -= len(tokens)
+        if n_left < 0:
+            return Choice((), LENGTH, max_tokens, tool_calls=tuple(kept_calls))
+    return Choice((), STOP, max_tokens - n_left, tool_calls=tuple(kept_calls))
 
 
 def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
-    """Take so many letters off the end; pieces left empty go."""
-    left = list(pieces)
+    """Remove `n_letters` from the end; pieces that become empty are removed."""
+    kept_pieces = list(pieces)
     while n_letters > 0:
-        last = left.pop()
+        last = kept_pieces.pop()
         if len(last) > n_letters:
-            left.append(last[:-n_letters])
+            kept_pieces.append(last[:-n_letters])
         n_letters -= len(last)
-    return tuple(left)
+    return tuple(kept_pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What every chunk of a reply repeats (doc: Stream chunk)."""
+    """The fields that every chunk of a reply repeats (doc: Stream chunk)."""
 
     id: str
     created: int
@@ -106,7 +106,7 @@ class Head:
 
 
 def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
-    """Write a streamed reply event by event, choices in turns, and its end."""
+    """Write a streamed reply event by event: choices in turns, then its end."""
     start = write_json(head.to_json("chat.completion.chunk"))[:-1]
     streams = [_events(index, choice) for index, choice in enumerate(choices)]
     for turn in zip_longest(*streams):
@@ -132,9 +132,9 @@ def _call(call: Call) -> JsonObject:
 
 
 def _events(index: int, choice: Choice) -> Iterator[bytes]:
-    """Write the chunks of one choice: first with the role, last empty.
+    """Write the chunks of one choice: the first has the role, the last is empty.
 
-    The first chunk holds the first piece of text, which is empty beside tool calls.
+    The first chunk has the first piece of text, which is empty before tool calls.
     """
     pieces = choice.pieces or ("",)
     yield _event(index, {"role": "assistant", "content": pieces[0]})
@@ -149,11 +149,11 @@ def _events(index: int, choice: Choice) -> Iterator[bytes]:
 def _call_deltas(at: int, call: Call) -> Iterator[JsonObject]:
     """Write a tool call in pieces: its head, then its arguments in two halves.
 
-    How calls are streamed is not shown; each delta has an `index`.
+    The document does not show how calls are streamed; each delta has an `index`.
     """
-    begun = _call(call)
-    begun["function"]["arguments"] = ""
-    yield {"index": at, **begun}
+    head = _call(call)
+    head["function"]["arguments"] = ""
+    yield {"index": at, **head}
     half = len(call.arguments) // 2
     for part in (call.arguments[:half], call.arguments[half:]):
         if part:
@@ -168,11 +168,11 @@ def _event(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast tokens come.
+    """How fast tokens are sent.
 
     Attributes:
         first_token_s: Seconds until the first token, 0 or more.
-        tokens_per_s: Tokens a second after it; None for no waiting.
+        tokens_per_s: Tokens per second after the first; None for no waiting.
     """
 
     first_token_s: float = 0.0
@@ -192,7 +192,7 @@ def deliver(
     pace: Pace,
     usage: Mapping[str, int] | None = None,
 ) -> Reply:
-    """Send these choices, whole or streamed, as the request wants them.
+    """Make the reply with these choices, in one piece or streamed, as requested.
 
     `usage` replaces the counted usage of a whole reply; an empty one is left out.
     """
@@ -223,7 +223,7 @@ def deliver(
 def _streamed(head: Head, choices: Sequence[Choice], pace: Pace) -> Reply:
     """Send one event for each token.
 
-    The first event comes at once after the headers, which wait for the first token.
+    The headers wait for the first token; the first event follows at once.
     """
     gap_s = pace.token_s / max(len(choices), 1)
     body = tuple(

@@ -1,7 +1,7 @@
-"""Which tools an emulated reply calls, with which arguments, and their results.
+"""The tool calls of emulated replies: which tools, with which arguments; and results.
 
-A tool is called if the newest user message names it, with the simplest arguments that
-its schema allows; the prompt's numbers, quoted texts and capitalised names are used
+A tool is called if the newest user message names it. The arguments are the simplest ones
+that its schema allows, with the prompt's numbers, quoted texts and capitalised names
 where they fit.
 """
 
@@ -16,18 +16,18 @@ from typing import Any
 from .emulated_tokens import split_tokens
 from .request_checks import Call, ChatRequest, Tool
 
-# What all results together take of a reply, so that some text follows them.
+# the most of a reply that tool results may take, so that some text follows them
 _RESULTS_TOKENS = 100
 _RESULTS_SHARE = 2 / 3
-# Bounds for schemas that refer to themselves or ask for a great deal.
-_DEPTH_AT_MOST = 8
+# bounds, because schemas may be recursive or ask for very many values
+_MAX_DEPTH = 8
 # Below this depth only what the schema requires is made.
 _OPTIONAL_DEPTH = 4
-_VALUES_AT_MOST = 256
-_ITEMS_AT_MOST = 16
-_LETTERS_AT_MOST = 1000
+_MAX_VALUES = 256
+_MAX_ITEMS = 16
+_MAX_LETTERS = 1000
 # Floats are not exact beyond this.
-_LARGEST = 1e15
+_MAX_NUMBER = 1e15
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _QUOTED = re.compile(r"[\"\u201c']([^\"\u201c\u201d']{1,200})[\"\u201d']")
 # One or several capitalised words, not at the beginning of a sentence.
@@ -51,7 +51,9 @@ def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
     """
     if chat.messages[-1].role != "user":
         return ()
-    named = [tool for tool in chat.tools if _named(tool).search(chat.question)]
+    named_tools = [
+        tool for tool in chat.tools if _name_pattern(tool).search(chat.question)
+    ]
     n_before = sum(len(message.tool_calls) for message in chat.messages)
     return tuple(
         Call(
@@ -59,12 +61,12 @@ def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
             name=tool.name,
             arguments=_arguments(tool, chat.question),
         )
-        for at, tool in enumerate(named)
+        for at, tool in enumerate(named_tools)
     )
 
 
 def tool_results(chat: ChatRequest) -> list[tuple[str, str]]:
-    """Repeat the results at the end of a request, shortened, by the tools' names."""
+    """Return the tool results at the end of a request: tool names and short texts."""
     names = {
         call.id: call.name for message in chat.messages for call in message.tool_calls
     }
@@ -82,14 +84,14 @@ def tool_results(chat: ChatRequest) -> list[tuple[str, str]]:
     return results
 
 
-def _named(tool: Tool) -> "re.Pattern[str]":
-    """Find a tool's name as a whole word; its underscores may be blanks."""
+def _name_pattern(tool: Tool) -> "re.Pattern[str]":
+    """Return a pattern for a tool's name as a word; underscores may be blanks."""
     name = re.escape(tool.name).replace("_", "[_ ]")
     return re.compile(rf"(?<![a-z0-9_]){name}(?![a-z0-9_])", re.IGNORECASE)
 
 
 def _arguments(tool: Tool, question: str) -> str:
-    rest = _named(tool).sub("it", question)
+    rest = _name_pattern(tool).sub("it", question)
     examples = _ExampleValues(
         root=tool.parameters,
         texts=iter([*_QUOTED.findall(rest), *_NAME.findall(rest)]),
@@ -113,29 +115,29 @@ class _ExampleValues:
     def value(self, schema: object, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
         """Make a value that a schema allows; null if it cannot be read."""
         self.n_values += 1
-        is_too_much = depth > _DEPTH_AT_MOST or self.n_values > _VALUES_AT_MOST
+        is_too_much = depth > _MAX_DEPTH or self.n_values > _MAX_VALUES
         if not isinstance(schema, Mapping) or is_too_much:
             return None
         for word in ("const", "default"):
             if word in schema:
                 return schema[word]
         if "$ref" in schema:
-            return self.value(_referred(self.root, schema["$ref"]), depth + 1)
+            return self.value(_look_up(self.root, schema["$ref"]), depth + 1)
         for word in ("anyOf", "oneOf", "allOf"):
-            if _listed(schema, word):
+            if _read_array(schema, word):
                 return self.value(schema[word][0], depth + 1)
         return self._typed(schema, depth)
 
     def _typed(self, schema: Schema, depth: int) -> Any:  # noqa: ANN401 - JSON
         """Make a value of the schema's type, the first if it has several."""
-        if _listed(schema, "enum"):
+        if _read_array(schema, "enum"):
             return schema["enum"][0]
-        kind = (_listed(schema, "type") or [schema.get("type")])[0]
+        kind = (_read_array(schema, "type") or [schema.get("type")])[0]
         if kind == "object":
             return self._object(schema, depth)
         if kind == "array":
             usual = min(_count(schema, "maxItems", 1), int(depth < _OPTIONAL_DEPTH))
-            n_items = min(max(_count(schema, "minItems", 0), usual), _ITEMS_AT_MOST)
+            n_items = min(max(_count(schema, "minItems", 0), usual), _MAX_ITEMS)
             items = schema.get("items", {})
             return [self.value(items, depth + 1) for _ in range(n_items)]
         if kind in ("integer", "number"):
@@ -148,41 +150,39 @@ class _ExampleValues:
         """Make an object: its required properties, or all if none is required."""
         properties = schema.get("properties")
         known = properties if isinstance(properties, Mapping) else {}
-        required = [x for x in _listed(schema, "required") if isinstance(x, str)]
+        required = [x for x in _read_array(schema, "required") if isinstance(x, str)]
         return {
             name: self.value(known.get(name, {}), depth + 1)
             for name in required or (known if depth < _OPTIONAL_DEPTH else ())
         }
 
     def _text(self, schema: Schema) -> str:
-        """Take a text of the prompt, as long as the schema wants."""
+        """Return a text of the prompt, in the length that the schema requires."""
         if str(schema.get("format")) in _FORMATS:
             return _FORMATS[schema["format"]]
         text = next(self.texts, "this")
-        shortest = min(_count(schema, "minLength", 0), _LETTERS_AT_MOST)
-        return text.ljust(shortest, "x")[
-            : _count(schema, "maxLength", _LETTERS_AT_MOST)
-        ]
+        shortest = min(_count(schema, "minLength", 0), _MAX_LETTERS)
+        return text.ljust(shortest, "x")[: _count(schema, "maxLength", _MAX_LETTERS)]
 
     def _number(self, schema: Schema, *, is_integer: bool) -> float:
-        """Take a number of the prompt, within the bounds of the schema."""
+        """Return a number of the prompt, moved into the bounds of the schema."""
         low = _bound(schema, "minimum", "exclusiveMinimum", 1)
         high = _bound(schema, "maximum", "exclusiveMaximum", -1)
         number = min(max(next(self.numbers, 1.0), low), high)
         return round(number) if is_integer else number
 
 
-def _referred(root: Schema, reference: object) -> object:
+def _look_up(root: Schema, reference: object) -> object:
     """Look up a reference such as #/$defs/City; None if it leads nowhere."""
-    here: object = root
+    schema: object = root
     for step in str(reference).removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        here = here.get(name) if isinstance(here, Mapping) else None
-    return here
+        schema = schema.get(name) if isinstance(schema, Mapping) else None
+    return schema
 
 
-def _listed(schema: Schema, word: str) -> list[Any]:
-    """Read an array of a schema; empty if it is not one."""
+def _read_array(schema: Schema, word: str) -> list[Any]:
+    """Return an array of a schema; empty if the value is not an array."""
     value = schema.get(word)
     return value if isinstance(value, list) else []
 
@@ -197,6 +197,6 @@ def _bound(schema: Schema, word: str, exclusive: str, step: int) -> float:
     for name, moved in ((word, 0), (exclusive, step)):
         value: Any = schema.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and abs(value) <= _LARGEST:
+        if is_number and abs(value) <= _MAX_NUMBER:
             return float(value) + moved
     return math.inf * -step

@@ -1,6 +1,6 @@
-"""The check of API keys: those that are accepted, revoked and forbidden.
+"""Checks API keys: accepted, revoked and forbidden ones.
 
-No message and no record repeats one.
+No message and no record contains a key.
 """
 
 import re
@@ -13,15 +13,15 @@ KEY = "svc-emulator"
 REVOKED_KEY = "svc-emulator-revoked"
 FORBIDDEN_KEY = "svc-emulator-forbidden"
 HIDDEN = "[key]"
-# A key of so many letters is not an ordinary word.
+# from this length on, a key is not an ordinary word
 _LONG_ENOUGH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one emulator; no message and no record repeats one.
+    """The keys of one emulator.
 
-    A revoked key is answered with 401, as one never created, a forbidden one with 403.
+    Revoked and unknown keys are answered with 401, forbidden ones with 403.
     """
 
     valid: tuple[str, ...] = field(default=(KEY,), repr=False)
@@ -29,10 +29,10 @@ class Keys:
     forbidden: tuple[str, ...] = field(default=(FORBIDDEN_KEY,), repr=False)
 
     def hide(self, text: str, headers: Mapping[str, str]) -> str:
-        """Replace every key in a text: the known ones and the one sent.
+        """Replace every key in a text: the known keys, and the key of the request.
 
-        A short key, as people choose for tests, is replaced only as a whole word; it
-        may be a part of ordinary words.
+        A short key, as used in tests, may be a part of ordinary words, so it is only
+        replaced as a whole word.
         """
         keys = {sent_key(headers), *self.valid, *self.revoked, *self.forbidden} - {""}
         for key in sorted(keys, key=len, reverse=True):  # one may begin with another
@@ -49,7 +49,7 @@ _NO_PERMISSION = "The API key has no permission for the requested resource."
 
 
 def check_key(headers: Mapping[str, str], keys: Keys) -> None:
-    """Refuse a request without a key, or with one that was not given out (401)."""
+    """Refuse a request without a key, or with a revoked or unknown one (401)."""
     key = sent_key(headers)
     if not key:
         raise RuleError(_NO_KEY, UNAUTHORIZED)
@@ -58,7 +58,7 @@ def check_key(headers: Mapping[str, str], keys: Keys) -> None:
 
 
 def check_permission(headers: Mapping[str, str], keys: Keys) -> None:
-    """Refuse a key that lacks the permission for what it asks (403)."""
+    """Refuse a key without the permission for the request (403)."""
     if sent_key(headers) in keys.forbidden:
         raise RuleError(_NO_PERMISSION, FORBIDDEN)
 

@@ -18,8 +18,8 @@ MINUTE_S = 60.0
 class Quota:
     """Limits the requests per second and per minute, for each model.
 
-    `limits` maps model ids to requests in any 1 s and in any 60 s. It never waits, and
-    a refused request uses up nothing.
+    `limits` maps model ids to requests in any 1 s and in any 60 s. Nothing waits here,
+    and a refused request does not count.
     """
 
     def __init__(
@@ -27,20 +27,20 @@ class Quota:
     ) -> None:
         self._limits = limits
         self._clock = clock
-        self._taken_at: dict[str, deque[float]] = {}
+        self._admitted_at: dict[str, deque[float]] = {}
 
     def take(self, model: str) -> str | None:
-        """Admit a request, or name the full window: `per second`, `per minute`."""
+        """Admit a request (None), or return the full window, such as `per second`."""
         if model not in self._limits:
             return None
         per_second, per_minute = self._limits[model]
         now = self._clock()
-        taken = self._taken_at.setdefault(model, deque())
-        while taken and now - taken[0] >= MINUTE_S:
-            taken.popleft()
-        if sum(1 for at in taken if now - at < SECOND_S) >= per_second:
+        admitted_at = self._admitted_at.setdefault(model, deque())
+        while admitted_at and now - admitted_at[0] >= MINUTE_S:
+            admitted_at.popleft()
+        if sum(1 for at in admitted_at if now - at < SECOND_S) >= per_second:
             return "per second"
-        if len(taken) >= per_minute:
+        if len(admitted_at) >= per_minute:
             return "per minute"
-        taken.append(now)
+        admitted_at.append(now)
         return None

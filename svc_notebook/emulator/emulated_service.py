@@ -1,4 +1,4 @@
-"""The emulated service: an HTTP request as a value in, a reply as a value out."""
+"""The emulated service without sockets: turns request values into reply values."""
 
 import hashlib
 import threading
@@ -11,7 +11,7 @@ from pathlib import Path
 from . import explanation, filler
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
 from .emulated_calls import calls_for, tool_results
-from .emulated_judge import judged
+from .emulated_judge import judge_reply
 from .emulated_keys import Keys, check_key, check_permission
 from .emulated_rate_limits import LIMITS, Quota
 from .emulated_tokens import split_tokens
@@ -41,7 +41,7 @@ have an answer that was written by hand; to all others it says that it cannot an
 them. Nothing leaves this machine, and nothing is paid for. Every response carries
 the header x-svc-emulator.
 """
-# What this package's pages, help and buttons ask, as a script.
+# A script with answers to the questions in this package's pages, help and buttons.
 ANSWERS = Path(__file__).parent / "answers.json"
 PATH = "/v1/chat/completions"
 LIST_PATH = "/v1/models"  # not in the document
@@ -53,8 +53,8 @@ class Setup:
     """The settings of an emulated service, checked; see `Emulator`.
 
     `limits` maps model ids to requests in 1 s and in 60 s, `contexts` to the tokens
-    that prompt and reply share. With `is_filler` all texts are made-up prose. What
-    differs from the document is for other servers.
+    that prompt and reply share. With `is_filler` all texts are made-up prose. Settings
+    that differ from the document imitate other servers.
     """
 
     keys: Keys = field(default_factory=Keys)
@@ -74,8 +74,8 @@ class Service:
     """The service without sockets; may be used from several threads.
 
     It checks key, path, method, permission, body, model and limits, in this order; a
-    refused request uses up no limit. The kth identical request since the start gets
-    the kth sample, so two runs of a program read the same replies.
+    refused request does not count for the limits. The k-th identical request since the
+    start gets the k-th sample, so that a program gets the same replies in each run.
     """
 
     def __init__(self, setup: Setup, script: Script | None = None) -> None:
@@ -88,9 +88,9 @@ class Service:
     def reply(self, request: Request) -> Reply:
         """Answer a request; never raises."""
         try:
-            return self._answered(request)
-        except RuleError as broken:
-            status, message = broken.status, str(broken)
+            return self._reply_to(request)
+        except RuleError as rule_error:
+            status, message = rule_error.status, str(rule_error)
         except Exception as error:  # noqa: BLE001 - the last resort
             status = 500
             message = (
@@ -104,7 +104,7 @@ class Service:
         allow = "GET, HEAD" if is_read else "POST"  # HTTP requires it
         return replace(reply, headers={**reply.headers, "allow": allow})
 
-    def _answered(self, request: Request) -> Reply:
+    def _reply_to(self, request: Request) -> Reply:
         if request.path == "/":
             if request.method not in ("GET", "HEAD"):
                 raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
@@ -113,24 +113,26 @@ class Service:
             check_key(request.headers, self._setup.keys)
         if request.path == LIST_PATH and self._setup.has_model_list:
             return self._model_list(request)
-        chat = self._admitted(request)
+        chat = self._check(request)
         identity = chat.identity()
         with self._lock:
             entry = self._script.next_entry(chat)
-            full = self._quota.take(chat.model) if entry is None else None
+            full_window = self._quota.take(chat.model) if entry is None else None
             nth = self._n_asked[identity]
-            self._n_asked[identity] += full is None
-        # The same in every run, another for every request.
-        name = f"{self._setup.seed}/{nth}/{identity}"
+            self._n_asked[identity] += full_window is None
+        # the same in every run, but different for every request
+        sample_id = f"{self._setup.seed}/{nth}/{identity}"
         head = Head(
-            id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+            id=f"cmpl-{hashlib.sha256(sample_id.encode()).hexdigest()[:24]}",
             created=int(self._setup.now()),
             model=chat.model,
         )
         if entry is not None:
             return play(entry, chat, head)
-        if full is not None:  # no retry hint is shown (doc: Errors)
-            raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
+        if full_window is not None:  # no retry hint is shown (doc: Errors)
+            raise RuleError(
+                f"The rate limit {full_window} of this model is exceeded.", 429
+            )
         note, choices = self._choices(chat, nth)
         reply = deliver(chat, head, choices, pace=self._setup.pace)
         return replace(reply, headers={**reply.headers, MARK[0]: note})
@@ -148,8 +150,8 @@ class Service:
         body = write_json({"object": "list", "data": data})
         return whole(200, body, content_type=JSON)
 
-    def _admitted(self, request: Request) -> ChatRequest:
-        """Check all but key and limits, in the order that `Service` states."""
+    def _check(self, request: Request) -> ChatRequest:
+        """Check everything but key and limits, in the order of `Service`."""
         if request.path != PATH:  # doc: Endpoints
             raise RuleError(f"There is only one operation here: POST {PATH}.", 404)
         if request.method != "POST":
@@ -161,7 +163,7 @@ class Service:
         return chat
 
     def _choices(self, chat: ChatRequest, nth: int) -> tuple[str, list[Choice]]:
-        """Write the choices: calls of tools, or texts; with what is said of them."""
+        """Return the choices, tool calls or texts, and the note on them."""
         if calls_for(chat):
             return MADE_UP, [
                 cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
@@ -180,8 +182,8 @@ class Service:
     def _texts(
         self, chat: ChatRequest, seeds: Sequence[int]
     ) -> tuple[str, list[Iterable[str]]]:
-        """Write a text for each seed, by tokens, with what is said of all of them."""
-        if verdict := judged(chat.question, "fair"):
+        """Return a text for each seed, as tokens, and the note on all of them."""
+        if verdict := judge_reply(chat.question, "fair"):
             return MADE_UP, [split_tokens(verdict) for _ in seeds]
         results = tool_results(chat)
         word = None if results else filler.offered_word(chat, seeds[0])
@@ -202,8 +204,8 @@ def _answers() -> Script:
 
 
 def _written_answer(chat: ChatRequest) -> str | None:
-    """Return the answer that was written for this question, if there is one."""
-    entry = _answers().next_entry(chat)  # each answers always, so that none is used up
+    """Return the answer that was written by hand for this question, if any."""
+    entry = _answers().next_entry(chat)  # these entries can be used any number of times
     return entry.text if entry and isinstance(entry.text, str) else None
 
 

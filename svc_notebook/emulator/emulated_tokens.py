@@ -1,7 +1,7 @@
-"""How the emulator counts tokens.
+"""Counts tokens for the emulator.
 
-The service's own tokenizer is not shown in its document. The rule here is only meant to
-give believable numbers for English, Thai and code.
+The document does not show the service's tokenizer. The rule here only gives plausible
+numbers for English, Thai and code.
 """
 
 import re
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-# What each message of a prompt, and the reply to it, take in addition to their text.
+# tokens of each message, and of the reply, in addition to those of their texts
 MESSAGE_TOKENS = 4
 REPLY_TOKENS = 3
 

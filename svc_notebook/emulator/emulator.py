@@ -1,7 +1,7 @@
 """`Emulator`: the emulated service as an HTTP server on this machine.
 
-It listens on 127.0.0.1 only and in its own thread, prints nothing and touches no
-signals. Importing this module loads no server.
+It listens on 127.0.0.1 only, in its own thread. It prints nothing and does not change
+signal handlers. Importing this module does not load the server.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # asyncio and httptools load when an emulator is started
 _Count = Annotated[int, Meta(ge=0)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 _Positive = Annotated[float, Meta(gt=0, le=1e9)]
-# What a header can carry behind "Bearer ".
+# characters that a header can have after "Bearer "
 _Keys = tuple[Annotated[str, Meta(pattern=r"^[\x21-\x7e]+\Z")], ...]
 
 _KEYS_ALLOWED = (
@@ -77,11 +77,12 @@ class _Options(Struct, frozen=True, kw_only=True):
     forbidden: _Keys
 
     def __post_init__(self) -> None:
-        """Check what concerns several arguments."""
-        for one, other in combinations(("keys", "revoked", "forbidden"), 2):
-            if set(getattr(self, one)) & set(getattr(self, other)):
+        """Check conditions on several arguments together."""
+        for first, second in combinations(("keys", "revoked", "forbidden"), 2):
+            if set(getattr(self, first)) & set(getattr(self, second)):
                 raise SettingsError(
-                    f"{one} and {other} share a key; give each key in one of them."
+                    f"{first} and {second} have a key in common; give each key in only one "
+                    "of them."
                 )
         served = (*DOCUMENTED, *self.models)
         unknown = set(self.model_limits) - set(served)
@@ -100,7 +101,7 @@ class _Options(Struct, frozen=True, kw_only=True):
 
 
 def _read_options(arguments: Mapping[str, object]) -> _Options:
-    """Check the arguments; keys are not repeated in the error."""
+    """Check the arguments; errors do not show keys."""
     try:
         return msgspec.convert(arguments, _Options)
     except msgspec.ValidationError as error:
@@ -130,8 +131,8 @@ class Emulator:
     """The service on this machine: a context manager, plain or `async`.
 
     Args:
-        port: Where to listen; 0 takes a free port.
-        tokens_per_s: How fast text is written; None for no waiting.
+        port: The port to listen on; 0 takes a free one.
+        tokens_per_s: Tokens per second of replies; None for no waiting.
         first_token_s: Seconds before the first token.
         limits: True for the document's rate limits, False for none, or a mapping of
             model ids to (requests per second, requests per minute).
@@ -139,11 +140,11 @@ class Emulator:
         contexts: Tokens that prompt and reply share by model, if not the document's.
         has_model_list: Whether `GET /models` lists the models, as other servers do.
         needs_key: Whether requests need a key.
-        keys, revoked, forbidden: API keys that are served, answered with 401, and
+        keys, revoked, forbidden: API keys that are accepted, answered with 401, and
             answered with 403.
-        script: Answers that replace its own: entries, or the path of a JSON file of
-            them; see `svc_notebook.emulator.script`.
-        text: "answers" answers the questions of the package's pages, and says where it
+        script: Answers instead of the emulator's own: entries, or the path of a JSON
+            file with entries; see `svc_notebook.emulator.script`.
+        text: "answers" answers the questions in the package's pages, and says if it
             has no answer; "filler" writes made-up prose, to try out lengths and speeds.
         seed: The same seed gives the same texts, and the same requests a `share`.
         keep_alive_s: Seconds after which an idle connection is closed.
@@ -181,7 +182,7 @@ class Emulator:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        options = _read_options(locals())  # of which it takes the fields by name
+        options = _read_options(locals())  # takes those that are fields of `_Options`
         entries = read_script(script) if isinstance(script, str | Path) else script
         self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(
@@ -207,7 +208,7 @@ class Emulator:
 
     @property
     def api_key(self) -> str:
-        """A key that is served."""
+        """A key that is accepted."""
         return self._keys.valid[0]
 
     @property
@@ -233,7 +234,7 @@ class Emulator:
 
     @property
     def requests(self) -> tuple[RecordedRequest, ...]:
-        """The requests that came in, oldest first, without keys."""
+        """The requests received, oldest first, without keys."""
         return self._log.requests()
 
     @property
@@ -264,7 +265,7 @@ class Emulator:
         return self
 
     def close(self) -> None:
-        """Stop; unfinished replies are cut and the port is free again."""
+        """Stop the server: unfinished replies are cut, and the port becomes free."""
         running, self._running = self._running, None
         if running is not None:
             running.close()

@@ -1,8 +1,8 @@
-"""What the emulator says to a question that it has no answer for.
+"""The emulator's reply to a question without an answer: it explains what it is.
 
-It says that it is the emulator, and how to get a real answer: in the prompt's language,
-English or Thai, and in the form and length that the newest message asks for, as far as
-a few of its words show them.
+It says that it is the emulator, and how to get a real answer. It uses the language of
+the prompt, English or Thai, and the form and length that a few words of the newest
+message ask for.
 """
 
 import json
@@ -16,11 +16,10 @@ from .emulated_tokens import split_tokens
 from .filler import draw_sentences, is_thai, tool_sentences
 from .request_checks import ChatRequest
 
-# Sentences of a reply whose length is not stated, of a short one, of a long one, and of
-# a paragraph.
+# numbers of sentences: by default, in a short reply, in a long one, in a paragraph
 USUAL, SHORT, LONG, PARAGRAPH = 2, 1, 9, 3
-# More than `max_tokens` can carry.
-PARTS_AT_MOST = 9000
+# more parts than any `max_tokens` allows
+MAX_PARTS = 9000
 
 
 class _Wording(NamedTuple):
@@ -28,7 +27,7 @@ class _Wording(NamedTuple):
 
     first: str
     others: tuple[str, ...]
-    word: str  # where one word is wanted
+    word: str  # the reply if one word is requested
 
 
 _ENGLISH = _Wording(
@@ -106,8 +105,8 @@ def write(
 ) -> Iterator[str]:
     """Write the explanation token by token; after tools it begins with their results.
 
-    Which sentences follow the first one is drawn as `filler` draws its own, so that
-    temperature, top_p and the seed can be seen at work.
+    The sentences after the first one are drawn as in `filler`, so that temperature, top_p
+    and the seed have a visible effect.
     """
     wording = _THAI if is_thai(chat.question) else _ENGLISH
     yield from split_tokens(tool_sentences(chat, results))
@@ -115,14 +114,14 @@ def write(
         yield " "
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
     sentences = chain([wording.first], draw_sentences(chat, wording.others, rng))
-    for part in _formed(chat, wording, sentences):
+    for part in _to_form(chat, wording, sentences):
         yield from split_tokens(part)
 
 
-def _formed(
+def _to_form(
     chat: ChatRequest, wording: _Wording, sentences: Iterator[str]
 ) -> Iterator[str]:
-    """Give sentences the form that the newest message asks for, else the system's."""
+    """Format sentences as the newest message asks, else as the system message does."""
     for wish in (chat.question, chat.system or ""):
         if _JSON.search(wish):
             names = _KEYS.search(wish)
@@ -140,7 +139,7 @@ def _formed(
             yield from (f"\n{mark} {line}" for line in islice(sentences, USUAL))
             yield "\n```"
         elif match := _LENGTH.search(wish):
-            yield from _measured(match, wording, sentences)
+            yield from _of_length(match, wording, sentences)
         elif match := _LIST.search(wish):
             n = _count(match[1] or match[2] or "three")
             for at, sentence in enumerate(islice(sentences, n), 1):
@@ -152,10 +151,10 @@ def _formed(
     yield " ".join(islice(sentences, SHORT if _BRIEF.search(chat.question) else n))
 
 
-def _measured(
+def _of_length(
     match: "re.Match[str]", wording: _Wording, sentences: Iterator[str]
 ) -> Iterator[str]:
-    """Write as many sentences, words, lines or paragraphs as are wanted."""
+    """Write as many sentences, words, lines or paragraphs as are requested."""
     unit = match[2] or match[3]
     n = _count(match[1] or "one")
     if (unit := _UNITS.get(unit, unit.lower())) != "word":
@@ -172,4 +171,4 @@ def _measured(
 
 
 def _count(number: str) -> int:
-    return min(_VALUES.get(number.lower()) or int(number), PARTS_AT_MOST)
+    return min(_VALUES.get(number.lower()) or int(number), MAX_PARTS)

@@ -1,8 +1,8 @@
-"""Filler for replies that no script gives: made-up sentences, English or Thai.
+"""Filler: made-up sentences, English or Thai, for replies without a script.
 
-Sentences and one word in each are drawn as a language model draws tokens, so that
-temperature, top_p and the penalties can be seen at work. It is not an answer, and the
-headers of the response say so.
+Sentences, and one word in each, are drawn as a language model draws tokens, so that
+temperature, top_p and the penalties have a visible effect. Filler is not an answer, and
+the headers of the response say so.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from .request_checks import ChatRequest
 # penalty divides them.
 LOWEST = 4.0
 SPREAD = 4.0
-# The fewest and the most tokens of a reply. Models differ so that a comparison shows a
-# difference; it says nothing about the service's models.
+# Fewest and most tokens of a reply. They differ between models only so that comparisons
+# show a difference; they say nothing about the service's models.
 LENGTHS = {
     "svc-instruct": (40, 90),
     "svc-v1.5x-70b-instruct": (100, 180),
@@ -34,7 +34,7 @@ OTHER_LENGTH = (50, 100)
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
-# A prompt that offers words gets one of them: a classification can be tried out.
+# A prompt that offers words gets one of them, so that classifications can be tried.
 _LABELS = re.compile(
     r"\b(?:(?:classify|label)\b[^.:\n]{0,60}? as(?: an?)?|one word:"
     r"|answer(?: only| with)*(?= yes or no\b)) "
@@ -110,7 +110,7 @@ def offered_word(chat: ChatRequest, seed: int) -> str | None:
 def write(
     chat: ChatRequest, seed: int, *, results: Sequence[tuple[str, str]] = ()
 ) -> Iterator[str]:
-    """Write a reply token by token; it begins with what tools answered, by name."""
+    """Write a reply token by token; it begins with the results of tools, if any."""
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
     start = tool_sentences(chat, results)
     yield from split_tokens(start)
@@ -136,15 +136,15 @@ def is_thai(text: str) -> bool:
 
 
 def tool_sentences(chat: ChatRequest, results: Sequence[tuple[str, str]]) -> str:
-    """Say what tools answered, by their names."""
-    said = " ตอบว่า {}" if is_thai(chat.question) else " answered: {}."
-    return " ".join(name + said.format(result) for name, result in results)
+    """Return sentences with the results of tools."""
+    template = " ตอบว่า {}" if is_thai(chat.question) else " answered: {}."
+    return " ".join(name + template.format(result) for name, result in results)
 
 
 def draw_sentences(
     chat: ChatRequest, sentences: Sequence[str], rng: Random
 ) -> Iterator[str]:
-    """Draw sentences for ever; none comes twice before all have come."""
+    """Draw sentences without end; none is repeated before all have been drawn."""
     unused: list[str] = []
     while True:
         unused = unused or list(sentences)
@@ -153,9 +153,9 @@ def draw_sentences(
 
 
 def _length(chat: ChatRequest, rng: Random) -> float:
-    """Decide how many tokens the reply has at least.
+    """Draw the fewest tokens of the reply.
 
-    A low temperature or top_p keeps it in the middle of the model's range.
+    With a low temperature or top_p, it is in the middle of the model's range.
     """
     shortest, longest = LENGTHS.get(chat.model, OTHER_LENGTH)
     room = min(1.0, chat.temperature) * chat.top_p
@@ -164,14 +164,14 @@ def _length(chat: ChatRequest, rng: Random) -> float:
 
 
 def _score(text: str, chat: ChatRequest) -> float:
-    """Score a text: the same in every run, another for each model and question."""
-    taste = f"{text}/{chat.model}/{chat.question}"
-    digest = hashlib.blake2b(taste.encode(), digest_size=4).digest()
+    """Score a text: always the same, but different for each model and question."""
+    hashed_text = f"{text}/{chat.model}/{chat.question}"
+    digest = hashlib.blake2b(hashed_text.encode(), digest_size=4).digest()
     return LOWEST + SPREAD * int.from_bytes(digest) / 2**32
 
 
 def penalised(chat: ChatRequest, score: float, n_seen: int) -> float:
-    """Lower the score, above 0, of an option that appeared so often before."""
+    """Lower the score (above 0) of an option that has appeared `n_seen` times."""
     if not n_seen:
         return score
     penalty = chat.presence_penalty + chat.frequency_penalty * n_seen
@@ -179,13 +179,13 @@ def penalised(chat: ChatRequest, score: float, n_seen: int) -> float:
 
 
 def draw(chat: ChatRequest, scores: Sequence[float], rng: Random) -> int:
-    """Draw a place by the temperature from the nucleus that reaches `top_p`."""
+    """Draw an index by temperature, from the nucleus that reaches `top_p`."""
     ranked = sorted(range(len(scores)), key=lambda at: (-scores[at], at))
     if chat.temperature == 0.0:
         return ranked[0]
     top = scores[ranked[0]]
     weights = [math.exp((scores[at] - top) / chat.temperature) for at in ranked]
-    wanted = chat.top_p * sum(weights)
+    nucleus_weight = chat.top_p * sum(weights)
     sums = list(accumulate(weights))
-    n_kept = 1 + sum(reached < wanted for reached in sums[:-1])
+    n_kept = 1 + sum(reached < nucleus_weight for reached in sums[:-1])
     return rng.choices(ranked[:n_kept], cum_weights=sums[:n_kept])[0]

@@ -77,7 +77,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from svc_notebook.errors import SettingsError
 
 from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
-from .emulated_judge import Bias, judged
+from .emulated_judge import Bias, judge_reply
 from .emulated_tokens import split_tokens
 from .http_values import MARK, End, Piece, Reply, whole, write_json
 from .request_checks import Call, ChatRequest
@@ -444,7 +444,10 @@ def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
         choices = [_choice(choice) for choice in entry.choices]
     elif entry.judge is not UNSET:
         good = [word.casefold() for word in entry.good]
-        text = judged(chat.question, entry.judge, good) or "There is nothing to judge."
+        text = (
+            judge_reply(chat.question, entry.judge, good)
+            or "There is nothing to judge."
+        )
         only = ScriptedChoice(text=text)
         choices = [_choice(only)] * chat.n
     elif entry.text is UNSET and entry.tool_calls is UNSET:

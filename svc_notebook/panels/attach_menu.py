@@ -1,8 +1,8 @@
-"""The notebook's values that a message can attach: names to offer, and texts to send.
+"""The notebook's values that a message can attach: offers them, and reads them.
 
-The page gets names, kinds and sizes; to find them, no code of a user's object runs. A
-value is read when a message that names it is sent, or when the page asks for its size
-in tokens.
+The page gets names, kinds and sizes. Finding these runs no code of the user's objects.
+A value is converted to text only when a message with it is sent, or when the page asks
+for its size in tokens.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ from svc_notebook.conversations.attachments import CAP_TOKENS, Hide, read_item
 from svc_notebook.errors import SvcError, last_error
 from svc_notebook.tokens import estimate_tokens
 
-MAX_OFFERS = 50  # names that the list after `@` gets at once
-_MAX_VARIABLES = 40  # before anything is typed, so that there is room for cells
+MAX_OFFERS = 50  # names in the list after `@`
+_MAX_VARIABLES = 40  # before anything is typed: leaves room for cells
 # Modules, functions and classes are code, not values to write into a prompt.
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type)
 _SIZED = (list, tuple, dict, set, frozenset)
 # Libraries whose `shape` is cheap to read and runs no code of the user.
 _SHAPED = ("pandas", "numpy", "polars")
-_PEEK_CHARS = 8 * CAP_TOKENS  # of a text; what is longer is cut when it is sent
+_PEEK_CHARS = 8 * CAP_TOKENS  # of a text to measure; longer texts are cut when sent
 NamedValues = Iterator[tuple[str, object]]
 
 
@@ -30,7 +30,7 @@ class Shell(Protocol):
     """The part of IPython's shell that has the notebook's names."""
 
     user_ns: dict[str, Any]
-    user_ns_hidden: Mapping[str, Any]  # those from before the first cell
+    user_ns_hidden: Mapping[str, Any]  # names from before the first cell
 
 
 def current_shell() -> Shell | None:
@@ -42,31 +42,32 @@ def current_shell() -> Shell | None:
 
 
 def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
-    """Return for the page what can be attached and has a fragment in its name.
+    """Return the values, for the page, whose names contain a fragment.
 
-    Names that begin with the fragment come first, and of these the newest. A text that
-    holds the API key is left out.
+    Names that begin with the fragment come first, newest first. A text that contains
+    the API key is left out.
     """
-    names = shell.user_ns.copy() if shell else {}  # at once, since a cell may run
-    wanted = fragment.casefold()
-    variables = _matching(wanted, _variables(names, shell))
-    cells = _matching(wanted, _cells(names))
-    error = _matching(wanted, iter([("Err", last_error())] if last_error() else []))
-    n_variables = len(variables) if wanted else _MAX_VARIABLES
+    # a copy, since a cell may run meanwhile
+    names = shell.user_ns.copy() if shell else {}
+    search = fragment.casefold()
+    variables = _matching(search, _variables(names, shell))
+    cells = _matching(search, _cells(names))
+    error = _matching(search, iter([("Err", last_error())] if last_error() else []))
+    n_variables = len(variables) if search else _MAX_VARIABLES
     pairs = [*error, *variables[:n_variables], *cells, *variables[n_variables:]]
-    pairs.sort(key=lambda pair: not pair[0].casefold().startswith(wanted))
+    pairs.sort(key=lambda pair: not pair[0].casefold().startswith(search))
     shown = (offer for pair in pairs if (offer := _offer(*pair, hide)))
-    listed = list(islice(shown, MAX_OFFERS))
+    shown_offers = list(islice(shown, MAX_OFFERS))
     is_all = len(pairs) <= MAX_OFFERS
-    return {"t": "names", "text": fragment, "offers": listed, "is_all": is_all}
+    return {"t": "names", "text": fragment, "offers": shown_offers, "is_all": is_all}
 
 
-def _matching(wanted: str, pairs: NamedValues) -> list[tuple[str, object]]:
-    return [(name, value) for name, value in pairs if wanted in name.casefold()]
+def _matching(search: str, pairs: NamedValues) -> list[tuple[str, object]]:
+    return [(name, value) for name, value in pairs if search in name.casefold()]
 
 
 def _variables(names: Mapping[str, Any], shell: Shell | None) -> NamedValues:
-    """Give the notebook's variables without private names, modules and functions."""
+    """Iterate the notebook's variables, except private names, modules, functions."""
     hidden = shell.user_ns_hidden if shell else {}
     for name in reversed([name for name in names if str(name).isidentifier()]):
         value = names[name]
@@ -76,7 +77,7 @@ def _variables(names: Mapping[str, Any], shell: Shell | None) -> NamedValues:
 
 
 def _cells(names: Mapping[str, Any]) -> NamedValues:
-    """Give the cells that ran, and their values."""
+    """Iterate the cells that ran, and their values, newest first."""
     sources, values = names.get("In"), names.get("Out")
     by_number = dict(enumerate(sources)) if type(sources) is list else {}
     known = dict(values) if isinstance(values, dict) else {}
@@ -88,7 +89,7 @@ def _cells(names: Mapping[str, Any]) -> NamedValues:
 
 
 def _offer(name: str, value: object, hide: Hide) -> dict[str, str] | None:
-    """Describe a value; None for a text that has the API key."""
+    """Describe a value; None for a text that contains the API key."""
     kind, size = type(value).__name__, ""
     if type(value) is str:
         if hide(value) != value:
@@ -102,7 +103,7 @@ def _offer(name: str, value: object, hide: Hide) -> dict[str, str] | None:
     elif type(value) in _SIZED:
         size = f"{len(value)} items"  # type: ignore[arg-type]  # just tested
     elif type(value).__module__.partition(".")[0] in _SHAPED:
-        with suppress(Exception):  # a class of the user may have such a name
+        with suppress(Exception):  # a user's class may be in a module of such a name
             size = _shape(value)
     return {"name": name, "kind": kind, "size": size}
 

@@ -1,11 +1,12 @@
-"""Messages between a panel and the browser, by its comm, also while a cell runs.
+"""Messages between a panel and the browser through its comm, also while a cell runs.
 
 `BrowserMessage` is what the browser sends; the JavaScript types of all messages, in
 both directions, are in `static/chat/messages.js`.
 
-JupyterLab sends widget messages to a subshell, so a panel reacts while a cell runs.
-ipykernel 7.4 sends them to the thread that last published instead, often the cell's.
-`Comm` undoes that: whatever it publishes is an answer to the newest message it heard.
+JupyterLab sends widget messages to a subshell (a thread), so a panel reacts while a
+cell runs. ipykernel 7.4 instead sends them to the thread that last published, which is
+often the busy thread of the cell. `Comm` avoids that: it publishes everything as an
+answer to the newest message that it has received.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ class Comm:
         self._is_rerouted = _keep_route(getattr(widget, "comm", None))
 
     def hear(self) -> bool:
-        """Note the message that is being handled; return whether it has a subshell."""
+        """Note the message being handled; return whether it came in a subshell."""
         context = copy_context()
         with self.lock:
             self._heard = context
@@ -50,7 +51,7 @@ class Comm:
         self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
 
     def put(self, view: dict[str, Any]) -> None:
-        """Send a view, or what of it has changed."""
+        """Send a view, or its changed fields."""
         self._n_views += 1
         numbered = {**view, "nth": self._n_views}
         self._publish(
@@ -63,7 +64,7 @@ class Comm:
         return {"nth": self._n_views, "seq": self.n_sent}
 
     def _publish(self, act: Callable[[Widget, int], object]) -> None:
-        """Publish with a number, since messages and views may arrive out of order."""
+        """Publish with a number, because messages and views may arrive out of order."""
         widget = self._widget
         with self.lock:
             if widget is None or widget.comm is None:
@@ -75,8 +76,8 @@ class Comm:
                 self._heard.copy().run(act, widget, self.n_sent)
 
 
-def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - of whatever kernel
-    """Keep the front end's choice of a subshell; return whether that failed."""
+def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - depends on the kernel
+    """Make the kernel keep the chosen subshell; return whether that failed."""
     if not hasattr(comm, _REROUTING):
         return False
     try:
@@ -93,32 +94,32 @@ def _parent_header() -> Any:  # noqa: ANN401 - JSON
 
 
 VERDICTS = ("approve", "deny", "always")
-_MAX_SECONDS_S = 1e7  # what takes longer is no time
+_MAX_SECONDS_S = 1e7  # larger values are not a time that a person took
 _NUMBERS = ("seq", "version", "choice")  # a message has one of them at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserMessage:
-    """A message from the browser: an action, and what it is about."""
+    """A message from the browser: an action and its arguments."""
 
     kind: str  # the name of the action
-    turn: str = ""  # its id
-    text: str = ""  # a prompt, a part of a name, or what conversations are searched for
-    attached: tuple[str, ...] = ()  # names of what is attached to a prompt
-    kept: tuple[str, ...] = ()  # of that, what stays as the turn has it
+    turn: str = ""  # the id of a turn
+    text: str = ""  # a prompt, a part of a name, or a text to search for
+    attached: tuple[str, ...] = ()  # names of values to attach to a prompt
+    kept: tuple[str, ...] = ()  # names of attachments that stay unchanged
     number: int = 0  # a version from 1, a choice from 0, or the newest seq
-    table: int = 0  # the place of a table among those of a reply, from 0
-    name: str = (
-        ""  # of a variable, a setting, of a conversation, or the kind of an export
-    )
+    table: int = 0  # index of a table in a reply, from 0
+    name: str = ""  # of a variable, setting or conversation, or the kind of an export
     value: Any = None
-    is_on: bool = False  # a switch; of hello, whether the page hides the transcript
-    card: str = ""  # the id of what is rated
-    seconds_s: float | None = None  # that a rating took
+    is_on: bool = (
+        False  # of a switch; in `hello`, whether the page hides the transcript
+    )
+    card: str = ""  # the id of a card to rate
+    seconds_s: float | None = None  # how long a rating took
     question_id: str = ""  # of a tool call to decide on, or of an export
     verdict: str = ""
     arguments: str | None = None
-    is_subshelled: bool = False  # it came in a subshell, so that a cell may run now
+    is_subshelled: bool = False  # whether it came in a subshell: a cell may be running
 
 
 def read_message(
@@ -126,13 +127,13 @@ def read_message(
 ) -> BrowserMessage:
     """Read a message from the browser; refuse an unknown or incomplete one.
 
-    `fields` are those that each kind of message must have.
+    `fields` are the fields that each kind of message must have.
     """
     if not isinstance(content, Mapping):
-        raise _unknown(content)
+        raise _unknown_message(content)
     kind = _text(content, "t")
     if kind not in fields:
-        raise _unknown(content.get("t"))
+        raise _unknown_message(content.get("t"))
     table = content.get("table", 0)
     number = next((content[name] for name in _NUMBERS if name in content), 0)
     message = BrowserMessage(
@@ -153,7 +154,7 @@ def read_message(
         arguments=_text(content, "arguments") or None,
         is_subshelled=is_subshelled,
     )
-    missing = [name for name in fields[kind] if _lacks(message, name, content)]
+    missing = [name for name in fields[kind] if _is_missing(message, name, content)]
     if missing:
         raise ParameterError(
             f"The panel's message {kind!r} lacks {missing[0]}; reload the page.",
@@ -162,7 +163,7 @@ def read_message(
     return message
 
 
-def _lacks(message: BrowserMessage, name: str, content: Mapping[str, Any]) -> bool:
+def _is_missing(message: BrowserMessage, name: str, content: Mapping[str, Any]) -> bool:
     if name == "verdict":
         return message.verdict not in VERDICTS
     return name not in content or (name in _NUMBERS and message.number < 0)
@@ -185,9 +186,9 @@ def _texts(content: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(text for text in texts if isinstance(text, str))
 
 
-def _unknown(kind: object) -> ParameterError:
+def _unknown_message(kind: object) -> ParameterError:
     return ParameterError(
-        f"Unknown panel message {shorten(str(kind), 40)!r}; the page may be from "
-        "another version of the package: reload it.",
+        f"Unknown panel message {shorten(str(kind), 40)!r}. The page may be from "
+        "another version of the package; reload it.",
         param="panel",
     )

@@ -1,6 +1,7 @@
-"""Compare mode: each message asks for replies side by side, by model or temperature.
+"""Compare mode: each message gets several replies, from several models or temperatures.
 
-`Comparing` says what is compared; `SideBySide` asks for the replies and shows them.
+`Comparing` is what the user has chosen to compare; `SideBySide` asks for the replies
+and shows them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,16 +30,16 @@ from svc_notebook.service.request import check_model
 from .live_reply import LiveReply, LiveView, ReplyEnd, ReplyWorker
 from .settings_form import PanelSettings, typed_value
 
-COMPARED = "Replies compared"  # in the place of the model
+COMPARED = "Replies compared"  # shown instead of the model
 MIN_COMPARED, MAX_COMPARED = 2, 4
 TEMPERATURES = (0.0, 0.7, 1.2, 0.4)  # compared unless others are typed
 _N_COMPARED = (
-    "n must be 1 while replies are compared, since each is asked for by itself. Set n "
-    "to 1, or switch Compare off."
+    "n must be 1 while replies are compared, since each reply has its own request. Set "
+    "n to 1, or switch Compare off."
 )
 NO_TOOLS = (
-    "A panel with tools cannot compare, since tools can be run for one reply only. To "
-    "compare, open a panel without tools."
+    "A panel with tools cannot compare replies, since tools can be run for only one. "
+    "To compare, open a panel without tools."
 )
 _WAITING = "Waiting …"
 _NOTHING = "Stopped before any text arrived."
@@ -46,7 +47,7 @@ _NOTHING = "Stopped before any text arrived."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """What a panel compares: each message asks for a reply of each value."""
+    """What a panel compares: each message is sent once for each value."""
 
     by: str = ""  # `model` or `temperature`; "" while it is off
     models: tuple[str, ...] = ()
@@ -61,35 +62,42 @@ class Comparing:
     def changed(
         self, by: str, values: object, *, is_blind: bool, models: Iterable[str]
     ) -> "Comparing":
-        """Return it with what the browser has chosen; None turns into an unused value.
+        """Return the comparison that the browser has chosen.
 
-        `models` are those that can be compared, the panel's own first.
+        A None in `values` becomes an unused value. `models` are the models that can be
+        compared, the panel's own first.
         """
         changed = replace(self, by=by if by in {"model", "temperature"} else "")
         if not changed.by:
             return changed
         before: list[Any] = [*changed.values] or [None] * MIN_COMPARED
-        new = values if isinstance(values, list) else before
-        if not MIN_COMPARED <= len(new) <= MAX_COMPARED:
+        new_values = values if isinstance(values, list) else before
+        if not MIN_COMPARED <= len(new_values) <= MAX_COMPARED:
             raise ParameterError(
-                f"{MIN_COMPARED} to {MAX_COMPARED} can be compared, not {len(new)}.",
+                f"Choose {MIN_COMPARED} to {MAX_COMPARED} to compare, not "
+                f"{len(new_values)}.",
                 param="compare",
             )
         if changed.by == "model":
-            names = tuple(check_model(name) for name in _filled(new, models))
+            names = tuple(check_model(name) for name in _fill_in(new_values, models))
             changed = replace(changed, models=names)
         else:
-            typed = (typed_value("temperature", n) for n in _filled(new, TEMPERATURES))
-            numbers: tuple[Any, ...] = tuple(check("temperature", n) for n in typed)
+            typed_numbers = (
+                typed_value("temperature", n)
+                for n in _fill_in(new_values, TEMPERATURES)
+            )
+            numbers: tuple[Any, ...] = tuple(
+                check("temperature", n) for n in typed_numbers
+            )
             changed = replace(changed, temperatures=numbers)
         if len({*changed.values}) < len(changed.values):
             raise ParameterError(
-                "Each can be compared once only; choose another one.", param="compare"
+                "Two of them are the same; choose another one.", param="compare"
             )
         return replace(changed, is_blind=is_blind)
 
     def refuse(self, settings: PanelSettings, *, has_tools: bool) -> None:
-        """Refuse to compare what cannot be compared."""
+        """Refuse settings with which replies cannot be compared."""
         if self.by and has_tools:
             raise ParameterError(NO_TOOLS, param="compare")
         if self.by and settings.params.get("n", 1) != 1:
@@ -97,17 +105,19 @@ class Comparing:
 
     def labels(self) -> tuple[str, ...]:
         """Return the label of each reply."""
-        named = self.by == "temperature"
-        return tuple(f"temperature {n:g}" if named else str(n) for n in self.values)
+        is_by_temperature = self.by == "temperature"
+        return tuple(
+            f"temperature {n:g}" if is_by_temperature else str(n) for n in self.values
+        )
 
     def settings(self, settings: PanelSettings) -> tuple[PanelSettings, ...]:
-        """Return the settings that each reply is asked with."""
+        """Return the settings for the request of each reply."""
         return tuple(settings.setting(self.by, value) for value in self.values)
 
     def view(
         self, *, model: str, models: Iterable[str], has_tools: bool
     ) -> dict[str, Any]:
-        """Return it for the browser, with the models that can be compared."""
+        """Return the comparison for the browser, with the models that can be chosen."""
         n = len(self.values)
         options = dict.fromkeys((*models, model, *self.models))
         return {
@@ -121,8 +131,8 @@ class Comparing:
         }
 
 
-def _filled(values: list[Any], usual: Iterable[Any]) -> list[Any]:
-    """Put a usual value that is not there yet in the place of each None."""
+def _fill_in(values: list[Any], usual: Iterable[Any]) -> list[Any]:
+    """Replace each None by a usual value that is not used yet."""
     unused = iter([value for value in dict.fromkeys(usual) if value not in values])
     return [next(unused, "") if value is None else value for value in values]
 
@@ -134,7 +144,7 @@ _shuffle: Shuffle = SystemRandom().shuffle
 def to_group(
     comparing: Comparing, settings: PanelSettings, shuffle: Shuffle = _shuffle
 ) -> tuple[Comparison, tuple[PanelSettings, ...]]:
-    """Return the columns and the settings of each; their order is random if blind."""
+    """Return the columns and their settings, in random order if blind."""
     pairs = list(zip(comparing.labels(), comparing.settings(settings), strict=True))
     if comparing.is_blind:
         shuffle(pairs)
@@ -144,7 +154,7 @@ def to_group(
 
 
 def draw_compared(turn: Turn) -> tuple[dict[str, Any], list[str]]:
-    """Return what differs in a turn whose replies are compared, and their texts."""
+    """Return the changed fields of a turn with compared replies, and the texts."""
     columns = to_columns(turn)
     fields = {
         "columns": [draw_column(column) for column in columns],
@@ -170,19 +180,19 @@ class _ColumnView:
         self._replies, self._index = replies, index
 
     def show_live(self, live: LiveReply, *messages: dict[str, Any]) -> None:
-        """Change the column, and send what is new in it."""
+        """Change the column, and send its new content."""
         self._replies.show(self._index, live, messages)
 
     def show_question(self, question: dict[str, Any] | None) -> None:
-        """Do nothing: replies that are compared call no tools."""
+        """Do nothing: compared replies cannot call tools."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SideBySide:
     """The replies of a comparison, while they are written.
 
-    Each has a worker and an exchange; all wait for the same limits. `group` has no
-    replies yet; `steps` are in the order of its labels.
+    Each reply has a worker and an exchange; all wait for the same rate limits. `group`
+    has only labels; `steps` are in the same order.
     """
 
     group: Comparison
@@ -207,12 +217,12 @@ class SideBySide:
         return [_ColumnView(self, index) for index in range(len(self.steps))]
 
     def stop(self) -> None:
-        """Make all replies end soon; from any thread."""
+        """Make all replies end soon; any thread may call this."""
         for worker in self._workers:
             worker.stop()
 
     def run(self) -> ReplyEnd:
-        """Ask for the replies and return how they ended; raises nothing."""
+        """Ask for the replies and return how they ended; never raises."""
         threads = [
             Thread(target=copy_context().run, args=(self._run, index), daemon=True)
             for index in range(len(self._workers))
@@ -225,14 +235,14 @@ class SideBySide:
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-        return self._whole()
+        return self._to_end()
 
     def _run(self, index: int) -> None:
         self._end(index, self._workers[index].run())
 
-    def _whole(self) -> ReplyEnd:
+    def _to_end(self) -> ReplyEnd:
         ends = [self._ends[index] for index in sorted(self._ends)]
-        if answers := self._answers():
+        if answers := self._completions():
             is_stopped = any(end.status == "stopped" for end in ends)
             return ReplyEnd(
                 status="stopped" if is_stopped else "compared",
@@ -244,7 +254,7 @@ class SideBySide:
         problem = "\n".join(f"{reply.label}: {end.problem}" for reply, end in pairs)
         return ReplyEnd(status=ends[0].status, problem=problem)
 
-    def _answers(self) -> tuple[Completion, ...]:
+    def _completions(self) -> tuple[Completion, ...]:
         """Return the completions: whole replies first, in the order they ended."""
         whole = {"finished", "cut"}
         ends = sorted(self._ends.values(), key=lambda end: end.status not in whole)
@@ -271,17 +281,19 @@ class SideBySide:
     def _end(self, index: int, end: ReplyEnd) -> None:
         with self._lock:
             self._ends[index] = end
-            problem, words = self._problem(end), ""
-            if self.group.is_blind:  # a footer would tell which model it is
+            problem, footer_text = self._problem(end), ""
+            if self.group.is_blind:  # the footer would reveal the model
                 problem = without_names(problem, self.group)
             elif end.completion:
-                words = footer(end.completion.exchange, has_model=False)
-            self._change(index, status="", until_ms=None, problem=problem, footer=words)
+                footer_text = footer(end.completion.exchange, has_model=False)
+            self._change(
+                index, status="", until_ms=None, problem=problem, footer=footer_text
+            )
 
     def show(
         self, index: int, live: LiveReply, messages: Sequence[dict[str, Any]]
     ) -> None:
-        """Take what a worker shows, as its column."""
+        """Show the state of a worker in its column."""
         with self._lock:
             choices = [*self.live.choices]
             choices[index] = live.choices[0] if live.choices else choices[index]
@@ -289,7 +301,9 @@ class SideBySide:
             for message in messages:
                 if message["t"] == "status":
                     status, until_ms = message["text"], message["until_ms"]
-                    if status and self.group.is_blind:  # limits are a model's
+                    if (
+                        status and self.group.is_blind
+                    ):  # the wait would reveal the model
                         status, until_ms = _WAITING, None
                     self._change(index, status=status, until_ms=until_ms)
                 else:

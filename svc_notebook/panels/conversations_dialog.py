@@ -1,6 +1,6 @@
-"""The panel's list of conversations: search, open, begin and export one.
+"""The panel's list of conversations: search, open, begin, delete and export.
 
-What the list finds is sent in messages, not in the view, which is saved with notebooks.
+Search results are sent in messages, not in the view, which is saved with notebooks.
 """
 
 import re
@@ -22,13 +22,13 @@ from svc_notebook.session import Session
 
 from .view import PanelContext
 
-NEW_NAME = "chat"  # of a conversation that the user did not name
+NEW_NAME = "chat"  # until the first message gives a conversation its name
 MAX_LISTED = 50  # conversations; a search finds the others
 _EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
     "md": (Conversation.to_markdown, "text/markdown"),
     "json": (Conversation.to_json, "application/json"),
 }
-_UNFIT = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')  # in the name of a file
+_NOT_IN_FILE_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')  # in the name of a file
 _MOST_CHARS = 80  # 240 bytes in Thai; file systems take 255
 
 
@@ -51,22 +51,24 @@ def find(context: PanelContext, text: str) -> None:
 
 
 def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
-    """Return a conversation with its turns here or of the ledger, and a notice."""
-    here = {conversation.name: conversation for conversation in session.conversations}
-    conversation = here.get(name)
+    """Return a conversation with its turns, from here or the ledger, and a notice."""
+    open_here = {
+        conversation.name: conversation for conversation in session.conversations
+    }
+    conversation = open_here.get(name)
     if conversation is None or not conversation.turns:
         saved = read_saved(session.ledger, name).get(name, ())
         picked = pick_saved(saved, name, None)
         conversation = session.conversations.named(name)
         conversation.add(picked)
-    return conversation, _others(conversation)
+    return conversation, _unrestored_note(conversation)
 
 
-def go_on(conversation: Conversation) -> dict[str, Any]:
-    """Bring back the turns that the ledger has, unless there were turns here.
+def restore_turns(conversation: Conversation) -> dict[str, Any]:
+    """Restore the turns from the ledger, unless the conversation has had turns here.
 
     Returns:
-        What changes in the panel's state.
+        The changed fields of the panel's state.
     """
     if conversation.turns or conversation.can_undo:
         return {}
@@ -78,25 +80,28 @@ def go_on(conversation: Conversation) -> dict[str, Any]:
     except SvcError as problem:  # the panel works without them
         return {"notice": str(problem), "is_problem": True}
     n = len(conversation.turns)
-    words = f"{n_turns(n)} of {name} restored from the ledger."
-    return {"notice": f"{words} {_others(conversation)}".rstrip(), "is_restored": True}
+    restored = f"{n_turns(n)} of {name} restored from the ledger."
+    return {
+        "notice": f"{restored} {_unrestored_note(conversation)}".rstrip(),
+        "is_restored": True,
+    }
 
 
-def _others(conversation: Conversation) -> str:
-    """Say how many turns of this name only the ledger has."""
+def _unrestored_note(conversation: Conversation) -> str:
+    """Return a note on turns of this name that only the ledger has."""
     name, history = conversation.name, conversation.history
     with suppress(LedgerError):
         others = [saved for saved in conversation.saved() if not saved.is_in(history)]
         if n := sum(len(saved.history.turns) for saved in others):
             return (
-                f"The ledger has {n_turns(n, 'more ')} of {name}, asked apart from "
-                f"these: see `%svc restore {in_a_line(name)}`."
+                f"The ledger has {n_turns(n, 'more ')} of {name}, asked separately: "
+                f"see `%svc restore {in_a_line(name)}`."
             )
     return ""
 
 
 def begin(context: PanelContext) -> Conversation:
-    """Return a new conversation; an empty panel has one already."""
+    """Return a new conversation; in an empty panel, its own."""
     conversation, all_of_session = context.conversation, context.session.conversations
     if conversation.turns or conversation.can_undo:
         conversation = all_of_session.named(all_of_session.free_name(NEW_NAME))
@@ -105,7 +110,7 @@ def begin(context: PanelContext) -> Conversation:
 
 
 def delete(context: PanelContext, name: str) -> Conversation:
-    """Delete a conversation; return the one to show: a new one if it was open."""
+    """Delete a conversation; return the one to show, a new one if it was open."""
     context.session.conversations.delete(name)
     is_open = name == context.conversation.name
     return begin(context) if is_open else context.conversation
@@ -117,6 +122,6 @@ def export(context: PanelContext, ending: str, question_id: str) -> None:
         raise must_be("export", f"one of {', '.join(_EXPORTS)}", ending)
     to_text, kind = _EXPORTS[ending]
     conversation = context.conversation
-    file = f"{_UNFIT.sub('_', conversation.name)[:_MOST_CHARS]}.{ending}"
+    file = f"{_NOT_IN_FILE_NAMES.sub('_', conversation.name)[:_MOST_CHARS]}.{ending}"
     content = {"name": file, "kind": kind, "text": to_text(conversation)}
     context.comm.send({"t": "file", "id": question_id, **content})

@@ -49,11 +49,11 @@ from svc_notebook.tools.toolbox import Toolbox
 
 from .browser_messages import BrowserMessage
 
-GAP_S = 0.05  # at most one message in this time, on average
-MAX_TAIL_BYTES = 448  # of the HTML that each message draws again
+GAP_S = 0.05  # average time between messages, at least
+MAX_TAIL_BYTES = 448  # of the HTML that is sent again in each message
 
-MAX_BYTES_PER_S = 12_000  # so that a long reply is not sent faster than it is read
-MAX_GAP_S = 1.0  # after a message that draws a long block again
+MAX_BYTES_PER_S = 12_000  # a long reply need not be sent faster than it is read
+MAX_GAP_S = 1.0  # longest pause, after a message that replaces a long block
 
 ENVELOPE_BYTES = 600  # of a message, without its content
 
@@ -83,14 +83,16 @@ _log = logging.getLogger(__name__)
 class LiveReply:
     """The reply that is being written, as the browser gets it."""
 
-    turn: str  # its id, or `new`
-    model: str = ""  # asked for the reply
-    prompt: str | None = None  # None if the turn's prompt is answered
-    attached: tuple[Mapping[str, Any], ...] | None = None  # None as for the prompt
-    choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
+    turn: str  # the turn's id, or `new`
+    model: str = ""  # the model in the request
+    prompt: str | None = None  # None for the prompt that the turn has
+    attached: tuple[Mapping[str, Any], ...] | None = None  # None for the turn's own
+    choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each choice so far
     status: str = ""  # what the reply is waiting for
     tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far
-    columns: tuple[Mapping[str, Any], ...] = ()  # of the choices, if it compares
+    columns: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # one for each reply, if replies are compared
 
 
 def draw_call(
@@ -117,7 +119,7 @@ def draw_run(run: Step) -> dict[str, Any]:
 
 def _call_line(name: str, arguments: str) -> str:
     values = to_arguments(arguments)
-    if values is None:  # not the JSON of an object: shown as the model wrote it
+    if values is None:  # not a JSON object: shown as the model wrote it
         return call_line(name, arguments)
     pairs = (
         f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
@@ -131,18 +133,18 @@ def _parts(parts: Iterable[tuple[str, str]]) -> str:
 
 
 class _ChoiceRenderer:
-    """Renders one choice while it grows: finished blocks once, and the open tail.
+    """Renders one choice while it grows: finished blocks once, the open tail each time.
 
-    A long block is drawn in pieces, and once more as a whole when it is finished: code
-    then has its colours.
+    A long block is rendered in pieces while it grows. When it is finished, the whole
+    block replaces the pieces; code then has its colours.
     """
 
     def __init__(self, so_far: str = "") -> None:
         self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
         self.has_news = False  # whether it has grown since the last `take`
-        self._htmls: list[str] = []  # of the blocks and pieces that were taken so far
-        self._pieces: list[str] = []  # the Markdown of the last block, if it goes on
-        self.drawn = {"html": "", "tail": ""}  # all that was taken so far
+        self._htmls: list[str] = []  # of the blocks and pieces sent so far
+        self._pieces: list[str] = []  # Markdown of the last block, if it is unfinished
+        self.drawn = {"html": "", "tail": ""}  # everything sent so far
         self.feed(so_far)
 
     def feed(self, text: str) -> None:
@@ -153,7 +155,7 @@ class _ChoiceRenderer:
     def take(self) -> dict[str, Any]:
         """Return the HTML of newly finished blocks, and of the tail.
 
-        The blocks replace the last `n_back` of those before, which are pieces of them.
+        The blocks replace the last `n_back` ones sent before, which are their pieces.
         """
         self.has_news = False
         n_sent = n_same = len(self._htmls)
@@ -185,7 +187,7 @@ class ReplyRenderer:
         self._choices[choice].feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
-        """Return the messages to send now; none if the last ones were just sent."""
+        """Return the messages to send now; none if it is too early for the next."""
         if now_s < self._due_at_s and not is_last:
             return []
         messages: list[dict[str, Any]] = [
@@ -203,7 +205,7 @@ class ReplyRenderer:
 
     @property
     def drawn(self) -> tuple[dict[str, str], ...]:
-        """All choices as sent so far, in order."""
+        """All choices as sent so far, by index."""
         return tuple(choice.drawn for choice in self._choices)
 
 
@@ -213,14 +215,14 @@ class ReplyEnd:
 
     status: EndStatus
     completion: Completion | None = None  # the last one with any content
-    problem: str = ""  # why nothing, or not all, was added
-    note: str = ""  # what was left out after a refusal
-    others: tuple[Completion, ...] = ()  # compared with it, as they ended
+    problem: str = ""  # why no reply, or only a part of it, was added
+    note: str = ""  # turns that were left out after a refusal
+    others: tuple[Completion, ...] = ()  # the other compared replies, as they ended
     comparison: Comparison | None = None  # if there are others
 
     @property
     def completions(self) -> tuple[Completion, ...]:
-        """The completion, and those that it is compared with."""
+        """The completion and the other compared ones."""
         return (self.completion, *self.others) if self.completion else ()
 
     @property
@@ -254,9 +256,8 @@ class ReplyWorker:
 
     def __post_init__(self) -> None:
         self._renderer = ReplyRenderer(self.so_far)
-        self._overlap: OverlapRemover | None = (
-            None  # holds back what the reply may repeat
-        )
+        # removes what a continued reply repeats
+        self._overlap: OverlapRemover | None = None
         self._is_stopped = Event()
         self._newest: Completion | None = None
         self._n_rounds = 0
@@ -265,33 +266,35 @@ class ReplyWorker:
         self._decisions: SimpleQueue[ConsentDecision] = SimpleQueue()
 
     def stop(self) -> None:
-        """Make the reply end soon; from any thread."""
+        """Make the reply end soon; any thread may call this."""
         self._is_stopped.set()
 
     def run(self) -> ReplyEnd:
-        """Ask for the reply and return how it ended; raises nothing."""
+        """Ask for the reply and return how it ended; never raises."""
         try:
-            completion = self._reply_or_less()
+            completion = self._reply_or_shorten()
         except Interrupted:
-            words = "" if self._newest else _STOPPED
-            return ReplyEnd(status="stopped", completion=self._newest, problem=words)
+            problem_text = "" if self._newest else _STOPPED
+            return ReplyEnd(
+                status="stopped", completion=self._newest, problem=problem_text
+            )
         except SvcError as error:
             self._keep(error.partial)
-            words = "\n".join(error.lines)
+            problem_text = "\n".join(error.lines)
         except BaseException as problem:  # noqa: BLE001 - shown in the panel
             _log.exception("A reply of the panel failed.")
-            words = f"{type(problem).__name__}: {problem}"
+            problem_text = f"{type(problem).__name__}: {problem}"
         else:
             if is_empty(completion.exchange):
-                words = _EMPTY.format(why=_why_empty(completion))
-                return ReplyEnd(status="failed", problem=words)
+                problem_text = _EMPTY.format(why=_why_empty(completion))
+                return ReplyEnd(status="failed", problem=problem_text)
             status: EndStatus = "cut" if completion.is_cut else "finished"
             note = self.step.fitted.note.capitalize()
             return ReplyEnd(status=status, completion=completion, note=note)
-        return ReplyEnd(status="failed", completion=self._newest, problem=words)
+        return ReplyEnd(status="failed", completion=self._newest, problem=problem_text)
 
     def decide(self, message: BrowserMessage) -> None:
-        """Take the user's answer to the open question, or refuse it."""
+        """Pass on the user's answer to the open question; refuse a late answer."""
         question = self._question
         if question is None or question["id"] != message.question_id:
             raise ParameterError(ANSWERED, param="id")
@@ -321,8 +324,8 @@ class ReplyWorker:
             self._show_state(proposal, _RUNNING)
             self.view.show_question(None)
 
-    def _reply_or_less(self) -> Completion:
-        """Ask for the reply; once it is refused for its length, send less."""
+    def _reply_or_shorten(self) -> Completion:
+        """Ask for the reply; if the request is refused as too long, shorten it once."""
         try:
             return self._reply()
         except BadRequestError as error:
@@ -380,7 +383,7 @@ class ReplyWorker:
         return follow(stream, self)
 
     def show(self, delta: Delta) -> None:
-        """Take a piece of the reply."""
+        """Show a piece of the reply."""
         if delta.text:
             text = delta.text
             if self._overlap and delta.index == 0:
@@ -397,12 +400,12 @@ class ReplyWorker:
         self._show_status(f"Waiting: {wait.reason}", until_ms=until_ms)
 
     def flush(self) -> None:
-        """Send what is new, if it is time; stop if the user has asked for it."""
+        """Send new content if it is due; stop if the user has asked for it."""
         self._send_rendered()
         self._check_stop()
 
     def end(self, completion: object | None) -> None:
-        """Send the rest of a reply and remember it."""
+        """Send the end of a reply, and remember the completion."""
         if self._overlap:
             self._renderer.feed(0, self._overlap.end())
         self._send_rendered(is_last=True)

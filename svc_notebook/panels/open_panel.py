@@ -1,7 +1,7 @@
-"""`svc.panel` opens a chat panel, and a rating opens its own.
+"""Opens chat panels (`svc.panel`) and rating panels.
 
-A cell that runs again has the same panel again, or closes the one before. ipywidgets
-loads at the first panel.
+A cell that runs again gets its panel back, or closes the old one. ipywidgets loads at
+the first panel.
 """
 
 import sys
@@ -20,7 +20,7 @@ from svc_notebook.tools.rounds import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
 from .settings_form import PanelSettings
-from .side_area import Place, check_place
+from .side_area import PanelPlace, check_place
 
 if TYPE_CHECKING:  # widgets load when a panel is opened; no schema is made of this
     from svc_notebook.sweeps.rating import Rating
@@ -36,13 +36,13 @@ def panel(
     model: str | None = None,
     max_tokens: MaxTokens = "fit",
     restore: bool = True,
-    place: Place = "cell",
+    place: PanelPlace = "cell",
     **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
-    A conversation with a name goes on where it was left, also by an earlier kernel:
-    its turns come back from the ledger and are sent again.
+    A conversation with a name continues where it ended, even in an earlier kernel: its
+    turns are restored from the ledger and sent again.
 
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
     the panel stays when the cell runs again, unless the cell asks for another value.
@@ -51,12 +51,12 @@ def panel(
     Args:
         name: The conversation's name, up to 100 printable characters. If None, the
             first message gives it one; `chat` finds it in this kernel.
-        system: A new system message for the conversation; None keeps the present one.
+        system: A new system message for the conversation; None keeps the current one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
-        restore: Whether a name brings back its turns; the ledger keeps them anyway.
+        restore: Whether to restore the turns of `name` from the ledger.
         place: `cell`, or `right` for JupyterLab's side area, where it stays while
-            cells scroll; where that cannot be, it is in the cell and says why.
+            cells scroll. If that is impossible, it opens in the cell and says why.
         **params: As for `svc.complete`. Tools with `confirm=True` ask in the panel.
 
     Returns:
@@ -69,8 +69,8 @@ def panel(
     Example:
         >>> panel = svc.panel("plan", system="You plan trips.")
     """
-    # These load ipywidgets.
-    from .conversations_dialog import NEW_NAME, go_on  # noqa: PLC0415
+    # these imports load ipywidgets
+    from .conversations_dialog import NEW_NAME, restore_turns  # noqa: PLC0415
     from .view import PanelContext  # noqa: PLC0415
     from .widget import Panel  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def panel(
     opened: Panel | None = _PANELS.take(conversation)
     change: dict[str, Any] = {}
     if restore and name is not None:
-        change = go_on(conversation)
+        change = restore_turns(conversation)
     elif not restore and opened and opened.is_restoring:
         conversation.reset()
     if system is not None and not (opened and opened.opened_with == system):
@@ -108,9 +108,9 @@ def panel(
 
 
 def show_rating(rating: "Rating") -> None:
-    """Show a rating as a panel, or as text where there is nobody to rate.
+    """Show a rating as a panel; as text if no user can rate here.
 
-    A cell that runs again has a new rating, so that its panel before is closed.
+    A cell that runs again makes a new rating, so its old panel is closed.
     """
     if find_screen(current().settings.display) is not Screen.NOTEBOOK:
         Output().publish({"text/plain": str(rating)}, None)
@@ -123,7 +123,7 @@ def show_rating(rating: "Rating") -> None:
 
 
 class _PanelsOfCells:
-    """The panels of each cell, so that a cell that runs again has the same panel."""
+    """The panels of each cell, so that a cell that runs again gets its panel back."""
 
     def __init__(self) -> None:
         self._panels: dict[str, list[Any]] = {}
@@ -132,7 +132,7 @@ class _PanelsOfCells:
         self._cell = ""
 
     def take(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
-        """Return the panel that the running cell had before; close its others."""
+        """Return the running cell's old panel on this subject; close its others."""
         message = parent_message(_shell())
         self._cell = str(message.get("metadata", {}).get("cellId", ""))
         run = str(message.get("header", {}).get("msg_id", ""))
@@ -149,7 +149,7 @@ class _PanelsOfCells:
         return None
 
     def keep(self, panel: Any) -> None:  # noqa: ANN401 - of either kind
-        """Note a panel of the running cell; a program has no cells."""
+        """Remember a panel of the running cell; do nothing outside notebooks."""
         if self._cell:
             self._panels.setdefault(self._cell, []).append(panel)
 

@@ -1,7 +1,7 @@
-"""Runs one panel: what the browser can ask for, when it is allowed, and what it does.
+"""The actions of a chat panel: which the browser can ask for, when, and what they do.
 
-To add a button, add a row to `ACTIONS` here and, in `static/buttons.js`, a row with its
-label, icon and key; the type of its message goes to `static/chat/messages.js`.
+To add a button, add a row to `ACTIONS` here and a row with its label, icon and key in
+`static/buttons.js`; describe its message in `static/chat/messages.js`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,12 +34,12 @@ from .view import PanelContext, PanelView, Phase, draw_item
 BUSY = "A reply is being written; stop it, or wait until it ends."
 GONE = "This turn no longer exists."
 _HAS_KEY = (
-    "There is the API key in this text, setting or name. Nothing was sent or kept. "
-    "Remove the key and try again."
+    "This text, setting or name contains the API key. Nothing was sent or kept. Remove "
+    "the key and try again."
 )
 _CLEARED = (
-    "The conversation was cleared meanwhile, or that was undone, so the reply was not "
-    "added to it. The ledger has it."
+    "The conversation was cleared meanwhile, or a clearing was undone, so the reply "
+    "was not added to it. The ledger has the reply."
 )
 
 
@@ -53,14 +53,14 @@ class PanelReplies:
         self.use_permit()
 
     def use_permit(self) -> None:
-        """Decide on tool calls by the panel's permit; the browser asks the user."""
+        """Use the panel's permit for tool calls; the browser asks the user."""
         shared = self._context.session.consent
         remembered = Remembered(self._ask_consent, shared_with=shared)
         self._consent = self._context.permit.consent(remembered)
 
     @property
     def is_recording(self) -> bool:
-        """Whether this thread is recording a reply just now."""
+        """Whether this thread is recording a reply now."""
         return self._recording == get_ident()
 
     def ask(
@@ -71,10 +71,10 @@ class PanelReplies:
         attached: Sequence[str] = (),
         kept: Collection[str] = (),
     ) -> None:
-        """Ask a new turn, or a turn again: with its own prompt if `text` is None.
+        """Ask a new turn, or ask a turn again; with its own prompt if `text` is None.
 
-        `attached` are names of the notebook, whose values are read now; `kept` are
-        names whose values stay as the turn has them.
+        `attached` are names in the notebook, whose values are read now; `kept` are
+        names of attachments that the turn already has.
         """
         live = LiveReply(turn=turn or "new", prompt=text)
         message: dict[str, Any] = {"turn": turn}
@@ -95,19 +95,19 @@ class PanelReplies:
 
     def _items(
         self,
-        typed: str,
+        prompt: str,
         turn: str | None,
         attached: Sequence[str],
         kept: Collection[str],
     ) -> list[PromptItem]:
-        if not (typed.strip() and (attached or kept)):
+        if not (prompt.strip() and (attached or kept)):
             return []
         context, shell = self._context, current_shell()
         history = context.conversation.history
-        before = history.turn(turn).version.items if turn else ()
+        old_items = history.turn(turn).version.items if turn else ()
         return read_items(
-            typed,
-            [item for item in before if item.name in kept],
+            prompt,
+            [item for item in old_items if item.name in kept],
             attached,
             shell.user_ns if shell else {},
             context.session.key_hider(),
@@ -135,7 +135,7 @@ class PanelReplies:
         self._begin(replies, steps[0])
 
     def go_on(self, turn_id: str) -> None:
-        """Continue a turn's reply; the model that wrote a compared one goes on."""
+        """Continue a turn's reply; a compared one with the model that wrote it."""
         turn = self._context.conversation.history.turn(turn_id)
         settings = self._request_settings(self._context.state.settings)
         if turn.comparison:
@@ -150,7 +150,7 @@ class PanelReplies:
             worker.stop()
 
     def decide(self, message: BrowserMessage) -> None:
-        """Take the user's decision about a tool call."""
+        """Pass on the user's decision about a tool call."""
         if isinstance(self._worker, ReplyWorker):
             self._worker.decide(message)
 
@@ -183,10 +183,12 @@ class PanelReplies:
         )
 
     def _begin(self, worker: ReplyWorker | SideBySide, step: NextTurn) -> None:
-        """Ask for a reply, or for some side by side, on a new thread."""
+        """Start a worker for one reply, or for compared ones, on a new thread."""
         context = self._context
         with context.lock:
-            if context.state.phase is not Phase.IDLE:  # a second view was quicker
+            if (
+                context.state.phase is not Phase.IDLE
+            ):  # another view of the panel was faster
                 raise ParameterError(BUSY, param="panel")
             self._worker = worker
             note = step.fitted.note.capitalize()
@@ -194,7 +196,7 @@ class PanelReplies:
                 phase=Phase.BUSY, live=worker.live, notice=note, is_problem=False
             )
         self._view.show()
-        # In the handler's context, so that what it publishes belongs to this message.
+        # in the context of the handler, so that published messages answer this message
         thread = Thread(
             target=copy_context().run,
             args=(self._work, worker, step),
@@ -214,7 +216,8 @@ class PanelReplies:
             self._view.show_failure(problem)
 
     def _finish(self, step: NextTurn, end: ReplyEnd) -> None:
-        # Without the comm's lock: recording calls other panels, which have their own.
+        # Without the comm's lock: recording updates other panels, which take their own
+        # locks, so holding this one could end in a deadlock.
         context = self._context
         context.change(live=None, question=None)
         self._recording = get_ident()
@@ -231,7 +234,7 @@ class PanelReplies:
             self._worker = None
             context.change(phase=Phase.IDLE)
             notice = end.problem or end.note
-            if notice or context.state.is_problem:  # replaces a refusal meanwhile
+            if notice or context.state.is_problem:  # also removes an earlier problem
                 is_problem = end.status == "failed"
                 context.change(notice=notice, is_problem=is_problem)
             with context.comm.lock:
@@ -255,8 +258,8 @@ class PanelReplies:
         self._view.show()
 
 
-class Controller:
-    """Runs one panel."""
+class PanelController:
+    """Carries out the actions of one panel, and shows the results."""
 
     def __init__(self, context: PanelContext) -> None:
         self.context = context
@@ -265,19 +268,19 @@ class Controller:
         self._check(context.state.settings)
         self.replies = PanelReplies(context, view)
         self._unlisten: Callable[[], None] = lambda: None
-        self._widget: dict[str, Any] = {}  # what shows the panel
+        self._widget: dict[str, Any] = {}  # the bundle that shows the panel
 
     # Opening and closing
 
     def open(self, comm: Comm) -> None:
-        """Start to send to the browser."""
+        """Begin to send views and messages to the browser."""
         self.context.comm = comm
         self._unlisten = self.context.conversation.on_change(self._on_change)
 
     def reopen(self, settings: PanelSettings, toolbox: Toolbox, permit: Permit) -> None:
-        """Go on with other tools, and with the settings that differ from before."""
+        """Use other tools, and the settings that code has changed since last time."""
         context = self.context
-        now = context.state.settings.reopened(self._opened_with, settings)
+        reopened_settings = context.state.settings.reopened(self._opened_with, settings)
         context.use_tools(toolbox, permit)
         self._opened_with = settings
         self.replies.use_permit()
@@ -285,7 +288,7 @@ class Controller:
             comparing = replace(context.state.comparing, by="")
             context.change(comparing=comparing, notice=NO_TOOLS)
         self._check(settings)
-        context.change(settings=now)
+        context.change(settings=reopened_settings)
         self.view.show()
 
     def display(
@@ -293,7 +296,7 @@ class Controller:
     ) -> None:
         """Show the widget, unless it is closed, and the transcript.
 
-        With `is_docked` the widget is in the side area, too.
+        With `is_docked`, the widget is also shown in the side area.
         """
         history = self.context.conversation.history
         screen = find_screen(self.context.session.settings.display)
@@ -318,18 +321,18 @@ class Controller:
             context.change(notice=str(error), is_problem=False, is_restored=False)
             self.view.show()
             return
-        self.view.show()  # with the sidecar's id, before the widget is there
+        self.view.show()  # the page needs the sidecar's id before the widget arrives
         side_area.fill(self._widget)
 
     def undock(self, sidecar_id: str | None = None) -> None:
-        """Show the widget in its cell only; a sidecar that is gone changes nothing."""
+        """Show the widget in its cell only; ignore the id of an old sidecar."""
         side_area = self.context.side_area
         if side_area.sidecar_id and sidecar_id in (None, side_area.sidecar_id):
             side_area.close()
             self.view.show()
 
     def show_static(self) -> None:
-        """Show the transcript in this cell, which shows the panel inside a widget."""
+        """Show the transcript in this cell, where another widget contains the panel."""
         self.context.static_transcript.show(self.context.conversation.history)
 
     def freeze(self) -> None:
@@ -343,14 +346,14 @@ class Controller:
         self.context.side_area.close()
 
     def _on_change(self) -> None:
-        """Show a change of the conversation; `PanelReplies` shows its own."""
+        """Show a change of the conversation, unless `PanelReplies` made it."""
         if not self.replies.is_recording:
             self.view.show()
 
     # What the browser asks for
 
     def greet(self, message: BrowserMessage) -> None:
-        """Answer a page that has opened the panel, or may have missed something."""
+        """Answer a page that has opened the panel, or may have missed messages."""
         comm = self.context.comm
         with comm.lock:
             is_current = message.number == comm.n_sent
@@ -380,12 +383,12 @@ class Controller:
         self.view.show()
 
     def set_send_key(self, message: BrowserMessage) -> None:
-        """Let Enter send, or Shift+Enter."""
+        """Choose whether Enter or Shift+Enter sends."""
         self.context.change(send_on_enter=message.is_on)
         self.view.show()
 
     def compare(self, message: BrowserMessage) -> None:
-        """Change what is compared, or refuse it."""
+        """Change what is compared; refuse an impossible comparison."""
         self.dismiss()
         context = self.context
         comparing = context.state.comparing.changed(
@@ -405,7 +408,9 @@ class Controller:
         self.dismiss()
         before = self.context.conversation.history
         change(self.context.conversation)
-        if self.context.conversation.history == before:  # else `_on_change` showed it
+        if (
+            self.context.conversation.history == before
+        ):  # a change is shown by `_on_change`
             self.view.show()
 
     def list_names(self, message: BrowserMessage) -> None:
@@ -419,15 +424,17 @@ class Controller:
         self.context.comm.send(to_size(message.name, current_shell(), hide))
 
     def make_frame(self, message: BrowserMessage) -> None:
-        """Put a table of a reply into the notebook's names."""
+        """Assign a table of a reply to a variable of the notebook."""
         turn = self.context.conversation.history.turn(message.turn)
         self.context.comm.send(make_frame(message, turn, current_shell()))
 
     def switch(self, conversation: Conversation, notice: str = "") -> None:
-        """Show another conversation; the settings stay."""
+        """Show another conversation; the settings remain."""
         context = self.context
         with context.lock:
-            if context.state.phase is not Phase.IDLE:  # a second view was quicker
+            if (
+                context.state.phase is not Phase.IDLE
+            ):  # another view of the panel was faster
                 raise ParameterError(BUSY, param="panel")
             self._unlisten()
             context.conversation = conversation
@@ -437,7 +444,7 @@ class Controller:
         self.view.show(is_whole=True)
 
     def begin(self, _: BrowserMessage) -> None:
-        """Show a new conversation, which compares nothing."""
+        """Show a new conversation, with Compare switched off."""
         comparing = replace(self.context.state.comparing, by="")
         self.switch(conversations_dialog.begin(self.context))
         self.context.change(comparing=comparing)
@@ -450,23 +457,23 @@ class Controller:
         self.context.state.comparing.refuse(settings, has_tools=has_tools)
 
 
-Act = Callable[[Controller, BrowserMessage], None]
+PanelAct = Callable[[PanelController, BrowserMessage], None]
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class PanelAction:
     """An action that the browser can ask for."""
 
-    act: Act
+    act: PanelAct
     needs: tuple[str, ...] = ()  # fields that the message must have
     phases: frozenset[Phase] = _IDLE  # when it is allowed
-    # Whether it makes sense: called with the turn, or for an action on the whole panel
-    # with the history and which of undo and redo are possible.
+    # Whether the action makes sense now. It is called with the turn; for actions on the
+    # whole panel, with the history and the possible ones of "undo" and "redo".
     applies: Callable[..., object] = lambda *_: True
     refusal: str = BUSY
-    is_offered: bool = True  # whether the view lists it
+    is_offered: bool = True  # whether the view lists it among the allowed actions
 
     @property
     def is_on_turn(self) -> bool:
@@ -475,76 +482,83 @@ class Action:
 
 
 def _choose(conversation: Conversation, message: BrowserMessage) -> None:
-    """Choose a version by its place, as the arrows count them."""
+    """Choose a version by its number, as the arrows of the turn count them."""
     places = conversation.history.turn(message.turn).places
     number = message.number
-    is_there = 0 < number <= len(places)
-    conversation.choose(message.turn, places[number - 1] + 1 if is_there else number)
+    is_known_place = 0 < number <= len(places)
+    conversation.choose(
+        message.turn, places[number - 1] + 1 if is_known_place else number
+    )
 
 
-def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> Act:
+def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> PanelAct:
     """Return an action that changes the conversation."""
     return lambda panel, message: panel.edit(
         lambda conversation: change(conversation, message)
     )
 
 
-def _dismiss(panel: Controller, _: BrowserMessage) -> None:
+def _dismiss(panel: PanelController, _: BrowserMessage) -> None:
     panel.dismiss()
     panel.view.show()
 
 
 _ON_TURN = ("turn",)
-ACTIONS: Mapping[str, Action] = {
-    "hello": Action(act=Controller.greet, phases=_ALWAYS, is_offered=False),
-    "send": Action(
+ACTIONS: Mapping[str, PanelAction] = {
+    "hello": PanelAction(act=PanelController.greet, phases=_ALWAYS, is_offered=False),
+    "send": PanelAction(
         act=lambda panel, message: panel.replies.ask(
             message.text, attached=message.attached
         ),
         needs=("text",),
     ),
-    "names": Action(
-        act=Controller.list_names, needs=("text",), phases=_ALWAYS, is_offered=False
+    "names": PanelAction(
+        act=PanelController.list_names,
+        needs=("text",),
+        phases=_ALWAYS,
+        is_offered=False,
     ),
-    "size": Action(
-        act=Controller.measure, needs=("name",), phases=_ALWAYS, is_offered=False
+    "size": PanelAction(
+        act=PanelController.measure, needs=("name",), phases=_ALWAYS, is_offered=False
     ),
-    "stop": Action(
+    "stop": PanelAction(
         act=lambda panel, _: panel.replies.stop(),
         phases=_ALWAYS - _IDLE,
         refusal="There is nothing to stop.",
     ),
-    "decide": Action(
+    "decide": PanelAction(
         act=lambda panel, message: panel.replies.decide(message),
         needs=("id", "verdict"),
         phases=frozenset({Phase.ASKING}),
         refusal=ANSWERED,
     ),
-    "set": Action(act=Controller.set_value, needs=("name",), phases=_ALWAYS),
-    "compare": Action(
-        act=Controller.compare, needs=("name",), phases=_ALWAYS, is_offered=False
+    "set": PanelAction(act=PanelController.set_value, needs=("name",), phases=_ALWAYS),
+    "compare": PanelAction(
+        act=PanelController.compare, needs=("name",), phases=_ALWAYS, is_offered=False
     ),
-    "dismiss": Action(act=_dismiss, phases=_ALWAYS, is_offered=False),
-    "enter": Action(act=Controller.set_send_key, needs=("on",), phases=_ALWAYS),
-    "undo": Action(
+    "dismiss": PanelAction(act=_dismiss, phases=_ALWAYS, is_offered=False),
+    "enter": PanelAction(
+        act=PanelController.set_send_key, needs=("on",), phases=_ALWAYS
+    ),
+    "undo": PanelAction(
         act=_edit(lambda conversation, _: conversation.undo()),
         applies=lambda _, steps: "undo" in steps,
         refusal="There is nothing to undo.",
     ),
-    "redo": Action(
+    "redo": PanelAction(
         act=_edit(lambda conversation, _: conversation.redo()),
         applies=lambda _, steps: "redo" in steps,
         refusal="There is nothing to redo.",
     ),
-    "clear": Action(
+    "clear": PanelAction(
         act=_edit(lambda conversation, _: conversation.reset()),
         applies=lambda history, _: history.turns,
         refusal="There are no turns to clear.",
     ),
-    "older": Action(
+    "older": PanelAction(
         act=lambda panel, _: panel.view.show_older(), phases=_ALWAYS, is_offered=False
     ),
-    "find": Action(
+    "find": PanelAction(
         act=lambda panel, message: conversations_dialog.find(
             panel.context, message.text
         ),
@@ -552,27 +566,27 @@ ACTIONS: Mapping[str, Action] = {
         phases=_ALWAYS,
         is_offered=False,
     ),
-    "open": Action(
+    "open": PanelAction(
         act=lambda panel, message: panel.switch(
             *conversations_dialog.open_saved(panel.context.session, message.name)
         ),
         needs=("name",),
         is_offered=False,
     ),
-    "new": Action(act=Controller.begin, is_offered=False),
-    "remove": Action(
+    "new": PanelAction(act=PanelController.begin, is_offered=False),
+    "remove": PanelAction(
         act=lambda panel, message: panel.switch(
             conversations_dialog.delete(panel.context, message.name)
         ),
         needs=("name",),
         is_offered=False,
     ),
-    "rename": Action(
+    "rename": PanelAction(
         act=_edit(lambda conversation, message: conversation.rename(message.name)),
         needs=("name",),
         is_offered=False,
     ),
-    "export": Action(
+    "export": PanelAction(
         act=lambda panel, message: conversations_dialog.export(
             panel.context, message.name, message.question_id
         ),
@@ -580,31 +594,33 @@ ACTIONS: Mapping[str, Action] = {
         phases=_ALWAYS,
         is_offered=False,
     ),
-    "dock": Action(act=lambda panel, _: panel.dock(), phases=_ALWAYS, is_offered=False),
-    "undock": Action(
+    "dock": PanelAction(
+        act=lambda panel, _: panel.dock(), phases=_ALWAYS, is_offered=False
+    ),
+    "undock": PanelAction(
         act=lambda panel, message: panel.undock(message.name),
         needs=("name",),
         phases=_ALWAYS,
         is_offered=False,
     ),
-    "frame": Action(
-        act=Controller.make_frame,
+    "frame": PanelAction(
+        act=PanelController.make_frame,
         needs=("turn", "choice", "table", "name", "id"),
         phases=_ALWAYS,
         is_offered=False,
     ),
-    "continue": Action(
+    "continue": PanelAction(
         act=lambda panel, message: panel.replies.go_on(message.turn),
         needs=_ON_TURN,
         applies=lambda turn: turn.version.can_go_on and not turn.is_undecided,
-        refusal="This reply is complete, or none is picked; only a cut or interrupted "
-        "one can go on.",
+        refusal="Only a cut or interrupted reply can be continued. This one is "
+        "complete, or no reply is picked.",
     ),
-    "regenerate": Action(
+    "regenerate": PanelAction(
         act=lambda panel, message: panel.replies.ask(None, turn=message.turn),
         needs=_ON_TURN,
     ),
-    "edit": Action(
+    "edit": PanelAction(
         act=lambda panel, message: panel.replies.ask(
             message.text,
             turn=message.turn,
@@ -613,21 +629,21 @@ ACTIONS: Mapping[str, Action] = {
         ),
         needs=("turn", "text"),
     ),
-    "delete": Action(
+    "delete": PanelAction(
         act=_edit(lambda conversation, message: conversation.delete(message.turn)),
         needs=_ON_TURN,
     ),
-    "pin": Action(
+    "pin": PanelAction(
         act=_edit(lambda conversation, message: conversation.toggle_pin(message.turn)),
         needs=_ON_TURN,
     ),
-    "hide": Action(
+    "hide": PanelAction(
         act=_edit(
             lambda conversation, message: conversation.toggle_hidden(message.turn)
         ),
         needs=_ON_TURN,
     ),
-    "pick": Action(
+    "pick": PanelAction(
         act=_edit(
             lambda conversation, message: conversation.pick(
                 message.turn, message.number + 1
@@ -637,7 +653,7 @@ ACTIONS: Mapping[str, Action] = {
         applies=lambda turn: turn.version.choices,
         refusal="There is only one choice.",
     ),
-    "prefer": Action(
+    "prefer": PanelAction(
         act=_edit(
             lambda conversation, message: conversation.prefer(
                 message.turn, message.number
@@ -647,7 +663,7 @@ ACTIONS: Mapping[str, Action] = {
         applies=lambda turn: turn.comparison,
         refusal="There is nothing to pick from.",
     ),
-    "choose": Action(
+    "choose": PanelAction(
         act=_edit(_choose),
         needs=("turn", "version"),
         applies=lambda turn: len(turn.places) > 1,
@@ -710,8 +726,8 @@ def refusal(
     return None if action.applies(history.turns[index]) else action.refusal
 
 
-def perform(panel: Controller, content: object) -> None:
-    """Do what a message from the browser asks for; raises nothing."""
+def perform(panel: PanelController, content: object) -> None:
+    """Carry out a message from the browser; never raises."""
     comm = panel.context.comm
     try:
         message = read_message(content, FIELDS, is_subshelled=comm.hear())
@@ -720,19 +736,20 @@ def perform(panel: Controller, content: object) -> None:
         panel.view.show_problem(str(error))
     except Exception as problem:  # noqa: BLE001 - shown in the panel
         panel.view.show_failure(problem)
-    # The same refusal twice leaves the view as it is; this confirms the message.
+    # If the same action is refused twice, the view does not change; so confirm each
+    # message.
     kind = content.get("t") if isinstance(content, Mapping) else None
     comm.send({"t": "heard", "kind": kind})
 
 
-def _perform(panel: Controller, message: BrowserMessage) -> None:
+def _perform(panel: PanelController, message: BrowserMessage) -> None:
     context, action = panel.context, ACTIONS[message.kind]
     history, phase = context.conversation.history, context.state.phase
     reason = refusal(message, phase, history, steps=_steps(context))
     if reason is not None:
         panel.view.show_problem(reason)
         return
-    # A key would be shown, and saved with the notebook.
+    # A key in a message would be shown, and saved with the notebook.
     text = str(message)
     if action.needs and context.session.key_hider()(text) != text:
         raise ParameterError(_HAS_KEY, param="panel")

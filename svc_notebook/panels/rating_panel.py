@@ -1,7 +1,8 @@
-"""`RatingPanel`: what `run.rate()` opens, as one widget, which `static/rating/` draws.
+"""`RatingPanel`: the widget that `run.rate()` opens, which `static/rating/` draws.
 
-The rating decides what comes next, and keeps ratings in the ledger. To add a key, add a
-row to `ACTIONS` here, and the type of its message to `static/rating/rating_panel.js`.
+The `Rating` decides which card is next, and writes ratings to the ledger. To add a key,
+add a row to `ACTIONS` here, and describe its message in
+`static/rating/rating_panel.js`.
 """
 
 import logging
@@ -27,21 +28,23 @@ from .browser_messages import BrowserMessage, Comm, read_message
 from .static_transcript import NO_WIDGET, NOT_DRAWN
 from .widget import script, style, widget_view
 
-MAX_PART_CHARS = 20_000  # of each text that filled the prompt
-SPOKEN_CHARS = 600  # of a reply that a screen reader reads out when it comes
-_GONE = "Another tab or kernel went on meanwhile, so this key was not taken."
-_HAS_KEY = "The API key is in this note. It was not kept; remove the key and try again."
+MAX_PART_CHARS = 20_000  # of each text that was filled into the prompt
+SPOKEN_CHARS = 600  # of a new reply that a screen reader reads out
+_GONE = "Another tab or kernel has moved on, so this key had no effect."
+_HAS_KEY = (
+    "This note contains the API key. It was not kept; remove the key and try again."
+)
 _log = logging.getLogger(__name__)
 
 
 def card_id(card: RatingCard) -> str:
-    """Name a card without its exchanges, so that a blind rater learns nothing."""
+    """Return an id of a card that tells a blind rater nothing about its replies."""
     replies = [(reply.exchange_id, reply.choice_index) for reply in card.replies]
     return sha256(repr(replies).encode()).hexdigest()[:16]
 
 
 def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
-    """Return a card for the browser; `values` are those of the scale."""
+    """Return a card for the browser; `values` are the values of the scale."""
     parts = [*card.values.items(), ("Prompt", card.prompt)]
     is_rated = card.value is not None
     return {
@@ -68,7 +71,7 @@ def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
 
 
 def draw_summary(rating: Rating) -> str:
-    """Return as HTML how far it is, the counts so far, and the next step."""
+    """Return the progress, the counts so far and the next step, as HTML."""
     head, *next_steps = (f"<p>{to_text(line)}</p>" for line in rating.lines())
     counts = {} if rating.notes else rating.counts()
     rows = "".join(
@@ -80,7 +83,7 @@ def draw_summary(rating: Rating) -> str:
 
 
 class StaticSummary:
-    """The ratings so far, next to the panel, for a notebook without a kernel."""
+    """The ratings so far as static HTML, which a notebook shows without a kernel."""
 
     def __init__(self) -> None:
         self.name = f"svc-rating-{uuid4().hex[:12]}"
@@ -102,7 +105,7 @@ class StaticSummary:
             self._output.update(bundle, f"{self.name}-0")
 
     def fold(self, *, is_folded: bool) -> None:
-        """Fold the ratings from now on, for a host that cannot hide them."""
+        """Choose whether the ratings are folded, for hosts that cannot hide them."""
         self._is_folded = is_folded
 
     def _bundle(self, html: str, text: str) -> dict[str, str]:
@@ -125,7 +128,7 @@ class RatingPanel(AnyWidget):
     def __init__(self, rating: Rating) -> None:
         self.rating = rating
         self.notice, self.is_problem = "", False
-        self.is_fresh = True  # until a page has it, which may take the focus then
+        self.is_fresh = True  # until a page has drawn it; that page may take the focus
         self._main_writes = 0  # how often it was shown while `Comm.is_lost`
         self.to_page = Comm()
         self._static = StaticSummary()
@@ -136,11 +139,11 @@ class RatingPanel(AnyWidget):
 
     @property
     def subject(self) -> Rating:
-        """What is rated."""
+        """The rating that the panel shows."""
         return self.rating
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return the state; asked for all of it, with the whole view."""
+        """Return the state; if all of it is requested, with the whole view."""
         state = super().get_state(key, drop_defaults=drop_defaults)
         return state if key else {**state, "view": self._draw() | self.to_page.numbers}
 
@@ -151,16 +154,16 @@ class RatingPanel(AnyWidget):
             self.to_page.put(self._draw())
             self._static.update(*self._summary())
 
-    def say(self, notice: str = "", *, is_problem: bool = False) -> None:
-        """Show a notice, or none."""
+    def set_notice(self, notice: str = "", *, is_problem: bool = False) -> None:
+        """Set the notice that the panel shows; empty for none."""
         self.notice, self.is_problem = notice, is_problem
 
     def hear(self, content: object) -> None:
-        """Do what a message from the browser asks for; raises nothing."""
+        """Carry out a message from the browser; never raises."""
         try:
             needs = {kind: action.needs for kind, action in ACTIONS.items()}
             message = read_message(content, needs, is_subshelled=self.to_page.hear())
-            self._perform(message)
+            self._act_on(message)
         except SvcError as error:
             self._show_problem(str(error))
         except Exception as problem:  # noqa: BLE001 - shown in the panel
@@ -170,30 +173,30 @@ class RatingPanel(AnyWidget):
         self.to_page.send({"t": "heard", "kind": kind})
 
     def _show_problem(self, text: str) -> None:
-        """Show an error; as a message, if the ledger cannot even be read."""
-        self.say(text, is_problem=True)
+        """Show an error; if even the view cannot be made, send it as a message."""
+        self.set_notice(text, is_problem=True)
         try:
             self.show()
         except Exception:  # noqa: BLE001 - the first error says more
             self.to_page.send({"t": "problem", "text": text})
 
-    def _perform(self, message: BrowserMessage) -> None:
+    def _act_on(self, message: BrowserMessage) -> None:
         action = ACTIONS[message.kind]
         if message.kind == "hello":
             action.act(self, message)
             return
         card = self.rating.card()
         if "card" in action.needs and (card is None or card_id(card) != message.card):
-            self.say(_GONE)
+            self.set_notice(_GONE)
             self.show()
             return
         if current().key_hider()(message.text) != message.text:
             raise ParameterError(_HAS_KEY, param="note")
-        self.say()
+        self.set_notice()
         action.act(self, message)
 
     def greet(self, message: BrowserMessage) -> None:
-        """Answer a page that has opened the panel, or may have missed something."""
+        """Answer a page that has opened the panel, or may have missed messages."""
         with self.to_page.lock:
             is_current = message.number == self.to_page.n_sent
             self.to_page.send({"t": "ack", "subshell": message.is_subshelled})
@@ -203,7 +206,7 @@ class RatingPanel(AnyWidget):
             self._static.fold(is_folded=not message.is_on)
 
     def rate(self, message: BrowserMessage) -> None:
-        """Keep a rating; the rating tells all panels what is next."""
+        """Record a rating; the `Rating` tells all panels which card is next."""
         values = [step.value for step in self.rating.scale]
         if message.number >= len(values):
             raise ParameterError(
@@ -235,13 +238,13 @@ class RatingPanel(AnyWidget):
         }
 
     def close(self) -> None:
-        """Close the panel; the ratings stay."""
+        """Close the panel; the ratings are kept."""
         if self.comm is not None and hasattr(self, "_unwatch"):  # else __init__ failed
             self._unwatch()
         super().close()
 
     def display(self) -> None:
-        """Show the panel in this cell, and the ratings so far for later."""
+        """Show the panel in this cell, and the static ratings below it."""
         html, text = self._summary()
         widget = {**widget_view(self.model_id), "text/plain": text}
         self._static.show(widget, html, text)
@@ -250,25 +253,25 @@ class RatingPanel(AnyWidget):
         return draw_summary(self.rating), str(self.rating)
 
 
-Act = Callable[[RatingPanel, BrowserMessage], object]
+RatingAct = Callable[[RatingPanel, BrowserMessage], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What the browser can ask for."""
+class RatingAction:
+    """An action that the browser can ask for."""
 
-    act: Act
+    act: RatingAct
     needs: tuple[str, ...] = ()  # fields that the message must have
 
 
-ACTIONS: Mapping[str, Action] = {
-    "hello": Action(act=RatingPanel.greet),
-    "rate": Action(act=RatingPanel.rate, needs=("card", "choice")),
-    "skip": Action(act=lambda panel, _: panel.rating.skip(), needs=("card",)),
-    "undo": Action(act=lambda panel, _: panel.rating.undo()),
-    "note": Action(
+ACTIONS: Mapping[str, RatingAction] = {
+    "hello": RatingAction(act=RatingPanel.greet),
+    "rate": RatingAction(act=RatingPanel.rate, needs=("card", "choice")),
+    "skip": RatingAction(act=lambda panel, _: panel.rating.skip(), needs=("card",)),
+    "undo": RatingAction(act=lambda panel, _: panel.rating.undo()),
+    "note": RatingAction(
         act=lambda panel, message: panel.rating.set_note(message.text),
         needs=("card", "text"),
     ),
-    "dismiss": Action(act=lambda panel, _: panel.show()),
+    "dismiss": RatingAction(act=lambda panel, _: panel.show()),
 }

@@ -1,7 +1,7 @@
-"""A table of a reply as a DataFrame in the notebook's names.
+"""A table of a reply as a DataFrame, assigned to a variable of the notebook.
 
-It is read from the reply's Markdown. A column is of numbers if all its cells are plain
-numbers; nothing of the text is evaluated.
+It is read from the reply's Markdown. A column becomes numbers if all its cells are
+plain numbers; no text is evaluated.
 """
 
 import builtins
@@ -18,9 +18,9 @@ from .attach_menu import Shell
 from .browser_messages import BrowserMessage
 from .view import reply_texts
 
-# Longer numbers are often ids, and a float would change their last digits.
+# longer numbers are often ids, and a float would change their last digits
 MAX_DIGITS = 15
-# A first zero, as in 007, is one of a code or a postcode.
+# not with a leading zero, which codes and postcodes have
 _NUMBER = re.compile(
     r"[+-]?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:\.[0-9]+)?"
 )
@@ -30,9 +30,9 @@ _EXAMPLE = "Use letters, digits and _, as in teas_2"
 def make_frame(
     message: BrowserMessage, turn: Turn, shell: Shell | None
 ) -> dict[str, Any]:
-    """Put a table of a reply into the notebook's names; return the page's answer.
+    """Assign a table of a reply to a variable; return the answer for the page.
 
-    A name that is taken is replaced only where the message says so.
+    An existing variable is replaced only if the message says so.
     """
     name = message.name
     answer: dict[str, Any] = {"t": "framed", "id": message.question_id, "name": name}
@@ -61,25 +61,27 @@ def make_frame(
 
 def _rows(message: BrowserMessage, turn: Turn) -> Sequence[Sequence[str]]:
     texts = reply_texts(turn)
-    found = tables(texts[message.number]) if message.number < len(texts) else ()
-    if not 0 <= message.table < len(found):
+    reply_tables = tables(texts[message.number]) if message.number < len(texts) else ()
+    if not 0 <= message.table < len(reply_tables):
         raise ParameterError(
-            "This table is no longer in the reply; nothing was made.", param="panel"
+            "This table is no longer in the reply, so no DataFrame was made.",
+            param="panel",
         )
-    return found[message.table]
+    return reply_tables[message.table]
 
 
 def _names(shell: Shell | None) -> dict[str, Any]:
     if shell is None:
-        raise ParameterError("There is no notebook to put it into.", param="panel")
+        raise ParameterError("There is no notebook with variables here.", param="panel")
     return shell.user_ns
 
 
 def check_name(name: str, shell: Shell | None) -> None:
-    """Refuse what cannot be a variable, and the names that IPython itself uses."""
+    """Refuse names that cannot be variables, and names that IPython itself uses."""
     if not name.isidentifier():
         raise ParameterError(
-            f"{name!r} cannot be a variable's name. {_EXAMPLE}; no digit first.",
+            f"{name!r} cannot be a variable's name. {_EXAMPLE}; it must not begin with "
+            "a digit.",
             param="name",
         )
     if iskeyword(name):
@@ -94,11 +96,11 @@ def check_name(name: str, shell: Shell | None) -> None:
 
 
 def to_frame(rows: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a DataFrame
-    """Make a DataFrame of a table's rows, of which the first are the headings.
+    """Make a DataFrame from the rows of a table; the first row has the headings.
 
     Columns of plain ASCII numbers (`12`, `-0.5`, `1,234`) are int64 or float64, with
-    missing values where a cell is empty (Int64 for whole numbers). All others stay
-    text: percentages, dates, numbers with a first zero or of more than 15 digits, and
+    missing values for empty cells (Int64 for whole numbers). All other columns stay
+    text: percentages, dates, numbers with a leading zero or more than 15 digits, and
     numerals of other scripts. Equal headings get a number, empty ones a name.
     """
     import pandas as pd  # noqa: PLC0415 - not before a table is wanted
@@ -106,7 +108,7 @@ def to_frame(rows: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a DataFram
     headings, *cells = rows
     columns = zip(*cells, strict=True) if cells else [()] * len(headings)
     series = [_series(column, pd) for column in columns]
-    return pd.DataFrame(dict(zip(_unique(headings), series, strict=True)))
+    return pd.DataFrame(dict(zip(_unique_headings(headings), series, strict=True)))
 
 
 def _series(column: Sequence[str], pd: Any) -> Any:  # noqa: ANN401 - pandas
@@ -126,8 +128,8 @@ def _is_number(cell: str) -> bool:
     return n_digits <= MAX_DIGITS and _NUMBER.fullmatch(cell) is not None
 
 
-def _unique(headings: Sequence[str]) -> list[str]:
-    """Number equal headings, and name empty ones by their place."""
+def _unique_headings(headings: Sequence[str]) -> list[str]:
+    """Number equal headings, and name empty ones by their position."""
     unique: list[str] = []
     for place, heading in enumerate(headings, start=1):
         name = heading or f"column_{place}"

@@ -38,11 +38,11 @@ OFFERED = (
 EXTRA = "extra"
 
 _EXTRA_HELP = (
-    "fields that the document does not have but another server may take, such as "
+    "fields that the document does not show but another server may accept, such as "
     '{"seed": 1}; sent with every request'
 )
 
-# How far a slider moves at once; 0.1 for all other numbers.
+# the steps of sliders; 0.1 for other numbers
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
 
 _BY_NAME = {param.name: param for param in PARAMS}
@@ -59,9 +59,9 @@ class PanelSettings:
     def setting(
         self, name: str, value: object, info: ModelInfo = DOCUMENTED
     ) -> "PanelSettings":
-        """Return the settings with one changed.
+        """Return the settings with one value changed.
 
-        `value` is as typed, or a number; with None or "" the parameter is not sent.
+        `value` is a typed text or a number; with None or "" the parameter is not sent.
         `info` is what is known of the model.
         """
         is_empty = value is None or (isinstance(value, str) and not value.strip())
@@ -86,7 +86,7 @@ class PanelSettings:
     def reopened(
         self, before: "PanelSettings", now: "PanelSettings"
     ) -> "PanelSettings":
-        """Return these settings, with what code asks for now but did not before."""
+        """Return these settings, with those that code has changed since `before`."""
         settings = self
         for name in ("model", "max_tokens", *OFFERED, EXTRA):
             if (value := now.value(name)) != before.value(name):
@@ -129,9 +129,9 @@ def fields(
     models: tuple[str, ...] = DOCUMENTED_IDS,
     most_tokens: int | None = BUDGET_TOKENS,
 ) -> list[dict[str, Any]]:
-    """Describe the fields of the settings for the browser; every view has them.
+    """Describe the fields of the settings for the browser.
 
-    `models` are offered; `most_tokens` are the tokens that prompt and reply share.
+    `models` are the choices; `most_tokens` are the tokens that prompt and reply share.
     """
     return [
         _field(
@@ -158,7 +158,7 @@ def _param_field(param: Param, most_tokens: int | None) -> dict[str, Any]:
     is_whole = param.kind == "integer"
     default = "" if param.default is None else f"{param.default:g}"
     is_size = param.name == "max_tokens"
-    words = ", fit (what is left) or service (not sent)" if is_size else ""
+    other_values = ", fit (what is left) or service (not sent)" if is_size else ""
     kind = "an integer" if is_whole else "a number"
     allowed = range_text(kind, param.minimum, param.maximum)
     return _field(
@@ -169,7 +169,7 @@ def _param_field(param: Param, most_tokens: int | None) -> dict[str, Any]:
         maximum=param.maximum,
         step=1 if is_whole else _STEPS.get(param.name, 0.1),
         options=list(WORDS) if is_size else None,
-        doc=f"{allowed}{words}; {param.doc}",
+        doc=f"{allowed}{other_values}; {param.doc}",
     )
 
 
@@ -179,7 +179,7 @@ def _field(
     *,
     default: str,
     doc: str,
-    **more: Any,  # noqa: ANN401 - minimum, maximum, step and options
+    **limits: Any,  # noqa: ANN401 - minimum, maximum, step and options
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -188,12 +188,12 @@ def _field(
         "label": name.replace("_", " "),
         "help": doc,
         **dict.fromkeys(("minimum", "maximum", "step", "options")),
-        **more,
+        **limits,
     }
 
 
 def typed_value(name: str, text: object) -> object:
-    """Read a value as typed; the check refuses what cannot be read."""
+    """Convert a typed text to a value; leave an invalid one for the check to refuse."""
     param = _BY_NAME[name]
     if not isinstance(text, str) or param.kind == "string":
         return text

@@ -1,14 +1,14 @@
-"""A panel's place in JupyterLab's side area, where it stays while cells scroll.
+"""A panel in JupyterLab's side area, where it stays visible while cells scroll.
 
 The package `sidecar` opens it: a widget whose outputs JupyterLab shows there. The page
-says when it is closed, or has to come to the front (`static/chat/side_area.js`).
+reports when it is closed or has to come to the front (`static/chat/side_area.js`).
 """
 
 from typing import Any, Literal
 
 from svc_notebook.errors import ParameterError, import_extra
 
-Place = Literal["cell", "right"]
+PanelPlace = Literal["cell", "right"]
 PLACES = ("cell", "right")
 _NEEDS = "The panel is in this cell: in JupyterLab's side area it needs"
 
@@ -17,8 +17,8 @@ def check_place(place: str) -> None:
     """Refuse a place that does not exist."""
     if place not in PLACES:
         raise ParameterError(
-            f"place={place!r} is not a place; use 'cell', or 'right' for the side "
-            "area of JupyterLab.",
+            f"place must be 'cell', or 'right' for the side area of JupyterLab; got "
+            f"{place!r}.",
             param="place",
         )
 
@@ -36,7 +36,7 @@ class SideArea:
         return str(self._sidecar.model_id) if is_open else ""
 
     def open(self, title: str) -> None:
-        """Open an empty sidecar in front, instead of the one that is open.
+        """Open an empty sidecar in front; close the one that is open.
 
         Raises:
             ConfigError: `sidecar` is not installed.
@@ -46,7 +46,7 @@ class SideArea:
         self._sidecar = sidecar.Sidecar(title=title, anchor="right")
 
     def fill(self, widget: dict[str, Any]) -> None:
-        """Show a widget in the sidecar; the page knows the sidecar's id by now."""
+        """Show a widget in the sidecar; the page must know the sidecar's id by now."""
         output = {"output_type": "display_data", "data": widget, "metadata": {}}
         self._sidecar.outputs = (output,)
 

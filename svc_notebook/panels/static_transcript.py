@@ -12,19 +12,19 @@ from svc_notebook.display.front_end import Output, fitted_to_terminal
 from svc_notebook.display.html_styles import quiet_html
 
 PART_TURNS = 5  # of one output
-MAX_PARTS = 40  # then the oldest are left out: JupyterLab draws 50 outputs of a cell
-_DROPPED_PARTS = 10  # at once, so that the outputs need not move at every turn
+MAX_PARTS = 40  # of the newest turns: JupyterLab draws only 50 outputs of a cell
+_DROPPED_PARTS = 10  # left out at once, so that outputs need not move at every turn
 
-# Without a kernel JupyterLab writes an error in the widget's place; until then it waits
-# and has not named the kind of output.
+# Without a kernel, JupyterLab shows an error instead of the widget; before that, a
+# panel without a MIME type. Both are hidden if the transcript is shown.
 NO_WIDGET = (
     "<style>.jp-OutputArea:has(.svc-static):not(:has(.svc-panel, .svc-rating)) "
     '.jp-OutputArea-child:has(> :is([data-mime-type$="widget-view+json"],'
     ".lm-Panel:not([data-mime-type]))){display:none}</style>"
 )
 
-# VS Code draws no widget that is out of sight when its cell runs. Where the panel is
-# drawn, this line is hidden with the transcript, or goes when the transcript is folded.
+# VS Code does not draw a widget that is out of sight when its cell runs. If the panel
+# is drawn, this line is hidden with the transcript, or removed when that is folded.
 NOT_DRAWN = quiet_html(
     "To chat here, run this cell while it is in sight. In Colab, run <code>from "
     "google.colab import output; output.enable_custom_widget_manager()</code> first."
@@ -42,8 +42,8 @@ class _Part(NamedTuple):
     name: str  # of the conversation
 
 
-def _unmarked(history: History) -> History:
-    """Leave out what a user marks in turns: it is written with the next change."""
+def _without_marks(history: History) -> History:
+    """Remove a user's marks from turns: a change of marks alone is not written."""
     turns = (
         replace(turn, is_pinned=False, is_hidden=False, is_stale=False)
         for turn in history.turns
@@ -51,11 +51,12 @@ def _unmarked(history: History) -> History:
     return replace(history, turns=tuple(turns))
 
 
-class _Places:
-    """Which output shows which turns.
+class _OutputPlaces:
+    """Decides which output shows which turns.
 
     Outputs keep their order and cannot be removed. When the oldest parts are left out,
-    the others move up into their outputs, one with each change: none costs much.
+    the others move up into the free outputs: one part with each change, so that no
+    change costs much.
     """
 
     def __init__(self) -> None:
@@ -79,12 +80,12 @@ class _Places:
         }
 
     def _count(self, n_turns: int) -> int:
-        if n_turns <= self._first:  # cleared, or so many were deleted
+        if n_turns <= self._first:  # cleared, or many turns were deleted
             self._first, self._outputs = 0, []
         return max(1, -(-(n_turns - self._first) // PART_TURNS))
 
     def _move_up(self) -> None:
-        """Move the first part that has a free output before it."""
+        """Move up the first part that has a free output before it."""
         for at, output in enumerate(self._outputs):
             free = self._outputs[at - 1] + 1 if at else 0
             if free < output:
@@ -100,34 +101,34 @@ class _Places:
 class StaticTranscript:
     """The static transcript next to a panel, which remains without a kernel.
 
-    It is plain HTML, in other outputs than the panel: an update of the panel's output
-    would draw the panel again. Each output has a few turns, so that a long chat costs
-    little; of more than 200 turns the newest are shown. `panel.css` hides them where
-    the panel works; a host without JupyterLab's classes gets them folded. Where a panel
-    cannot work (nbclient, a terminal), only the transcript is shown.
+    It is plain HTML, in separate outputs: updating the panel's own output would redraw
+    the panel. Each output has a few turns, so that updates of a long chat cost little;
+    only the newest 200 turns are shown. `panel.css` hides the transcript where the
+    panel works; hosts without JupyterLab's classes get it folded. Where a panel cannot
+    work (nbclient, a terminal), only the transcript is shown.
     """
 
     def __init__(self, output: Output | None = None) -> None:
         self._output = output or Output()
         self.name = f"svc-panel-{uuid4().hex[:12]}"
         self._cell: Context | None = None  # of the cell that shows the panel
-        self._places = _Places()
+        self._places = _OutputPlaces()
         self._shown: dict[int, _Part] = {}  # by output
         self._n_outputs = 0
-        self._unmarked: History | None = None  # as it was written
+        self._unmarked: History | None = None  # the history that was written last
         self._is_frozen = self._is_folded = self._is_alone = False
 
     def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
-        """Show the widget in this cell, unless it is there, and the transcript."""
+        """Show the widget in this cell, if one is given, and the transcript."""
         self._cell, self._shown, self._n_outputs = copy_context(), {}, 0
-        self._places, self._unmarked = _Places(), None
+        self._places, self._unmarked = _OutputPlaces(), None
         self._is_alone = widget is not None
         if widget is not None:
             self._output.publish(widget, self.name)
         self.update(history)
 
     def show_alone(self, history: History, *, is_terminal: bool = False) -> None:
-        """Show only the transcript, once; in a terminal with how to continue."""
+        """Show only the transcript, once; in a terminal, also how to continue."""
         transcript = to_transcript(history)
         if is_terminal:
             text = transcript["text/plain"].rstrip()
@@ -145,26 +146,26 @@ class StaticTranscript:
             self.update(history)
 
     def update(self, history: History) -> None:
-        """Replace what has changed of the transcript, wherever the panel is shown."""
+        """Replace the changed parts of the transcript, wherever the panel is shown."""
         if self._cell is None:
             return
         if self._is_frozen:
             self._output.update(to_transcript(history), self.name)
             return
-        unmarked = _unmarked(history)
+        unmarked = _without_marks(history)
         if unmarked == self._unmarked:
             return
         self._unmarked = unmarked
-        wanted = self._places.place(unmarked)
-        for at in range(max(self._n_outputs, *wanted, 0) + 1):
-            part = wanted.get(at)
+        new_parts = self._places.place(unmarked)
+        for at in range(max(self._n_outputs, *new_parts, 0) + 1):
+            part = new_parts.get(at)
             if part == self._shown.get(at):
                 continue
             if part is None:
                 self._output.update(_NOTHING, f"{self.name}-{at}")
                 del self._shown[at]
             else:
-                self._put(at, self._bundle(history, part))
+                self._write_output(at, self._bundle(history, part))
                 self._shown[at] = part
 
     def freeze(self, history: History) -> None:
@@ -179,7 +180,7 @@ class StaticTranscript:
         for at in range(self._n_outputs):
             self._output.update(_NOTHING, f"{self.name}-{at}")
 
-    def _put(self, at: int, bundle: dict[str, str]) -> None:
+    def _write_output(self, at: int, bundle: dict[str, str]) -> None:
         name = f"{self.name}-{at}"
         if at < self._n_outputs:
             self._output.update(bundle, name)

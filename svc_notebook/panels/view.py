@@ -1,6 +1,7 @@
-"""A panel's state, and the view of it that the browser draws, with each turn.
+"""A panel's state, and the view of it that the browser draws.
 
-Notebooks save the view, and all parts of a panel share the state: neither holds a key.
+Notebooks save the view, and all parts of a panel share the state; neither contains a
+key.
 """
 
 import logging
@@ -54,18 +55,18 @@ class PanelState:
     settings: PanelSettings = field(default_factory=PanelSettings)
     comparing: Comparing = field(default_factory=Comparing)
     live: LiveReply | None = None
-    notice: str = ""  # a message to the user: turns left out, refused, failed
+    notice: str = ""  # a message to the user, such as a refusal or a failure
     is_problem: bool = False  # whether the notice is an error
-    is_restored: bool = False  # whether the notice is about turns of the ledger
+    is_restored: bool = False  # whether the notice is about restored turns
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     send_on_enter: bool = True
     main_writes: int = 0  # how often it was shown while `Comm.is_lost`
 
 
 class PanelContext:
-    """What the parts of one panel share: its conversation, its state, its comm.
+    """The objects that the parts of one panel share: conversation, state, comm.
 
-    Only `change` changes the state, from any thread.
+    Only `change` changes the state; any thread may call it.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class PanelContext:
 
     @property
     def budget_tokens(self) -> int | None:
-        """Those that prompt and reply of the next message share; None if unknown."""
+        """Tokens that prompt and reply of the next message share; None if unknown."""
         return self.info.context_tokens
 
     def models(self) -> tuple[str, ...]:
@@ -126,9 +127,9 @@ def draw_meter(
     used: Tokens, *, budget_tokens: int | None = BUDGET_TOKENS, note: str
 ) -> dict[str, Any]:
     """Return the size of the next request, without its prompt, for the browser."""
-    of = "" if budget_tokens is None else f" of {budget_tokens}"
-    text = f"about {used.best}{of} tokens (estimated: {used})"
-    if not of:
+    of_budget = "" if budget_tokens is None else f" of {budget_tokens}"
+    text = f"about {used.best}{of_budget} tokens (estimated: {used})"
+    if not of_budget:
         text += "; the model's context is unknown"
     if note:
         text += f"; {note}"
@@ -151,7 +152,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         ],
         "model": model,
         "picked": version.picked,
-        "ended": _ended(version),
+        "ended": _end_label(version),
         "footer": footer,
         "badges": [*version.marks],
         "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
@@ -174,13 +175,13 @@ def reply_texts(turn: Turn) -> list[str]:
 
 
 def draw_item(item: PromptItem) -> dict[str, Any]:
-    """Return what is attached to a prompt for the browser."""
+    """Return an attachment of a prompt for the browser."""
     html = f"<pre>{shortened_html(item.text)}</pre>"
     size = {"kind": item.kind, "n_tokens": item.n_tokens}
     return {"name": item.name, **size, "html": html}
 
 
-def _ended(version: Version) -> str:
+def _end_label(version: Version) -> str:
     if version.is_cut:
         return f"Cut at {version.limit}" if version.limit else "Cut"
     return "Interrupted"
@@ -196,14 +197,14 @@ def _draw_calls(version: Version) -> list[dict[str, Any]]:
 
 
 def _draw_reasonings(turn: Turn) -> Iterator[dict[str, Any]]:
-    if turn.comparison:  # it is only one of the replies that are drawn
+    if turn.comparison:  # the reasoning is of only one of the replies
         return
     for title, text in titled_reasonings(turn.version.reasonings):
         html = f"<pre>{shortened_html(text)}</pre>"
         yield {"name": "reasoning", "line": title, "html": html, "is_error": False}
 
 
-def to_view(  # noqa: PLR0913 - what a view is drawn from
+def to_view(  # noqa: PLR0913 - the parts of a view
     state: PanelState,
     history: History,
     *,
@@ -218,8 +219,9 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
-    `can` are the actions on the whole panel that are allowed now; `turns` are drawn,
-    without the `n_older` ones before them; `tools` are the names of those offered.
+    `can` are the actions on the whole panel that are allowed now; `turns` are the drawn
+    turns, and `n_older` counts those before them; `tools` are the names of the tools
+    that are offered.
     """
     return {
         "name": history.name,
@@ -251,9 +253,9 @@ def to_view(  # noqa: PLR0913 - what a view is drawn from
 
 
 def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what the browser has, so that a long chat costs what a short one does.
+    """Leave out what the browser has already, so that a long chat costs no more.
 
-    Of the turns only those that have changed are there; their numbers are their places.
+    Only changed turns are included; their numbers say where they belong.
     """
     changed = {name: view[name] for name in view if known[name] != view[name]}
     pairs = zip_longest(view["turns"], known["turns"][: view["n_turns"]])
@@ -261,16 +263,15 @@ def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, 
     return {**changed, "turns": turns, "n_turns": view["n_turns"]}
 
 
-MOST_SHOWN = 200  # turns that are shown at first, and more at a time
+TURNS_AT_ONCE = 200  # turns shown at first, and added by `show_older`
 
 
 class PanelView:
-    """Draws one panel, and sends what has changed.
+    """Draws one panel, and sends changes to the browser.
 
-    Of a long conversation the newest turns are shown; `show_older` shows more.
-
+    In a long conversation, only the newest turns are shown; `show_older` shows more.
     `allowed` returns the actions on the whole panel that are allowed now, `allowed_on`
-    those on a turn while the panel is idle.
+    the actions on a turn while the panel is idle.
     """
 
     def __init__(
@@ -287,15 +288,15 @@ class PanelView:
 
     def show_older(self) -> None:
         """Show more of the turns before the first one that is shown."""
-        self._n_older = max(0, self._n_older - MOST_SHOWN)
+        self._n_older = max(0, self._n_older - TURNS_AT_ONCE)
         self.show()
 
     def forget_shown(self) -> None:
-        """Begin with the newest turns, of another conversation."""
+        """Begin again with the newest turns, for another conversation."""
         self._n_older = self._n_shown = 0
 
     def show(self, *, is_whole: bool = False) -> None:
-        """Send the view to the browser; if not `is_whole`, what has changed."""
+        """Send the view to the browser; unless `is_whole`, only what has changed."""
         context = self._context
         with context.comm.lock:
             if context.comm.is_lost:
@@ -312,22 +313,22 @@ class PanelView:
         self.show()
 
     def show_failure(self, problem: Exception) -> None:
-        """Show and log an exception that nobody expected."""
+        """Show and log an unexpected exception."""
         _log.exception("The panel failed.")
         text = f"{type(problem).__name__}: {problem}"
-        # Also as a message, since drawing the view may be what fails.
+        # also as a message, because drawing the view may be what failed
         self._context.comm.send({"t": "problem", "text": text})
         self.show_problem(text)
 
     def whole(self) -> dict[str, Any]:
-        """Return what a page needs to open the panel."""
+        """Return the whole view, for a page that opens the panel."""
         self._sent = self._sent or self._draw()
         return {**self._sent, "is_whole": True, **self._context.comm.numbers}
 
     def _draw(self) -> dict[str, Any]:
         context = self._context
         history = context.conversation.history
-        self._place(len(history.turns))
+        self._choose_older(len(history.turns))
         return to_view(
             context.state,
             history,
@@ -344,11 +345,11 @@ class PanelView:
             "sidecar_id": context.side_area.sidecar_id,
         }
 
-    def _place(self, n_turns: int) -> None:
-        """Choose how many turns are left out; new ones are added to those shown."""
-        is_in_sight = 0 < n_turns - self._n_older <= self._n_shown + MOST_SHOWN
-        if not is_in_sight:  # at first, or many came or went at once
-            self._n_older = max(0, n_turns - MOST_SHOWN)
+    def _choose_older(self, n_turns: int) -> None:
+        """Choose how many old turns are left out; new turns are always shown."""
+        is_in_sight = 0 < n_turns - self._n_older <= self._n_shown + TURNS_AT_ONCE
+        if not is_in_sight:  # the first view, or many turns changed at once
+            self._n_older = max(0, n_turns - TURNS_AT_ONCE)
         self._n_shown = n_turns - self._n_older
 
     def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:

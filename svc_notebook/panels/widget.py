@@ -1,4 +1,4 @@
-"""`Panel`: a chat on a conversation as one widget, which `static/` draws."""
+"""`Panel`: the widget of a chat on a conversation, which `static/` draws."""
 
 import re
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .browser_messages import Comm
-from .panel_actions import Controller, perform
+from .panel_actions import PanelController, perform
 from .settings_form import PanelSettings
-from .side_area import Place
+from .side_area import PanelPlace
 from .view import PanelContext
 
 _STATIC = Path(__file__).parent / "static"
@@ -25,7 +25,7 @@ _ROOTS = {"chat": ".svc-panel", "rating": ".svc-rating"}
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def _joined(kind: str, ending: str) -> str:
+def _join_files(kind: str, ending: str) -> str:
     paths = [*sorted(_STATIC.glob(f"*.{ending}"))]
     paths += sorted((_STATIC / kind).glob(f"*.{ending}"))
     return "\n".join(path.read_text("utf-8") for path in paths)
@@ -34,20 +34,20 @@ def _joined(kind: str, ending: str) -> str:
 def script(kind: str = "chat") -> str:
     """Join the scripts of a panel to one module, without comment lines.
 
-    It is in every message that opens a panel, and in saved widget state, so a panel has
-    those of `static/`, which every panel needs, and those of its own folder there.
+    The scripts are sent with every panel and saved in widget state. So a panel gets
+    only the shared files of `static/` and those of its own folder.
     """
     needless = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)?\n", re.DOTALL | re.MULTILINE)
-    return needless.sub("", _joined(kind, "js"))
+    return needless.sub("", _join_files(kind, "js"))
 
 
 def style(kind: str = "chat") -> str:
     """Join the style sheets of a panel, as `script` does.
 
-    They name its root as the chat's, `svc-panel`. Another panel's root has another
-    name, so that its rules do not come after the chat's on a page that has both.
+    The files use the root class of the chat, `svc-panel`. For another panel it is
+    replaced, so that rules do not clash on a page with both panels.
     """
-    return _joined(kind, "css").replace(".svc-panel", _ROOTS[kind])
+    return _join_files(kind, "css").replace(".svc-panel", _ROOTS[kind])
 
 
 class Panel(AnyWidget):
@@ -59,13 +59,13 @@ class Panel(AnyWidget):
 
     _esm = script()
     _css = style()
-    view = traitlets.Dict().tag(sync=True)  # what has changed; the page joins it
+    view = traitlets.Dict().tag(sync=True)  # changed fields; the page merges them
 
     def __init__(self, context: PanelContext) -> None:
-        self._controller = controller = Controller(context)
-        self.opened_with: str | None = None  # the system message, as code gave it
-        self.place: Place = "cell"
-        self.is_restoring = True  # whether code lets the ledger's turns come back
+        self._controller = controller = PanelController(context)
+        self.opened_with: str | None = None  # the system message that code gave
+        self.place: PanelPlace = "cell"
+        self.is_restoring = True  # the argument `restore` of `svc.panel`
         super().__init__()
         controller.open(Comm(self))
         self._unwatch = _watch_containers(self, controller.show_static)
@@ -73,25 +73,25 @@ class Panel(AnyWidget):
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation that is shown."""
+        """The conversation that the panel shows."""
         return self._controller.context.conversation
 
     @property
     def subject(self) -> Conversation:
-        """What the panel is about."""
+        """The conversation, by which a cell finds its panel again."""
         return self.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return the state; asked for all of it, with the whole view."""
+        """Return the state; if all of it is requested, with the whole view."""
         state = super().get_state(key, drop_defaults=drop_defaults)
         return state if key else {**state, "view": self._controller.view.whole()}
 
     def hear(self, content: object) -> None:
-        """Do what a message from the browser asks for."""
+        """Carry out a message from the browser."""
         perform(self._controller, content)
 
     def reopen(self, settings: PanelSettings, toolbox: Toolbox, permit: Permit) -> None:
-        """Go on in a cell that runs again."""
+        """Continue in a cell that runs again."""
         self._controller.reopen(settings, toolbox, permit)
 
     def freeze(self) -> None:
@@ -131,7 +131,7 @@ def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[],
     """Call a function after each cell that shows a widget inside another widget.
 
     Returns:
-        A function that ends this.
+        A function that stops the calls.
     """
     from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
 
@@ -142,15 +142,15 @@ def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[],
     def note(message: dict[str, Any]) -> dict[str, Any]:
         view = message["content"].get("data", {}).get(_VIEW, {})
         container = _widget_of(view.get("model_id"))
-        shown.extend([container] * _holds(container, widget))
+        shown.extend([container] * _contains(container, widget))
         return message
 
     def after(ran: Any) -> None:  # noqa: ANN401 - IPython's
-        if shown or _holds(ran.result, widget):
+        if shown or _contains(ran.result, widget):
             shown.clear()
             act()
 
-    def end() -> None:
+    def unwatch() -> None:
         publisher.unregister_hook(note)
         with suppress(AttributeError, ValueError):
             shell.events.unregister("post_run_cell", after)
@@ -159,16 +159,16 @@ def _watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[],
         return lambda: None
     publisher.register_hook(note)
     shell.events.register("post_run_cell", after)
-    return end
+    return unwatch
 
 
 def _widget_of(model_id: str | None) -> object:
-    """Return a widget by its id; what is no widget's id comes back as it is."""
+    """Return the widget with an id; for any other id, a value that is not a widget."""
     return widget_serialization["from_json"](f"IPY_MODEL_{model_id}", None)
 
 
-def _holds(container: object, widget: Widget) -> bool:
+def _contains(container: object, widget: Widget) -> bool:
     if not isinstance(container, Widget):
         return False
     children = getattr(container, "children", ())
-    return any(child is widget or _holds(child, widget) for child in children)
+    return any(child is widget or _contains(child, widget) for child in children)

@@ -149,7 +149,7 @@ def attach(panel: PanelPage) -> None:
         panel.tell(t="names", text="", offers=[offer], is_all=True)
         listed(panel).click()
     panel.tell(t="size", name="df", kind=KIND, n_tokens=1490, problem="")
-    said = "gone cannot be attached: this notebook has no such variable now."
+    said = "gone cannot be attached: this notebook no longer has this variable."
     panel.tell(t="size", name="gone", kind="", n_tokens=0, problem=said)
     panel.composer.press_sequentially(" @")
     names(panel)

@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import svc_notebook as svc
-from svc_notebook.conversations.attachments import Item, add_items, take_apart
+from svc_notebook.conversations.attachments import PromptItem, add_items, split_items
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.attach_menu import MAX_OFFERS
 from svc_notebook.session import current
@@ -165,7 +165,7 @@ def test_a_chosen_name_has_its_size_in_tokens(
     assert (df["kind"], df["n_tokens"]) == ("DataFrame 2 rows x 2 columns", 27)
     assert "cut to" in long["kind"]
     assert long["n_tokens"] < 1600
-    assert "no such variable" in gone["problem"]
+    assert "no longer has this variable" in gone["problem"]
 
 
 @pytest.mark.slow
@@ -201,9 +201,13 @@ def test_only_what_was_named_is_sent(
 @pytest.mark.parametrize(
     ("code", "name", "words"),
     [
-        ("", "gone", "gone cannot be attached: this notebook has no such variable now"),
+        (
+            "",
+            "gone",
+            "gone cannot be attached: this notebook no longer has this variable",
+        ),
         ("", "In[99]", "In[99]: cell 99 was not run in this kernel"),
-        ("", "README.md", "no such variable now"),
+        ("", "README.md", "no longer has this variable"),
         (f"key = {KEY!r}", "key", "key cannot be attached: it holds the API key"),
         (f"keys = {{'a': [{KEY!r}]}}", "keys", "it holds the API key"),
         (
@@ -364,8 +368,8 @@ def test_other_lists_of_names_attach_nothing(
 )
 def test_what_was_put_together_is_taken_apart(text: str) -> None:
     """Whatever the typed text and the values have in them."""
-    items = [Item(name=name, text=text, kind="text") for name in ("a", "In[3]")]
+    items = [PromptItem(name=name, text=text, kind="text") for name in ("a", "In[3]")]
 
     whole, attached = add_items(text, items)
 
-    assert take_apart(whole, attached) == (text, tuple(items))
+    assert split_items(whole, attached) == (text, tuple(items))

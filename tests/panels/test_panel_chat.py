@@ -167,7 +167,7 @@ def test_a_reply_that_ends_after_a_reset_is_no_turn(open_page: OpenPage) -> None
     assert page.panel.conversation.turns == ()
     assert page.view["turns"] == []
     assert "cleared meanwhile" in page.view["notice"]
-    assert "The ledger has it" in page.view["notice"]
+    assert "The ledger has the reply" in page.view["notice"]
 
 
 def test_a_cut_reply_is_continued_in_place(

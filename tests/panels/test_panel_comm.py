@@ -238,6 +238,6 @@ def test_a_key_that_is_typed_is_neither_shown_nor_kept(
     transcript = page.panel.conversation._repr_mimebundle_()
     said = f"{page.comm.published} {page.panel.get_state()} {transcript}"
     assert emulator.api_key not in said
-    assert "There is the API key in this text, setting or name" in page.view["notice"]
+    assert "This text, setting or name contains the API key" in page.view["notice"]
     assert len(emulator.requests) == 1
     assert not list(current().ledger.read(conversation=emulator.api_key))

@@ -321,9 +321,9 @@ def test_what_is_not_said_is_filled_in(
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("model", [A], "2 to 4 can be compared, not 1"),
-        ("model", [A, B, C, "d", "e"], "2 to 4 can be compared, not 5"),
-        ("model", [A, A], "once only"),
+        ("model", [A], "Choose 2 to 4 to compare, not 1"),
+        ("model", [A, B, C, "d", "e"], "Choose 2 to 4 to compare, not 5"),
+        ("model", [A, A], "are the same"),
         ("model", [A, ""], "model"),
         ("temperature", [0, 9], "temperature"),
         ("temperature", [0, "warm"], "temperature"),

@@ -144,7 +144,7 @@ def test_turns_that_were_asked_apart_are_named(kept: OpenPage) -> None:
     page.say("open", name="sea")
 
     assert prompts(page) == ["Is it salt?"]
-    assert "1 more turn of sea, asked apart" in page.view["notice"]
+    assert "1 more turn of sea, asked separately" in page.view["notice"]
     assert not page.view["is_problem"]
 
 
@@ -339,7 +339,7 @@ def test_of_a_long_conversation_the_newest_turns_are_shown(
 ) -> None:
     """Older ones come in steps; new ones are added, and a clearing shows none."""
     monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
-    monkeypatch.setattr(panel_view, "MOST_SHOWN", 3)
+    monkeypatch.setattr(panel_view, "TURNS_AT_ONCE", 3)
     plan = svc.conversation("plan")
     for n in range(8):
         plan.ask(f"Question {n}")

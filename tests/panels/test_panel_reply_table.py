@@ -122,7 +122,7 @@ def test_it_works_in_a_program_without_a_notebook(open_page: OpenPage) -> None:
     page = open_page()
     page.ask("Which teas?")
 
-    assert make(page, "teas")["problem"] == "There is no notebook to put it into."
+    assert make(page, "teas")["problem"] == "There is no notebook with variables here."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.panels.conftest import OpenPage
 
 def test_a_place_that_does_not_exist_is_refused(open_page: OpenPage) -> None:
     """The message names the places that do."""
-    with pytest.raises(ParameterError, match="use 'cell', or 'right'"):
+    with pytest.raises(ParameterError, match="must be 'cell', or 'right'"):
         open_page(place="left")
 
 
