@@ -21,11 +21,11 @@ LAB_FOLDER = "svc-notebook-tour"
 
 
 def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
-    """Open JupyterLab on the tour, wait for its end, return its exit status.
+    """Open JupyterLab with the lessons, wait for its end, return its exit status.
 
     Args:
-        folder: Where the tour is copied to; `svc-notebook-tour` here if None.
-        options: For JupyterLab, such as --no-browser.
+        folder: The folder for the lessons; `svc-notebook-tour` here if None.
+        options: Options for JupyterLab, such as --no-browser.
 
     Raises:
         SettingsError: JupyterLab is not installed, or the folder cannot be written.
@@ -39,9 +39,9 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
     tour = copy_tour(folder or Path(LAB_FOLDER))
     with Emulator() as emulator:
         print(  # noqa: T201 - the command's answer
-            f"JupyterLab opens on {tour}, a copy that you can change.\n"
+            f"JupyterLab opens {tour}, a copy that you can change.\n"
             "An emulator of the service answers on this machine. Its replies to the "
-            "lessons were written by hand.\nCtrl-C twice ends both.",
+            "lessons were written by hand.\nPress Ctrl-C twice to end both.",
             flush=True,
         )
         command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]
@@ -82,7 +82,7 @@ def copy_tour(folder: Path) -> Path:
 
 
 def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
-    """Return JupyterLab's environment, in which the emulator is the service."""
+    """Return the environment for JupyterLab, with the emulator's address and key."""
     return {
         **environ,
         "SVC_BASE_URL": emulator.base_url,

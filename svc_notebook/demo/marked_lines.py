@@ -1,15 +1,15 @@
-"""Streamed text in a terminal: a mark before every line, breaks between words."""
+"""Streamed text in a terminal: a mark before every line, lines broken between words."""
 
 from collections.abc import Iterator
 
 from svc_notebook.display.terminal_width import width
 
 _HELD_BACK = 16
-"""A word of so many letters may still grow; a longer one, or one of a script that
-puts no blanks between words, is shown without waiting for its end."""
-_MIN_COLUMNS = 20  # of text, also in a narrower terminal
-_NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the letter before,
-_NEVER_LAST = "เแโใไ"  # and those that belong to the next letter
+"""A shorter word is held back until it is complete. Longer words, and scripts without
+blanks between words, are shown without waiting."""
+_MIN_COLUMNS = 20  # of text, even in a narrower terminal
+_NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the previous letter
+_NEVER_LAST = "เแโใไ"  # Thai vowels that belong to the next letter
 _CYAN = 36
 
 
@@ -74,34 +74,34 @@ class MarkedLines:
         if not self._word:
             return ""
         word, self._word = self._word, ""
-        wide = self._blanks + width(word)
+        n_columns = self._blanks + width(word)
         shown = ""
         if self._column is None:
             self._indent = self._blanks
-        elif self._column and self._column + wide > self.room >= width(word):
+        elif self._column and self._column + n_columns > self.room >= width(word):
             shown = self._break()
-            # The rest of a line is indented like its beginning, if there is room.
+            # continued lines are indented like the first, if there is room
             is_roomy = self._indent + width(word) <= self.room
             self._blanks = self._indent if is_roomy else 0
-        # Blanks wait for the next word, so that no line ends with one.
+        # blanks are written with the next word, so that no line ends with a blank
         word = " " * self._blanks + word
         self._blanks = 0
         return shown + "".join(map(self._unbroken, _clusters(word)))
 
     def _unbroken(self, letters: str) -> str:
-        wide = width(letters)
+        n_columns = width(letters)
         shown = ""
-        if self._column is not None and self._column + wide > self.room:
+        if self._column is not None and self._column + n_columns > self.room:
             shown = self._break()
         if self._column is None:
             shown += self._front
             self._column = 0
-        self._column += wide
+        self._column += n_columns
         return shown + letters
 
 
 def _clusters(word: str) -> list[str]:
-    """Split a word into letters, each with the signs that belong to it."""
+    """Split a word into letters together with their vowels and signs."""
     clusters: list[str] = []
     for letter in word:
         is_tied = letter in _NEVER_FIRST or width(letter) == 0

@@ -1,7 +1,7 @@
-"""The quickstart notebook of the demo: where it is, what is changed in it, its copy.
+"""The quickstart notebook of the demo: finds, reads, adapts and copies it.
 
-Against the emulator it runs without a change; for the service the cell tagged
-`service` is changed.
+With the emulator it runs unchanged; for the service, the cell with the tag `service` is
+changed.
 """
 
 import json
@@ -17,17 +17,17 @@ from svc_notebook.errors import SettingsError
 from .run_notebook import Notebook
 
 NAME = "quickstart.ipynb"
-ANSWERS = "answers.json"  # what it is answered, written by hand
+ANSWERS = "answers.json"  # the replies to the notebook, written by hand
 FOLDER = "svc-notebook-demo"
 EMULATOR = "the emulator"
 _TAG = "service"
 
 
 def notebooks_folder() -> Path:
-    """Return the folder of the notebooks: in the wheel, or else in the checkout.
+    """Return the folder of the notebooks: in the installed package or the checkout.
 
     Raises:
-        SettingsError: It is in neither.
+        SettingsError: The notebooks are in neither.
     """
     package = Path(str(files("svc_notebook")))
     for folder in (package / "notebooks", package.parent / "notebooks"):
@@ -40,19 +40,19 @@ def notebooks_folder() -> Path:
 
 
 def read_quickstart() -> Notebook:
-    """Read the quickstart.
+    """Read the quickstart notebook.
 
     Raises:
-        SettingsError: It was not installed.
+        SettingsError: The notebook was not installed.
     """
-    read: Notebook = json.loads((notebooks_folder() / NAME).read_text("utf-8"))
-    for cell in read["cells"]:
+    notebook: Notebook = json.loads((notebooks_folder() / NAME).read_text("utf-8"))
+    for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])  # in the file it may be a list
-    return read
+    return notebook
 
 
 def for_service(notebook: Notebook) -> Notebook:
-    """Return the notebook asking the real service instead of the emulator."""
+    """Return the notebook with the real service instead of the emulator."""
     changed = deepcopy(notebook)
     for cell in changed["cells"]:
         if _TAG in cell["metadata"].get("tags", []):
@@ -87,11 +87,11 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
     """Make the folder that the executed notebook is written to.
 
     Args:
-        out: The folder asked for; None for a new one.
-        here: Where a new one is made.
+        out: The folder that the user gave; None for a new one.
+        here: The parent of a new folder.
 
     Raises:
-        SettingsError: It cannot be made, or it already holds such a notebook.
+        SettingsError: The folder cannot be made, or has such a notebook already.
     """
     if out is not None and (out / NAME).exists():
         raise SettingsError(
@@ -99,14 +99,14 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
             "another folder with --out, or move that file."
         )
     names = chain([FOLDER], (f"{FOLDER}-{n}" for n in count(2)))
-    made = out or next(here / name for name in names if not (here / name).exists())
+    folder = out or next(here / name for name in names if not (here / name).exists())
     try:
-        made.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
-            f"The folder {made} cannot be created ({error.strerror}); choose a folder "
-            "that you can write to with --out DIR."
+            f"The folder {folder} cannot be created ({error.strerror}); choose a "
+            "folder that you can write to with --out DIR."
         ) from None
-    if not (made / ANSWERS).exists():
-        copyfile(notebooks_folder() / ANSWERS, made / ANSWERS)
-    return made
+    if not (folder / ANSWERS).exists():
+        copyfile(notebooks_folder() / ANSWERS, folder / ANSWERS)
+    return folder

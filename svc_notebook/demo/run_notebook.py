@@ -1,7 +1,7 @@
-"""Runs a notebook in a kernel and reports each output as it comes.
+"""Runs a notebook in a kernel and reports each output when it arrives.
 
-The kernel uses this Python, whatever kernels are installed, and has ended when
-`run_notebook` returns, also after Ctrl-C.
+The kernel uses this Python, whatever kernels are installed. It has always ended when
+`run_notebook` returns, even after Ctrl-C.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LAST = "__import__('svc_notebook').last()"
 _WARNING = "[IPKernelApp] WARNING"
 _PRINTED_MAGIC = "%%svc"
-# How long a kernel may take to start, and between two looks whether it lives.
-_START_S, _LOOK_S = 120, 0.5
+# most seconds for the start of a kernel, and seconds between checks that it is alive
+_START_S, _CHECK_S = 120, 0.5
 
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
-"""A notebook as in its file (nbformat 4), each source in one text."""
+"""A notebook as in its file (nbformat 4), but each source is one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """What to call while the notebook runs."""
+    """The functions to call while the notebook runs."""
 
     cell: Callable[[Cell], None]  # when a cell begins
     text: Callable[[str], None]  # with a piece of output, without control characters
@@ -45,7 +45,7 @@ class NotebookRun:
     """How the run ended."""
 
     notebook: Notebook  # as far as it ran
-    reason: str = ""  # what stopped it, in words; empty when every cell ran
+    reason: str = ""  # why it stopped; empty if every cell ran
     is_stopped: bool = False  # whether the user stopped it
 
 
@@ -60,11 +60,11 @@ def run_notebook(
     """Run every cell and report to the listener.
 
     Args:
-        notebook: Run without a change; its outputs are replaced.
-        listener: Is called while it runs.
-        env: The kernel's whole environment.
+        notebook: The notebook to run; its outputs are replaced.
+        listener: The functions to call while it runs.
+        env: The whole environment of the kernel.
         cwd: The kernel's folder.
-        columns: How wide frames may be printed.
+        columns: The width for printed frames.
     """
     return asyncio.run(_Kernel(listener).play(notebook, dict(env), cwd, columns))
 
@@ -78,11 +78,11 @@ class _DeadKernelError(RuntimeError):
 
 
 class _Kernel:
-    """A kernel that shows each message when it arrives, then keeps it."""
+    """A kernel whose outputs are shown when they arrive, and then kept."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        # A kernel that the user installed under the same name may be another Python.
+        # a user's installed kernel of the same name may use another Python
         native = KernelSpecManager(kernel_dirs=[])
         self._manager = AsyncKernelManager(
             kernel_spec_manager=native, kernel_name="python3"
@@ -114,7 +114,9 @@ class _Kernel:
             except _FailedError:
                 reason = "The cell above failed"
             except (asyncio.CancelledError, RuntimeError, OSError) as error:
-                reason = "Stopped" if self._is_stopped else _why(error, noise)
+                reason = (
+                    "Stopped" if self._is_stopped else _failure_reason(error, noise)
+                )
             finally:
                 await self._end(is_hasty=bool(reason))
         return NotebookRun(notebook, reason, is_stopped=reason == "Stopped")
@@ -126,20 +128,22 @@ class _Kernel:
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
                 loop.add_signal_handler(number, self._stop, task)
-            except NotImplementedError:  # Windows' loops know no signals
+            except (
+                NotImplementedError
+            ):  # event loops on Windows have no signal handlers
                 signal.signal(
                     number,
                     lambda *_: loop.call_soon_threadsafe(self._stop, task),
                 )
 
     def _stop(self, task: "asyncio.Task[Any] | None") -> None:
-        # A second Ctrl-C must not break off the ending of the kernel.
+        # a second Ctrl-C must not interrupt the shutdown of the kernel
         if task and not self._is_stopped:
             self._is_stopped = True
             task.cancel()
 
     def _check_stop(self) -> None:
-        """Stop here if it was lost: `wait_for` does that to one at a cell's end."""
+        """Raise if the run was stopped: `wait_for` can swallow the cancellation."""
         if self._is_stopped:
             raise asyncio.CancelledError
 
@@ -177,7 +181,7 @@ class _Kernel:
                 cell["execution_count"] = content["execution_count"]
             for text in _texts(kind, content):
                 self._listener.text(to_terminal(text))
-            _keep(outputs, kind, content)
+            _add_output(outputs, kind, content)
 
     async def _draw(self, cell: Cell) -> None:
         """Replace the printed text of a reply by its final form."""
@@ -196,7 +200,7 @@ class _Kernel:
         """Return the next message about a request."""
         while True:
             try:
-                message: dict[str, Any] = await get(timeout=_LOOK_S)
+                message: dict[str, Any] = await get(timeout=_CHECK_S)
             except Empty:
                 if not await self._manager.is_alive():
                     raise _DeadKernelError from None
@@ -205,20 +209,22 @@ class _Kernel:
                 return message
 
 
-def _keep(outputs: list[dict[str, Any]], kind: str, content: Mapping[str, Any]) -> None:
-    """Put what a message shows into a cell's outputs.
+def _add_output(
+    outputs: list[dict[str, Any]], kind: str, content: Mapping[str, Any]
+) -> None:
+    """Add the output in a message to a cell's outputs.
 
-    In a terminal's plain mode nothing that was shown is changed later.
+    In the plain mode of a terminal, outputs are never updated.
     """
     last = outputs[-1] if outputs else {}
-    shown = {name: content[name] for name in _KEPT.get(kind, ())}
+    fields = {name: content[name] for name in _OUTPUT_FIELDS.get(kind, ())}
     if kind == "stream" and last.get("name") == content["name"]:
         last["text"] += content["text"]
-    elif shown:
-        outputs.append({"output_type": kind, **shown})
+    elif fields:
+        outputs.append({"output_type": kind, **fields})
 
 
-_KEPT = {
+_OUTPUT_FIELDS = {
     "stream": ("name", "text"),
     "display_data": ("data", "metadata"),
     "execute_result": ("data", "metadata", "execution_count"),
@@ -226,15 +232,17 @@ _KEPT = {
 }
 
 
-def _why(error: BaseException, noise: IO[str]) -> str:
+def _failure_reason(error: BaseException, noise: IO[str]) -> str:
     noise.seek(0)
-    said = [line.strip() for line in noise if line.strip() and _WARNING not in line]
-    last = f": {to_terminal(said[-1])}" if said else ""
+    noise_lines = [
+        line.strip() for line in noise if line.strip() and _WARNING not in line
+    ]
+    last = f": {to_terminal(noise_lines[-1])}" if noise_lines else ""
     return f"The kernel did not run ({type(error).__name__.lstrip('_')}{last})"
 
 
 def _texts(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
-    """Return the texts that a terminal shows of a message."""
+    """Return the texts of a message for a terminal."""
     match kind:
         case "stream":
             yield _COLOURS.sub("", content["text"])

@@ -1,7 +1,7 @@
-"""`svc-notebook demo` in the terminal: before, between and after the cells.
+"""`svc-notebook demo`: runs the quickstart notebook and shows it in the terminal.
 
-Without --service it never asks the service and its kernel never gets the key; every
-line from the emulator is marked with the word.
+Without --service, it never asks the service, and its kernel never gets the key; each
+line of a reply is marked `emulator`.
 """
 
 import json
@@ -28,7 +28,7 @@ _BOLD, _DIM, _RED = 1, 2, 31  # ANSI styles
 
 
 STOPPED = 130  # what a shell reports after Ctrl-C
-_NEVER_WIDER = 132  # columns; longer lines are hard to read
+_MAX_COLUMNS = 132  # columns; longer lines are hard to read
 
 
 def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
@@ -43,7 +43,7 @@ def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
         SettingsError: The folder, the notebook or the service's address is wrong.
         MissingKeyError: `is_service` without a key that can be sent.
     """
-    who = _service() if is_service else EMULATOR
+    who = _check_service() if is_service else EMULATOR
     notebook = quickstart.read_quickstart()
     if is_service:
         notebook = quickstart.for_service(notebook)
@@ -67,11 +67,11 @@ def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
 def kernel_env(
     environ: Mapping[str, str], *, folder: Path, is_service: bool
 ) -> dict[str, str]:
-    """Return the kernel's environment: its own ledger, and none of our settings.
+    """Return the kernel's environment: with its own ledger, without other settings.
 
     Args:
         environ: This program's environment.
-        folder: Where the ledger is kept.
+        folder: The folder for the ledger.
         is_service: Whether the kernel may know the service's address and key.
     """
     allowed = {"SVC_BASE_URL", "SVC_API_KEY", "SVC_MODEL"} if is_service else set()
@@ -80,19 +80,19 @@ def kernel_env(
         for name, value in environ.items()
         if name in allowed or not name.startswith("SVC_")
     }
-    # A breakpoint's warning about frozen modules does not belong in a demo.
+    # the debugger's warning about frozen modules does not belong in a demo
     env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     env["SVC_LEDGER"] = str(folder.resolve() / "ledger.sqlite")
     env["SVC_DISPLAY"] = "plain"
     return env
 
 
-def _service() -> str:
+def _check_service() -> str:
     settings = Settings.from_env()
     if settings.base_url is None:
         raise SettingsError(
-            "The service's address is not known: set SVC_BASE_URL, such as "
-            "https://HOST/v1. Without --service the demo needs neither address nor "
+            "The service's address is not known. Set SVC_BASE_URL, such as "
+            "https://HOST/v1. Without --service, the demo needs neither address nor "
             "key."
         )
     find_key(base_url=settings.base_url, endpoint=settings.endpoint)
@@ -112,7 +112,7 @@ def _write(notebook: Notebook, path: Path, who: str) -> None:
 
 
 class Report:
-    """What the demo says.
+    """The texts that the demo prints.
 
     Args:
         who: Who answers: `EMULATOR`, or the service's address.
@@ -123,7 +123,7 @@ class Report:
         self._style = partial(styled, is_coloured=is_coloured)
         self._who = who
         self._is_emulated = who == EMULATOR
-        columns = min(shutil.get_terminal_size().columns, _NEVER_WIDER)
+        columns = min(shutil.get_terminal_size().columns, _MAX_COLUMNS)
         self._lines = MarkedLines(
             "emulator" if self._is_emulated else "service",
             columns=columns,
@@ -135,16 +135,16 @@ class Report:
         self.listener = Listener(cell=self._cell, text=self._text, done=self._done)
 
     def begin(self) -> None:
-        """Say what will happen, and what it costs."""
+        """Print what will happen, and what it costs."""
         if self._is_emulated:
-            _say(
+            _print_lines(
                 "",
                 "  The quickstart notebook, run in its own kernel against an emulator",
                 "  of the service on this machine. Each reply was written by hand, and",
                 "  is marked `emulator`; nothing is sent to the service or spent.",
             )
         else:
-            _say(
+            _print_lines(
                 "",
                 "  The quickstart notebook, run in its own kernel against",
                 f"  {self._who} with your key: this spends tokens.",
@@ -155,9 +155,13 @@ class Report:
         if cell["cell_type"] == "markdown":
             self._titles = [line.lstrip("# ") for line in lines if line[:1] == "#"]
         elif cell["cell_type"] == "code":
-            _say(*(f"\n  {self._style(title, _BOLD)}" for title in self._titles))
+            _print_lines(
+                *(f"\n  {self._style(title, _BOLD)}" for title in self._titles)
+            )
             self._titles = []
-            _say("", *(line and f"  {self._style(line, _DIM)}" for line in lines))
+            _print_lines(
+                "", *(line and f"  {self._style(line, _DIM)}" for line in lines)
+            )
 
     def _text(self, text: str) -> None:
         _write_now(self._lines.feed(text))
@@ -166,32 +170,32 @@ class Report:
         _write_now(self._lines.close())
 
     def end(self, ended: NotebookRun, folder: Path) -> None:
-        """Say what was written, and what to do next."""
+        """Print which files were written, and what to do next."""
         self._done()
         if ended.reason:
-            _say("", f"  {self._style(f'{ended.reason}.', _RED)}")
-        path = _shown(folder / quickstart.NAME)
+            _print_lines("", f"  {self._style(f'{ended.reason}.', _RED)}")
+        path = _relative_path(folder / quickstart.NAME)
         ledger = folder / "ledger.sqlite"
-        _say("", f"  {self._style('Written', _BOLD)}")
+        _print_lines("", f"  {self._style('Written', _BOLD)}")
         if ledger.exists():
-            _say(
+            _print_lines(
                 f"    {path}  (answered by {self._who}; the notebook says so)",
-                f"    {_shown(ledger)}  (every exchange of this run)",
+                f"    {_relative_path(ledger)}  (every exchange of this run)",
             )
         else:
-            _say(f"    {path}  (no request was sent)")
+            _print_lines(f"    {path}  (no request was sent)")
         if not ended.reason:
             self._next(path)
 
     def _next(self, path: str) -> None:
-        _say("", f"  {self._style('Next: open it in JupyterLab', _BOLD)}")
+        _print_lines("", f"  {self._style('Next: open it in JupyterLab', _BOLD)}")
         if find_spec("jupyterlab") is None:
             python = shlex.quote(sys.executable)
-            _say(f"    {python} -m pip install jupyterlab")
-        _say(f"    jupyter lab {shlex.quote(path)}")
+            _print_lines(f"    {python} -m pip install jupyterlab")
+        _print_lines(f"    jupyter lab {shlex.quote(path)}")
         if self._is_emulated:
             title = self._style("Next: ask the real service", _BOLD)
-            _say(
+            _print_lines(
                 "",
                 f"  {title}  (this spends tokens)",
                 "    export SVC_BASE_URL=https://HOST/v1",
@@ -199,17 +203,17 @@ class Report:
                 "   # typed or pasted, not shown",
                 "    svc-notebook demo --service",
             )
-        _say("")
+        _print_lines("")
 
 
-def _shown(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
 
-def _say(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     _write_now("".join(f"{line}\n" for line in lines))
 
 

@@ -52,7 +52,8 @@ def cut_choice(
         pieces.append(token)
         if not longest:
             continue
-        # A sequence may lie across several tokens, but not further back than its length.
+        # A sequence may lie across several tokens, but not further back than its
+        # length.
         text = text[-longest:] + token if len(text) > longest else text + token
         places = [at for sequence in stop if (at := text.find(sequence)) >= 0]
         if places:

@@ -1,8 +1,8 @@
 """The tool calls of emulated replies: which tools, with which arguments; and results.
 
-A tool is called if the newest user message names it. The arguments are the simplest ones
-that its schema allows, with the prompt's numbers, quoted texts and capitalised names
-where they fit.
+A tool is called if the newest user message names it. The arguments are the simplest
+ones that its schema allows, with the prompt's numbers, quoted texts and capitalised
+names where they fit.
 """
 
 import json

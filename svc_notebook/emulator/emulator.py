@@ -81,8 +81,8 @@ class _Options(Struct, frozen=True, kw_only=True):
         for first, second in combinations(("keys", "revoked", "forbidden"), 2):
             if set(getattr(self, first)) & set(getattr(self, second)):
                 raise SettingsError(
-                    f"{first} and {second} have a key in common; give each key in only one "
-                    "of them."
+                    f"{first} and {second} have a key in common; give each key in "
+                    "only one of them."
                 )
         served = (*DOCUMENTED, *self.models)
         unknown = set(self.model_limits) - set(served)

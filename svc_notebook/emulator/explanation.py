@@ -105,8 +105,8 @@ def write(
 ) -> Iterator[str]:
     """Write the explanation token by token; after tools it begins with their results.
 
-    The sentences after the first one are drawn as in `filler`, so that temperature, top_p
-    and the seed have a visible effect.
+    The sentences after the first one are drawn as in `filler`, so that temperature,
+    top_p and the seed have a visible effect.
     """
     wording = _THAI if is_thai(chat.question) else _ENGLISH
     yield from split_tokens(tool_sentences(chat, results))

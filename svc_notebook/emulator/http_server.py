@@ -1,7 +1,7 @@
 """The emulator on its port: HTTP/1.1 over asyncio, served in a thread.
 
-It decides no answer. What arrives is parsed by httptools, as in the client; what is
-sent is written here. It takes one request of a connection at a time.
+It makes no answers: it parses requests with httptools, as the client does, and writes
+the replies. It answers one request of a connection at a time.
 """
 
 import asyncio
@@ -32,24 +32,24 @@ HOST = "127.0.0.1"
 BODY_KEPT_BYTES = 4 * 2**20
 # A body that announces more than this is not read; the connection is closed.
 BODY_READ_BYTES = 64 * 2**20
-# Of a request line and headers together.
-HEAD_BYTES_AT_MOST = 64 * 2**10
-# Without pauses between pieces, other requests get a turn after so many.
+# of a request line and headers together
+MAX_HEAD_BYTES = 64 * 2**10
+# after this many pieces without a pause, other requests get a turn
 TURN_PIECES = 32
 # How long a request may take to arrive, from its first byte.
 REQUEST_TIMEOUT_S = 60.0
-# Turns of the loop until a connection that was accepted is known.
+# turns of the loop until an accepted connection is in `connections`
 ACCEPT_TURNS = 5
 # How long closing waits for unfinished replies to notice.
 CLOSE_TIMEOUT_S = 5.0
-# A socket closed with this option sends a reset instead of an end.
+# a socket that is closed with this option sends a reset (RST) instead of a FIN
 _LINGER_NONE = struct.pack("ii" if os.name == "posix" else "hh", 1, 0)
 _BAD_REQUEST, _NOT_ALLOWED = 400, 405
-_NOT_HTTP = "The request is not HTTP as it should be."
+_NOT_HTTP = "The request is not valid HTTP."
 _TOO_LONG = "The request body is too long."
 # A request line whose method the parser does not know.
 _UNKNOWN_METHOD = re.compile(rb"[A-Z]+ [!-~]+ HTTP/1\.[01]\r\n")
-# With these there is no body, and nothing says how long it is (RFC 9112, 6.3).
+# replies with these statuses have no body and no length (RFC 9112, 6.3)
 _BODILESS = (204, 304)
 _STATUSES = frozenset(HTTPStatus)
 
@@ -66,9 +66,9 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         is_taken = error.errno == errno.EADDRINUSE
-        why = "is taken" if is_taken else f"cannot be used ({error})"
+        reason = "is taken" if is_taken else f"cannot be used ({error})"
         raise SettingsError(
-            f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
+            f"Port {port} on {HOST} {reason}; choose another, or 0 for a free one."
         ) from None
     listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
     return listener
@@ -77,7 +77,7 @@ def _listen(port: int) -> socket.socket:
 class HttpServer:
     """A server that runs in its own thread as soon as it is made.
 
-    It closes its listening socket with itself, and calls `answer` from several threads.
+    It calls `answer` from several threads.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class HttpServer:
         self._listener = _listen(port)
         self.port: int = self._listener.getsockname()[1]
         self.address = f"http://{HOST}:{self.port}"
-        # Python cannot end a loop's own threads while it exits.
+        # our own pool, because Python cannot end a loop's default threads at exit
         self._threads = ThreadPoolExecutor(thread_name_prefix="svc-emulator-answer")
         self._site = Site(answer, log, self._threads, keep_alive_s)
         self._is_ready = threading.Event()
@@ -115,7 +115,7 @@ class HttpServer:
 
     def _run(self) -> None:
         try:
-            # Windows' usual loop has no readers, one of which `_serve` removes.
+            # the default loop of Windows has no `remove_reader`, which `_serve` needs
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._serve())
         finally:
@@ -124,7 +124,7 @@ class HttpServer:
             self._is_ready.set()
 
     async def _serve(self) -> None:
-        """Listen, then cut all connections, however slow their other ends are."""
+        """Serve until `close`, then cut all connections."""
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         server = await self._loop.create_server(
@@ -132,7 +132,7 @@ class HttpServer:
         )
         self._is_ready.set()
         await self._stop.wait()
-        # A closed server forgets to close the connections that it is just accepting.
+        # asyncio does not close connections that are just being accepted: wait for them
         self._loop.remove_reader(self._listener)
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
@@ -165,7 +165,7 @@ class _Incoming:
     method: str = ""
     body: bytearray | None = field(default_factory=bytearray)
     has_head: bool = False
-    is_over: bool = False  # its body is not waited for
+    is_over: bool = False  # whether its body is ignored
     is_http_10: bool = False
     keeps_alive: bool = False
 
@@ -189,44 +189,45 @@ class HttpConnection(asyncio.Protocol):
         self._incoming: _Incoming | None = None
         self._n_head_bytes = 0
         self._waiting: deque[_Incoming] = deque()
-        self._unparsed = b""  # what came while a reply was sent
-        self._refusal: tuple[int, str] | None = None  # after it nothing is read
+        self._unparsed = b""  # bytes that arrived while a reply was sent
+        self._refusal: tuple[int, str] | None = None  # then nothing more is read
         self._is_answering = False
-        self._begun_s: float | None = None  # when the first byte of a request came
+        self._begun_s: float | None = None  # when the first byte of a request arrived
         self._hang_up: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a connection."""
         self.transport = cast("asyncio.Transport", transport)
         self._site.connections.add(self)
-        self._expect()
+        self._set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """End the connection; a reply to it ends, too."""
         self._site.connections.discard(self)
-        self._stop_waiting()
+        self._stop_timer()
         self._can_write.set()
         if not self.left.done():
             self.left.set_result(None)
 
     def pause_writing(self) -> None:
-        """Wait with more bytes: the client reads slowly."""
+        """Stop writing for now: the client reads slowly."""
         self._can_write.clear()
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Continue writing."""
         self._can_write.set()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes as soon as the client takes them; raises `LeftError`."""
+        """Send bytes when the client can take them; raise `LeftError` if it left."""
         await self._can_write.wait()
-        # `left` is set a turn of the loop later; asyncio logs writes in between.
+        # `left` is set one turn of the loop later; asyncio would log a write before
+        # that
         if self.transport.is_closing():
             raise LeftError
         self.transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes; while a reply is sent they wait, and so does the client."""
+        """Parse bytes; while a reply is being sent, keep them and stop reading."""
         if self._is_answering:
             self._unparsed += data
             self.transport.pause_reading()
@@ -234,25 +235,25 @@ class HttpConnection(asyncio.Protocol):
         if self._begun_s is None:
             self._begun_s = self._loop.time()
         self._parse(data)
-        self._go_on()
+        self._answer_next()
 
     def _parse(self, data: bytes) -> None:
-        """Feed the parser; note why the bytes cannot be read, if so."""
+        """Feed the parser; if that fails, set the refusal."""
         if self._incoming is None or not self._incoming.has_head:
             self._n_head_bytes += len(data)
         is_blank = self._incoming is None and not data.strip(b"\r\n")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # The request has come; what follows would not be HTTP.
+            # the request is complete; further bytes would be another protocol
             for incoming in self._waiting:
                 incoming.keeps_alive = False
         except httptools.HttpParserError as error:
-            # Where requests came before it, the line that is wrong is a later one.
-            self._refusal = _why(error, b"" if self._waiting else data)
+            # After complete requests, `data` does not begin with the wrong line.
+            self._refusal = _refusal_of(error, b"" if self._waiting else data)
         # One empty line may come before a request (RFC 9112, 2.2).
         is_nothing = is_blank and len(data) > len(b"\r\n")
-        if is_nothing or self._n_head_bytes > HEAD_BYTES_AT_MOST:
+        if is_nothing or self._n_head_bytes > MAX_HEAD_BYTES:
             self._refusal = self._refusal or (_BAD_REQUEST, _NOT_HTTP)
 
     def on_message_begin(self) -> None:
@@ -265,13 +266,13 @@ class HttpConnection(asyncio.Protocol):
             self._incoming.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header, but no trailer; the first of a name counts."""
+        """Note a header, but no trailer; the first one of each name counts."""
         if self._incoming is not None and not self._incoming.has_head:
             key = name.decode("latin-1").lower()
             self._incoming.headers.setdefault(key, value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
-        """Check the head, and ask for the body if the client waits for that."""
+        """Check the head; ask for the body if the client waits for `100 Continue`."""
         incoming = self._incoming
         if incoming is None:
             return
@@ -305,23 +306,23 @@ class HttpConnection(asyncio.Protocol):
         if incoming is not None and not incoming.is_over:
             self._waiting.append(incoming)
 
-    def _go_on(self) -> None:
+    def _answer_next(self) -> None:
         """Answer what has arrived, refuse what cannot be read, or wait for more."""
         if self._is_answering or self.transport.is_closing():
             return
         if self._waiting:
             self._is_answering = True
-            self._stop_waiting()
+            self._stop_timer()
             task = self._loop.create_task(self._answer(self._waiting.popleft()))
             self._site.tasks.add(task)
             task.add_done_callback(self._site.tasks.discard)
         elif self._refusal is not None:
             self._refuse(*self._refusal)
         else:
-            self._expect()
+            self._set_timer()
 
     async def _answer(self, incoming: _Incoming) -> None:
-        """Answer one request; then go on, or close the connection."""
+        """Answer one request; then read the next one, or close the connection."""
         request = Request(
             method=incoming.method,
             path=unquote(incoming.target.partition(b"?")[0].decode("latin-1")),
@@ -330,29 +331,29 @@ class HttpConnection(asyncio.Protocol):
             client_port=(self.transport.get_extra_info("peername") or ("", 0))[1],
         )
         number = self._site.log.begin(request)
-        # In a thread, because writing a long text would delay other streams.
+        # in a thread, because making a long text would delay other streams
         reply = await self._loop.run_in_executor(
             self._site.threads, self._site.answer, request
         )
         if await _Delivery(self, self._site.log, number, reply, incoming).run():
-            self._read_on()
+            self._read_next()
         else:
             self.transport.close()
 
-    def _read_on(self) -> None:
+    def _read_next(self) -> None:
         """Take the next request, part of which may have arrived already."""
         self._is_answering = False
         if not self._waiting:
-            rest, self._unparsed = self._unparsed, b""
-            is_begun = rest or self._incoming is not None
+            unparsed, self._unparsed = self._unparsed, b""
+            is_begun = unparsed or self._incoming is not None
             self._begun_s = self._loop.time() if is_begun else None
-            if rest and self._refusal is None:
-                self._parse(rest)
+            if unparsed and self._refusal is None:
+                self._parse(unparsed)
             self.transport.resume_reading()
-        self._go_on()
+        self._answer_next()
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuse what cannot be read, in the document's shape, and hang up."""
+        """Refuse unreadable bytes with the document's error body, then close."""
         body = error_body(status, message)
         headers = {
             "content-type": "application/json",
@@ -363,16 +364,16 @@ class HttpConnection(asyncio.Protocol):
         self.transport.write(_head(status, headers) + body)
         self.transport.close()
 
-    def _expect(self) -> None:
-        """Hang up later, unless more comes."""
-        self._stop_waiting()
+    def _set_timer(self) -> None:
+        """Close the connection later, unless more bytes arrive."""
+        self._stop_timer()
         wait_s = self._site.keep_alive_s
         if self._begun_s is not None:
             due_s = self._begun_s + self.request_timeout_s
             wait_s = min(wait_s, due_s - self._loop.time())
         self._hang_up = self._loop.call_later(wait_s, self.transport.close)
 
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._hang_up is not None:
             self._hang_up.cancel()
             self._hang_up = None
@@ -383,7 +384,7 @@ class LeftError(Exception):
 
 
 class _Delivery:
-    """One reply on its way to a client."""
+    """Sends one reply to a client."""
 
     def __init__(
         self,
@@ -439,12 +440,13 @@ class _Delivery:
                 await self._pause(piece.after_s)
             self._log.note(self._number, n_pieces=at)
             if at == len(body) and self._reply.end is End.WHOLE:
-                # Before it is sent, so that a client that has read it finds this note.
+                # noted before the last piece is sent: a client that has read it must
+                # find this
                 self._log.note(self._number, ended="whole")
             await self._put(piece.data)
 
     async def _put(self, data: bytes) -> None:
-        """Send some bytes of the body; raises `LeftError`."""
+        """Send some bytes of the body; raise `LeftError` if the client has left."""
         if self._reply.status is not None and not self._has_body:
             return
         if self._reply.status is not None and self._is_chunked:
@@ -465,12 +467,12 @@ class _Delivery:
             wire = connection.transport.get_extra_info("socket")
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         connection.transport.close()
-        # The connection is gone only after the bytes already written were sent.
+        # the connection closes after the bytes already written have been sent
         await connection.left
         return "cut"
 
     async def _pause(self, seconds: float) -> None:
-        """Wait; raises `LeftError` as soon as the client has left."""
+        """Wait; raise `LeftError` as soon as the client has left."""
         left = self._connection.left
         if seconds > 0:
             await asyncio.wait((left,), timeout=seconds)
@@ -480,8 +482,8 @@ class _Delivery:
             raise LeftError
 
 
-def _why(error: httptools.HttpParserError, data: bytes) -> tuple[int, str]:
-    """Say with which status and words bytes are refused that cannot be parsed."""
+def _refusal_of(error: httptools.HttpParserError, data: bytes) -> tuple[int, str]:
+    """Return the status and message for bytes that cannot be parsed."""
     is_unknown = isinstance(error, httptools.HttpParserInvalidMethodError)
     if is_unknown and _UNKNOWN_METHOD.match(data):
         return _NOT_ALLOWED, "Use POST."

@@ -1,12 +1,12 @@
-"""HTTP requests and replies of the emulator as plain values, errors and model ids."""
+"""The emulator's HTTP requests and replies as values, its errors, and model ids."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# On every response, so that a client can mark what it received as emulated. What is
-# said of an answer replaces the 1: one of these, or the note of a script.
+# A header of every response, so that a client can mark replies as emulated. A note on
+# the answer replaces the 1: one of the texts below, or the note in a script.
 MARK = ("x-svc-emulator", "1")
 BY_HAND = "written by hand"
 NO_ANSWER = "no answer"
@@ -17,7 +17,7 @@ FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as it came in; `client_port` tells a client's connections apart."""
+    """A request as received; `client_port` distinguishes a client's connections."""
 
     method: str
     path: str  # without the query
@@ -28,34 +28,34 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some body bytes, and how long after the previous piece they come."""
+    """Some bytes of a body, and how long after the previous piece they are sent."""
 
     after_s: float
     data: bytes
 
 
 class End(StrEnum):
-    """How a reply ends once its pieces are sent."""
+    """How a reply ends after its pieces are sent."""
 
     WHOLE = "whole"  # as HTTP ends a body
     CUT = "cut"  # the connection is closed, the body unfinished
     RESET = "reset"  # the connection is reset
-    SILENT = "silent"  # nothing more comes, and the connection stays open
+    SILENT = "silent"  # nothing more is sent, and the connection stays open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What the emulated service sends, and when; the server adds the mark.
 
-    With the status None there are neither status line nor headers, and the body goes to
-    the socket as it is.
+    If the status is None, there are no status line and no headers: the body is written
+    to the socket as it is.
     """
 
     status: int | None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: tuple[Piece, ...] = ()
     end: End = End.WHOLE
-    before_s: float = 0.0  # how long the headers take
+    before_s: float = 0.0  # seconds before the headers
 
 
 def whole(

@@ -1,7 +1,7 @@
-"""The document's rules on a request body: bytes in, a `ChatRequest` out.
+"""The document's rules for a request body: turns bytes into a `ChatRequest`.
 
-Every range, default and bound is typed out of the document, not taken from another
-module (doc: Request body, Limits). Where it is silent, the strict reading applies.
+Every range, default and bound is copied from the document, not imported from another
+module (doc: Request body, Limits). Where the document is silent, checks are strict.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from .http_values import RuleError
 
 JsonObject = dict[str, Any]
 
-# These do not change the words of a reply, only where it stops or how it is sent.
+# These do not change the text of a reply, only where it ends and how it is sent.
 _NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
 
 
@@ -43,7 +43,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool on offer (doc: Tool definition)."""
+    """A tool that the request offers (doc: Tool definition)."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request that keeps to the document (doc: Request body)."""
+    """A request that is valid by the document (doc: Request body)."""
 
     model: str
     messages: tuple[Message, ...]
@@ -85,15 +85,15 @@ class ChatRequest:
 
     @property
     def instructions(self) -> str:
-        """What the system messages and the newest user message say."""
+        """The system messages and the newest user message, as one text."""
         return f"{self.system or ''}\n{self.question}"
 
     def identity(self) -> str:
-        """Name the request; identical requests have the same name."""
+        """Return an id of the request; identical requests have the same id."""
         return _digest(asdict(self))
 
     def seed(self, *, emulator_seed: int, nth: int, choice_index: int) -> int:
-        """Seed one choice: the same for the nth identical request of every run."""
+        """Return a choice's seed, the same in every run for the n-th same request."""
         fields = asdict(self)
         for name in _NOT_IN_SEED:
             del fields[name]
@@ -112,11 +112,11 @@ TOKENS_PER_REQUEST = 8192
 # doc: Limits, "max_tokens default".
 MAX_TOKENS_DEFAULT = 150
 # doc: Limits, "stop sequences".
-STOPS_AT_MOST = 4
-# This emulator's own: the document shows no largest n, and memory is limited.
-CHOICES_AT_MOST = 128
-# This emulator's own: no sensible schema is deeper.
-LEVELS_AT_MOST = 64
+MAX_STOPS = 4
+# The emulator's own limit: the document shows none, but memory is limited.
+MAX_CHOICES = 128
+# The emulator's own limit: no sensible schema is deeper.
+MAX_LEVELS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,29 +136,31 @@ _NUMBERS = {
     "frequency_penalty": _Range(-2.0, 2.0, 0.0),
     "repetition_penalty": _Range(1.0, 2.0, 1.0),
     "max_tokens": _Range(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
-    "n": _Range(1, CHOICES_AT_MOST, 1),
+    "n": _Range(1, MAX_CHOICES, 1),
 }
 
 
 def read_chat_request(body: bytes, contexts: Mapping[str, int] = {}) -> ChatRequest:
     """Check a request body, in the order of the document's table.
 
-    `contexts` are the tokens of models that have other ones than the document's.
+    `contexts` are the tokens of models whose context is not the document's.
 
     Raises:
-        RuleError: It breaks a rule of the document.
+        RuleError: The body breaks a rule of the document.
     """
-    sent = _read_object(body)
+    body_fields = _read_object(body)
     # As in the interface that the service follows, null counts as not sent.
-    fields = {name: value for name, value in sent.items() if value is not None}
+    fields = {name: value for name, value in body_fields.items() if value is not None}
     if not fields.get("model") or not isinstance(fields["model"], str):
         raise RuleError("'model' has to be a non-empty string and is required.")
     messages = read_messages(fields.get("messages"))
     budget = contexts.get(fields["model"], TOKENS_PER_REQUEST)
     ranges = dict(_NUMBERS)
-    if fields["model"] in contexts:  # other servers judge the sum alone
+    if fields["model"] in contexts:  # other servers check only the sum with the prompt
         ranges["max_tokens"] = _Range(1, math.inf, MAX_TOKENS_DEFAULT)
-    numbers = {name: _number(fields, name, range_) for name, range_ in ranges.items()}
+    numbers = {
+        name: _read_number(fields, name, range_) for name, range_ in ranges.items()
+    }
     tools = read_tools(fields.get("tools", []))
     is_streamed = fields.get("stream", False)
     if not isinstance(is_streamed, bool):
@@ -167,18 +169,20 @@ def read_chat_request(body: bytes, contexts: Mapping[str, int] = {}) -> ChatRequ
     if n_prompt_tokens + numbers["max_tokens"] > budget:
         default = "" if "max_tokens" in fields else "the default of "
         is_own = fields["model"] in contexts
-        own = f"This model's maximum context length is {budget} tokens. " * is_own
+        context_note = (
+            f"This model's maximum context length is {budget} tokens. " * is_own
+        )
         raise RuleError(
-            f"{own}The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
-            f"{default}{numbers['max_tokens']}; together they may be at most "
-            f"{budget}."
+            f"{context_note}The prompt takes {n_prompt_tokens} tokens and "
+            f"'max_tokens' asks for {default}{numbers['max_tokens']}; "
+            f"together they may be at most {budget}."
         )
     return ChatRequest(
         model=read_text(fields["model"], "model"),
         messages=messages,
         tools=tools,
         is_streamed=is_streamed,
-        stop=_stops(fields.get("stop", [])),
+        stop=_read_stops(fields.get("stop", [])),
         user=read_text(fields["user"], "user") if "user" in fields else None,
         n_prompt_tokens=n_prompt_tokens,
         **numbers,
@@ -190,9 +194,9 @@ def _read_object(body: bytes) -> JsonObject:
     try:
         value = json.loads(
             body.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=partial(_parsed, float),
-            parse_int=partial(_parsed, int),
+            parse_constant=_refuse_constant,
+            parse_float=partial(_to_number, float),
+            parse_int=partial(_to_number, int),
         )
     except UnicodeDecodeError:
         raise RuleError("The request body is not UTF-8.") from None
@@ -208,9 +212,9 @@ def _read_object(body: bytes) -> JsonObject:
 
 
 def _is_deep(value: object) -> bool:
-    """Tell whether a JSON value has too many levels, without recursion."""
+    """Say whether a JSON value has too many levels, without recursion."""
     level = [value]
-    for _ in range(LEVELS_AT_MOST):
+    for _ in range(MAX_LEVELS):
         level = [
             inner
             for value in level
@@ -220,8 +224,8 @@ def _is_deep(value: object) -> bool:
     return bool(level)
 
 
-def _parsed(kind: Callable[[str], float], digits: str) -> float:
-    """Refuse what is read as infinity, or is an integer of too many digits."""
+def _to_number(kind: Callable[[str], float], digits: str) -> float:
+    """Convert digits to a number; refuse infinity and integers with too many digits."""
     with suppress(ValueError):
         number = kind(digits)
         if abs(number) != math.inf:
@@ -229,12 +233,12 @@ def _parsed(kind: Callable[[str], float], digits: str) -> float:
     raise RuleError("The request body holds a number that is too large.")
 
 
-def _no_constant(_name: str) -> None:
-    """Refuse NaN, Infinity and -Infinity, which Python's reader would take."""
+def _refuse_constant(_name: str) -> None:
+    """Refuse NaN, Infinity and -Infinity, which Python would accept."""
     raise ValueError
 
 
-def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noqa: ANN401 - an int, or a float
+def _read_number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noqa: ANN401 - an int, or a float
     """Read a number in its range; true is not a number, and 1.0 not an integer."""
     value = fields.get(name, range_.default)
     is_whole = isinstance(range_.default, int)
@@ -243,18 +247,18 @@ def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noq
         kind = "an integer" if is_whole else "a number"
         raise RuleError(f"'{name}' has to be {kind}.")
     if not range_.low <= value <= range_.high:
-        whose = " (a limit of this emulator)" if name == "n" else ""
+        note = " (a limit of this emulator)" if name == "n" else ""
         raise RuleError(
-            f"'{name}' has to be from {range_.low:g} to {range_.high:g}{whose}."
+            f"'{name}' has to be from {range_.low:g} to {range_.high:g}{note}."
         )
     return value if is_whole else float(value)
 
 
-def _stops(value: object) -> tuple[str, ...]:
+def _read_stops(value: object) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or len(stops) > STOPS_AT_MOST:
+    if not isinstance(stops, list) or len(stops) > MAX_STOPS:
         raise RuleError(
-            f"'stop' has to be a string or an array of up to {STOPS_AT_MOST} strings."
+            f"'stop' has to be a string or an array of up to {MAX_STOPS} strings."
         )
     for stop in stops:
         if not isinstance(stop, str) or not stop:
@@ -278,21 +282,21 @@ def read_messages(value: object) -> tuple[Message, ...]:
     """Check a conversation."""
     if not isinstance(value, list) or not value:
         raise RuleError("'messages' has to be a non-empty array and is required.")
-    messages = tuple(_message(message, at) for at, message in enumerate(value))
+    messages = tuple(_read_message(message, at) for at, message in enumerate(value))
     _check_results(messages)
     return messages
 
 
-def _message(value: object, at: int) -> Message:
+def _read_message(value: object, at: int) -> Message:
     where = f"messages[{at}]"
     if not isinstance(value, dict):
         raise RuleError(f"'{where}' has to be an object.")
     role = value.get("role")
     if role not in ROLES:
         raise RuleError(f"'{where}.role' has to be one of {', '.join(ROLES)}.")
-    calls = _calls(value, where) if role == "assistant" else ()
+    calls = _read_calls(value, where) if role == "assistant" else ()
     content, call_id = value.get("content"), value.get("tool_call_id")
-    if content is None and calls:  # only then it may come without a text
+    if content is None and calls:  # a message needs no text next to tool calls
         content = ""
     if role != "tool":
         call_id = None
@@ -306,23 +310,23 @@ def _message(value: object, at: int) -> Message:
     )
 
 
-def _calls(value: JsonObject, where: str) -> tuple[Call, ...]:
+def _read_calls(value: JsonObject, where: str) -> tuple[Call, ...]:
     """Read the tool calls of an assistant message (doc: Tool call)."""
     calls = value.get("tool_calls")
     if calls is None:
         return ()
     if not isinstance(calls, list):
         raise RuleError(f"'{where}.tool_calls' has to be an array.")
-    read = tuple(
-        _call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)
+    calls_read = tuple(
+        _read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)
     )
-    if len({call.id for call in read}) < len(read):
+    if len({call.id for call in calls_read}) < len(calls_read):
         raise RuleError(f"'{where}.tool_calls' holds one id twice.")
-    return read
+    return calls_read
 
 
-def _call(value: object, where: str) -> Call:
-    function = _function(value, where)
+def _read_call(value: object, where: str) -> Call:
+    function = _read_function(value, where)
     return Call(
         id=read_text(value.get("id"), f"{where}.id"),  # type: ignore[attr-defined]  # checked
         name=read_text(function.get("name"), f"{where}.function.name"),
@@ -330,7 +334,7 @@ def _call(value: object, where: str) -> Call:
     )
 
 
-def _function(value: object, where: str) -> JsonObject:
+def _read_function(value: object, where: str) -> JsonObject:
     """Read the function of a tool call or of a definition."""
     if not isinstance(value, dict) or value.get("type") != "function":
         raise RuleError(f"'{where}' has to be an object with type 'function'.")
@@ -354,47 +358,47 @@ def read_text(value: object, where: str) -> str:
 def _check_results(messages: tuple[Message, ...]) -> None:
     """Match tool results with tool calls, in order (doc: Tool-calling flow).
 
-    Every call is answered by one `tool` message before any other role speaks. Whether
-    `tool_call_id` is required is not shown: without one, a result answers the first
-    call that is still open.
+    Each call needs one `tool` message before a message of another role. The document
+    does not show whether `tool_call_id` is required: without it, a result answers the
+    first call that is still open.
     """
-    is_open: list[str] = []
+    open_ids: list[str] = []
     for at, message in enumerate(messages):
         if message.role == "tool":
-            _close(is_open, message, at)
+            _match_result(open_ids, message, at)
             continue
-        if is_open:
+        if open_ids:
             raise RuleError(
                 f"'messages[{at}]' comes before all tool calls are answered "
-                f"({len(is_open)} left); each call needs a message with role 'tool' "
+                f"({len(open_ids)} left); each call needs a message with role 'tool' "
                 "and its tool_call_id."
             )
-        is_open = [call.id for call in message.tool_calls]
-    if is_open:
+        open_ids = [call.id for call in message.tool_calls]
+    if open_ids:
         raise RuleError(
             "'messages' ends before all tool calls are answered "
-            f"({len(is_open)} left); send each result in a message with role 'tool'."
+            f"({len(open_ids)} left); send each result in a message with role 'tool'."
         )
 
 
-def _close(is_open: list[str], message: Message, at: int) -> None:
-    """Take the call that a result answers off the list of open ones."""
+def _match_result(open_ids: list[str], message: Message, at: int) -> None:
+    """Remove the call that a result answers from the open ones."""
     answered = message.tool_call_id
-    if answered is None and is_open:
-        answered = is_open[0]
-    if answered not in is_open:
+    if answered is None and open_ids:
+        answered = open_ids[0]
+    if answered not in open_ids:
         raise RuleError(
             f"'messages[{at}]' does not answer an open tool call; its tool_call_id "
             "has to be the id of a call in the assistant message before it."
         )
-    is_open.remove(answered)
+    open_ids.remove(answered)
 
 
 def read_tools(value: object) -> tuple[Tool, ...]:
-    """Check the tools on offer."""
+    """Check the offered tools."""
     if not isinstance(value, list):
         raise RuleError("'tools' has to be an array.")
-    tools = tuple(_tool(tool, f"tools[{at}]") for at, tool in enumerate(value))
+    tools = tuple(_read_tool(tool, f"tools[{at}]") for at, tool in enumerate(value))
     if len({tool.name for tool in tools}) < len(tools):
         raise RuleError(
             "'tools' holds one function name twice, which this emulator refuses."
@@ -402,18 +406,20 @@ def read_tools(value: object) -> tuple[Tool, ...]:
     return tools
 
 
-def _tool(value: object, where: str) -> Tool:
-    function = _function(value, where)
+def _read_tool(value: object, where: str) -> Tool:
+    function = _read_function(value, where)
     name = function.get("name")
     if not isinstance(name, str) or not name:
         raise RuleError(f"'{where}.function.name' has to be a non-empty string.")
     description = function.get("description") or ""
     if not isinstance(description, str):
         raise RuleError(f"'{where}.function.description' has to be a string.")
-    return Tool(name=name, description=description, parameters=_schema(function, where))
+    return Tool(
+        name=name, description=description, parameters=_read_schema(function, where)
+    )
 
 
-def _schema(function: JsonObject, where: str) -> JsonObject:
+def _read_schema(function: JsonObject, where: str) -> JsonObject:
     """Check that the parameters, if given, are an object schema."""
     schema = function.get("parameters")
     where += ".function.parameters"

@@ -10,22 +10,22 @@ from typing import Any, Literal
 from .emulated_keys import Keys
 from .http_values import Request
 
-KEPT_AT_MOST = 10_000
+MAX_KEPT = 10_000
 
 Ended = Literal["running", "whole", "cut", "client_left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """One request and how it went; no key is kept, wherever it was sent.
+    """One request and how its reply ended; keys are removed everywhere.
 
     Attributes:
         method, path: As sent, without the query.
         headers: Names in lower case, without the key.
         json: The body as JSON without keys, or None if it is not JSON.
-        client_port: Tells connections apart.
+        client_port: The client's port, which distinguishes connections.
         at_s: The emulator's clock when the request was read; nan if the clock failed.
-        status: Of the reply; None until its headers are sent.
+        status: The status of the reply; None until its headers are sent.
         n_pieces: Body pieces sent so far.
         ended: `running`; `whole`; `cut` by a script; `client_left`: the connection
             was closed before the end, by the client or with the emulator.
@@ -58,7 +58,7 @@ class RequestLog:
         self._changed = threading.Condition()
 
     def begin(self, request: Request) -> int:
-        """Note a request and return its number, for `note`."""
+        """Record a request and return its number, for `note`."""
         recorded = RecordedRequest(
             method=request.method,
             path=self._keys.hide(request.path, request.headers),
@@ -75,7 +75,7 @@ class RequestLog:
             number = self._n_requests
             self._n_requests += 1
             self._requests[number] = recorded
-            self._requests.pop(number - KEPT_AT_MOST, None)
+            self._requests.pop(number - MAX_KEPT, None)
         return number
 
     def note(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - fields of a record
@@ -86,7 +86,7 @@ class RequestLog:
                 self._changed.notify_all()
 
     def requests(self) -> tuple[RecordedRequest, ...]:
-        """List them, oldest first."""
+        """Return the requests, oldest first."""
         with self._changed:
             return tuple(self._requests.values())
 
@@ -101,7 +101,7 @@ class RequestLog:
             )
 
     def _at_s(self) -> float:
-        """Read the clock; if it fails, the reply says so."""
+        """Read the clock; nan if it fails (the reply reports the failure)."""
         try:
             return float(self._clock())
         except Exception:  # noqa: BLE001 - the user's clock

@@ -1,48 +1,50 @@
-"""Scripts: entries that say what the emulator answers instead of writing a text.
+"""Scripts: entries with answers that the emulator gives instead of its own.
 
-A script is a list of entries, or {"entries": [...], "defaults": {...}}, where the
-defaults are keys that each entry has unless it says otherwise. In a JSON file it has
-the same form. All keys of an entry are optional. The first entry that fits and is not
-used up answers; if none does, the emulator answers by itself. In Python, bytes may
-replace the texts of `body`, `events` and `raw`.
+A script is a list of entries, or {"entries": [...], "defaults": {...}}, where
+`defaults` has values for keys that an entry leaves out. A JSON file has the same form.
+All keys of an entry are optional. The first entry that fits a request and is not used
+up answers it; if there is none, the emulator answers by itself. In Python, `body`,
+`events` and `raw` may be bytes instead of texts.
 
-    when        which requests it answers; see below
+    when        which requests the entry answers; see below
     times       how often it answers: 1 if left out, null for always
-    every       it answers only every so many of the requests that fit: with 5 the 5th,
-                the 10th and so on
-    share       it answers only this share of the requests that fit, chosen by chance:
-                with 0.2 about one in five. The same `seed` of the emulator chooses the
-                same requests in any order; a request that is sent again is drawn again
-    note        said of the reply wherever it shows, such as "written by hand"; without
-                a note the reply is only marked as the emulator's
-    text        the reply: a text, or a list of the pieces it is streamed in
+    every       it answers only every n-th request that fits: with 5 the 5th, the 10th
+                and so on
+    share       it answers only this share of the requests that fit, drawn by chance:
+                with 0.2 about one in five. The emulator's `seed` decides which, in any
+                order of the requests; a request that is sent again is drawn again
+    note        a note shown with the reply, such as "written by hand"; without it, the
+                reply is only marked as the emulator's
+    text        the reply: a text, or a list of the pieces in which it is streamed
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
-    judge       a verdict on what `run.judge` asks about: "fair" judges by the words,
-                "order" prefers what is shown first, "style" prefers Markdown, "length"
-                many words; without a difference in that, each judges by the words
-    good        with judge: the words that make a reply good, such as ["refund"]; if
-                left out, chance decides, but always the same for the same words
+    judge       the verdict of a judge for `run.judge`: "fair" judges by `good` words,
+                "order" prefers the reply shown first, "style" prefers Markdown,
+                "length" prefers many words; in a tie, they judge by the `good` words,
+                too
+    good        with judge: the words that make a reply good, such as ["refund"];
+                without them, the quality is random, but always the same for the same
+                words
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1
     finish_reason   "stop" if left out; null for none
-    usage       instead of the counted one; {} for none
-    error       the error body's fields, sent with `status`, 500 if left out
+    usage       replaces the counted usage; {} for none
+    error       the fields of an error body, sent with `status` (500 if left out)
     json        any body, as JSON
     body        any body: a text, or a list of the pieces in which it is sent
     events      a list of event contents, each sent as `data: ...`
-    raw         text written to the socket with no HTTP around it
+    raw         text written to the socket without any HTTP
     status      200 to 599, 200 if left out; null for no status line and no headers
-    headers     more headers; null takes one away
+    headers     more headers; null removes one
     before_s    seconds before the headers
     gap_s       seconds before each later piece
     cut_after   send this many pieces, then close the connection
     end         "whole", "cut" (closed), "reset" or "silent" (left open, nothing sent)
 
-All of `when` must fit, and an entry without it answers every request:
+All conditions of `when` must hold; an entry without `when` answers every request:
 
     contains    a text in the newest user message, or a list of texts that are all in it
-    is          the whole newest user message, or a list of such; capitals, blanks and
-                the marks at its end make no difference
-    system      the same for the system message; null if the request has none
+    is          the whole newest user message, or a list of possible ones; capitals,
+                blanks and marks at its end make no difference
+    system      like `contains`, for the system message; null if there is none
     model       an id, or a list of ids
     tools       names of tools that are all offered; [] if none is
     role        role of the last message
@@ -56,8 +58,8 @@ All of `when` must fit, and an entry without it answers every request:
                            "temperature": {"above": 1}}, "text": "ชาเขียวหอมกว่า"}],
      "defaults": {"note": "written by hand", "times": null, "gap_s": 0.02}}
 
-A scripted answer waits only as long as its entry says, and counts against no limit.
-A request that the document refuses is refused as ever and uses up no entry.
+A scripted answer waits only as long as its entry says, and does not count for the rate
+limits. A request that the document does not allow is refused, and uses up no entry.
 """
 
 import hashlib
@@ -82,29 +84,29 @@ from .emulated_tokens import split_tokens
 from .http_values import MARK, End, Piece, Reply, whole, write_json
 from .request_checks import Call, ChatRequest
 
-# As HTTP has them: the letters of a header's name and of its value.
+# the characters that HTTP allows in the name and the value of a header
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(
     r"[\x21-\x7e\xa1-\xff]([\t\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?|"
 )
 _NO_BODY = (204, 304)
 _FORM = 'a list of entries, or {"entries": [...], "defaults": {...}}'
-# How msgspec says it, and the last name of the path to it.
+# msgspec's message: the unknown field, and the last name of the path to it
 _UNKNOWN = re.compile(
     r"unknown field `(?P<name>[^`]*)`(?: - at `[^`]*?(?P<part>\w+)(?:\[[^\]`]*\])*`)?"
 )
-_HELP = "`python -m pydoc svc_notebook.emulator.script` shows what an entry may hold."
+_HELP = "`python -m pydoc svc_notebook.emulator.script` shows the keys of an entry."
 
 T = TypeVar("T")
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class JsonBytes(bytes):
-    """Any JSON value, already written."""
+    """Any JSON value, already encoded."""
 
 
 class EventBytes(bytes):
-    """The content of an event: a text as it is, anything else as JSON."""
+    """The content of an event: a text unchanged, any other value as JSON."""
 
 
 class Pieces(tuple[bytes, ...]):
@@ -122,7 +124,7 @@ class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedChoice(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one choice of a scripted completion holds."""
+    """One choice of a scripted completion."""
 
     text: str | tuple[str, ...] = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
@@ -130,7 +132,7 @@ class ScriptedChoice(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Range(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which values of a parameter an entry is for."""
+    """The values of a parameter for which an entry answers."""
 
     above: float | None = None
     below: float | None = None
@@ -138,7 +140,7 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True):
     at_most: float | None = None
 
     def fits(self, value: float) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is in the range."""
         return not (
             (self.above is not None and value <= self.above)
             or (self.below is not None and value >= self.below)
@@ -147,7 +149,7 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-Texts = str | tuple[str, ...]
+TextOrTexts = str | tuple[str, ...]
 Number = float | Range | None
 _NUMBERS = (
     "temperature",
@@ -165,10 +167,10 @@ class When(
 ):
     """Which requests an entry answers; the module's docstring explains the fields."""
 
-    contains: Texts = ()
-    is_: Texts = ()
-    system: Texts | UnsetType | None = UNSET
-    model: Texts | None = None
+    contains: TextOrTexts = ()
+    is_: TextOrTexts = ()
+    system: TextOrTexts | UnsetType | None = UNSET
+    model: TextOrTexts | None = None
     tools: tuple[str, ...] | UnsetType = UNSET
     role: Literal["system", "user", "assistant", "tool"] | None = None
     is_streamed: bool | None = None
@@ -182,11 +184,14 @@ class When(
     repetition_penalty: Number = None
 
     def fits(self, chat: ChatRequest) -> bool:
-        """Whether a request is one of them."""
+        """Whether the entry answers a request."""
         return (
-            _has(chat.question, self.contains)
-            and (not self.is_ or _plain(chat.question) in map(_plain, _tuple(self.is_)))
-            and (self.model is None or chat.model in _tuple(self.model))
+            _contains_all(chat.question, self.contains)
+            and (
+                not self.is_
+                or _normalised(chat.question) in map(_normalised, _to_tuple(self.is_))
+            )
+            and (self.model is None or chat.model in _to_tuple(self.model))
             and self.is_streamed in (None, chat.is_streamed)
             and self.user in (None, chat.user)
             and self.role in (None, chat.messages[-1].role)
@@ -200,7 +205,7 @@ class When(
     def _fits_system(self, chat: ChatRequest) -> bool:
         if self.system is UNSET or self.system is None:
             return self.system is UNSET or chat.system is None
-        return chat.system is not None and _has(chat.system, self.system)
+        return chat.system is not None and _contains_all(chat.system, self.system)
 
     def _fits_tools(self, chat: ChatRequest) -> bool:
         if self.tools is UNSET:
@@ -209,23 +214,23 @@ class When(
         return offered >= set(self.tools) if self.tools else not offered
 
 
-def _tuple(texts: Texts) -> tuple[str, ...]:
+def _to_tuple(texts: TextOrTexts) -> tuple[str, ...]:
     return (texts,) if isinstance(texts, str) else texts
 
 
-def _has(text: str, parts: Texts) -> bool:
-    return all(part in text for part in _tuple(parts))
+def _contains_all(text: str, parts: TextOrTexts) -> bool:
+    return all(part in text for part in _to_tuple(parts))
 
 
-def _plain(text: str) -> str:
-    """Return a question without what makes no difference."""
+def _normalised(text: str) -> str:
+    """Return a question in lower case, without extra blanks and final marks."""
     return " ".join(text.casefold().split()).rstrip(" .?!…")
 
 
-def _is_in(value: float, wanted: Number) -> bool:
-    if isinstance(wanted, Range):
-        return wanted.fits(value)
-    return wanted is None or value == wanted
+def _is_in(value: float, condition: Number) -> bool:
+    if isinstance(condition, Range):
+        return condition.fits(value)
+    return condition is None or value == condition
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -256,7 +261,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     end: End | None = None
 
     def __post_init__(self) -> None:
-        """Check what concerns several fields, and that HTTP can carry the headers."""
+        """Check several fields together, and that HTTP allows the headers."""
         kinds = ("raw", "error", "json", "body", "events", "choices", "text", "judge")
         kinds_set = [kind for kind in kinds if getattr(self, kind) is not UNSET]
         if self.tool_calls is not UNSET and kinds_set != ["text"]:
@@ -316,7 +321,7 @@ class Script:
         self._seed = seed
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
-        """Return the entry that answers, and count its use; None if none fits."""
+        """Return the entry that answers a request, and count its use; or None."""
         for at, entry in enumerate(self._entries):
             left = self._left[at]
             if left == 0 or not entry.when.fits(chat):
@@ -329,10 +334,10 @@ class Script:
         return None
 
     def _is_drawn(self, at: int, share: float, chat: ChatRequest) -> bool:
-        """Whether chance lets an entry answer a request.
+        """Return whether the entry's share of requests includes this one.
 
         The draw depends on the request and on how often it came, not on the order of
-        requests, so that two runs with several requests at once fail alike.
+        the requests, so that two runs with several requests at once fail alike.
         """
         if share == 1:
             return True
@@ -361,7 +366,7 @@ def _parts(
 def _entry(entry: object, at: int, defaults: Mapping[str, object]) -> Entry:
     whole = {**defaults, **entry} if isinstance(entry, Mapping) else entry
     try:
-        return msgspec.convert(whole, Entry, dec_hook=_read)
+        return msgspec.convert(whole, Entry, dec_hook=_decode)
     except msgspec.ValidationError as error:
         reason = f"{error}.{_near_field(str(error))}"
         raise SettingsError(
@@ -370,7 +375,7 @@ def _entry(entry: object, at: int, defaults: Mapping[str, object]) -> Entry:
 
 
 def _near_field(error: str) -> str:
-    """Say which field was probably meant, if the error is about an unknown one."""
+    """Return a hint at a similar field, if the error is about an unknown field."""
     match = _UNKNOWN.search(error)
     if match is None:
         return ""
@@ -384,8 +389,8 @@ def _near(name: str, known: Sequence[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else f" Allowed: {', '.join(known)}."
 
 
-def _read(type_: type[T], value: object) -> T:
-    """Read a value of one of the types that msgspec does not know."""
+def _decode(type_: type[T], value: object) -> T:
+    """Decode a value to one of our types, for msgspec."""
     if type_ is Pieces:
         parts = value if isinstance(value, list | tuple) else (value,)
         return type_(map(_to_bytes, parts))  # type: ignore[call-arg]  # it is Pieces
@@ -397,7 +402,7 @@ def _read(type_: type[T], value: object) -> T:
 
 
 def _to_bytes(part: object) -> bytes:
-    """Write a text as UTF-8; bytes stay as they are."""
+    """Encode a text as UTF-8; leave bytes unchanged."""
     if not isinstance(part, str | bytes):
         raise ValueError("Expected a text or a list of texts")  # noqa: TRY004 - msgspec adds the path to a ValueError
     return part if isinstance(part, bytes) else part.encode("utf-8", "replace")
@@ -406,15 +411,15 @@ def _to_bytes(part: object) -> bytes:
 def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     """Make the reply that an entry describes."""
     if entry.raw is UNSET:
-        reply = _content(entry, chat, head)
+        reply = _content_reply(entry, chat, head)
     else:
         reply = Reply(status=None, body=_pieces(entry.raw), end=End.CUT)
     status = reply.status if entry.status is UNSET else entry.status
     is_cut = entry.cut_after is not None
     end = entry.end or (End.CUT if is_cut else reply.end)
     changed = {name.lower(): value for name, value in entry.headers.items()}
-    noted = {MARK[0]: quote(entry.note, safe=" ")} if entry.note else {}
-    headers = {**reply.headers, **noted, **changed}
+    note_header = {MARK[0]: quote(entry.note, safe=" ")} if entry.note else {}
+    headers = {**reply.headers, **note_header, **changed}
     return replace(
         reply,
         status=status,
@@ -423,13 +428,13 @@ def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
             Piece(entry.gap_s if at else 0.0, piece.data)
             for at, piece in enumerate(reply.body[: entry.cut_after])
         ),
-        # Without HTTP, closing is the only end there is.
+        # without HTTP, only closing the connection can end a reply
         end=End.CUT if status is None and end is End.WHOLE else end,
         before_s=entry.before_s,
     )
 
 
-def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
+def _content_reply(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     if entry.error is not UNSET:
         return whole(500, b'{"error":%s}' % entry.error, content_type=JSON)
     if entry.json is not UNSET:

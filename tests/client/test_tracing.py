@@ -368,7 +368,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing changes until it is installed."""
     from svc_notebook import tracing  # noqa: PLC0415 - its cache is emptied
 
-    tracing._made.cache_clear()  # noqa: SLF001 - as in a new process
+    tracing._tracing.cache_clear()  # noqa: SLF001 - as in a new process
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(ConfigError, match="pip install opentelemetry-sdk"):
         svc.use(traces=True)

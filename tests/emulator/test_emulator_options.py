@@ -53,8 +53,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"keys": ["a", ""]}, "keys must be a list of API keys"),
     ({"keys": ["a b"]}, "keys must be a list of API keys"),
     ({"revoked": ["a", "b\n"]}, "revoked must be a list of API keys"),
-    ({"keys": ["a"], "revoked": ["a"]}, "keys and revoked share a key"),
-    ({"revoked": ["a"], "forbidden": ["a"]}, "revoked and forbidden share a key"),
+    ({"keys": ["a"], "revoked": ["a"]}, "keys and revoked have a key in common"),
+    (
+        {"revoked": ["a"], "forbidden": ["a"]},
+        "revoked and forbidden have a key",
+    ),
     ({"script": 5}, "The script must be a list of entries, or {"),
     ({"script": {"text": "x"}}, "The script has the unknown key 'text'."),
 ]
