@@ -19,8 +19,7 @@ up answers it; if there is none, the emulator answers by itself. In Python, `bod
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
     judge       the verdict of a judge for `run.judge`: "fair" judges by `good` words,
                 "order" prefers the reply shown first, "style" prefers Markdown,
-                "length" prefers many words; in a tie, they judge by the `good` words,
-                too
+                "length" prefers many words; in a tie by the `good` words
     good        with judge: the words that make a reply good, such as ["refund"];
                 without them, the quality is random, but always the same for the same
                 words
