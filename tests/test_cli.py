@@ -99,8 +99,8 @@ def test_the_service_is_not_asked_without_an_address(
 
     assert status == 2
     assert capsys.readouterr().err == (
-        "svc-notebook: The service's address is not known: set SVC_BASE_URL, such as "
-        "https://HOST/v1. Without --service the demo needs neither address nor key.\n"
+        "svc-notebook: The service's address is not known. Set SVC_BASE_URL, such as "
+        "https://HOST/v1. Without --service, the demo needs neither address nor key.\n"
     )
 
 

@@ -143,11 +143,11 @@ def test_an_endpoint_that_a_file_hides_is_said(
     monkeypatch.setenv("SVC_ANSWERS", str(file))
 
     with isolated():
-        with pytest.warns(RuntimeWarning, match=r"answers\.jsonl goes on answering"):
+        with pytest.warns(RuntimeWarning, match=r"answers\.jsonl still answers"):
             use(endpoint="emulator")
         said = use_and_login.use(current(), "emulator")
 
-    assert "answers.jsonl goes on answering" in said
+    assert "answers.jsonl still answers" in said
 
 
 def test_the_service_needs_no_key_where_a_file_answers(
@@ -162,7 +162,7 @@ def test_the_service_needs_no_key_where_a_file_answers(
     with isolated():
         said = use_and_login.use(current(), "service")
 
-    assert "answers.jsonl goes on answering" in said
+    assert "answers.jsonl still answers" in said
     assert "The service cannot be asked: No API key" in said
 
 

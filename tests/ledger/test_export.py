@@ -268,7 +268,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, ending: str) ->
 def test_a_package_that_does_not_fit_is_not_called_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is installed and cannot be imported is said with its own reason."""
+    """What is installed but cannot be imported is said with its own reason."""
     reason = "numpy.core.multiarray failed to import"
     (tmp_path / "openpyxl.py").write_text(f"raise ImportError({reason!r})")
     monkeypatch.syspath_prepend(tmp_path)
@@ -279,9 +279,9 @@ def test_a_package_that_does_not_fit_is_not_called_missing(
         export(pd.DataFrame({"a": [1]}), tmp_path / "r.xlsx")
 
     assert str(caught.value) == (
-        "Excel workbooks need openpyxl, which is installed and cannot be imported "
-        f"(ImportError: {reason}). Its version probably does not fit the others here. "
-        "Upgrade it with: python -m pip install --upgrade openpyxl"
+        "Excel workbooks need openpyxl, which is installed but cannot be imported "
+        f"(ImportError: {reason}). Its version probably does not fit the other "
+        "packages. Upgrade it with: python -m pip install --upgrade openpyxl"
     )
 
 

@@ -224,7 +224,7 @@ def test_refuses_what_is_no_file_of_answers(
     [
         (r'"choices":\[.*?\}\]', '"choices":[]', "line 2.*no choices"),
         (r'"messages":\[.*?\]', '"messages":[]', "line 2.*messages is empty"),
-        (r'"model":"m"', '"model":""', "line 2.*model must be"),
+        (r'"model":"m"', '"model":""', "line 2.*No model is chosen"),
         (r'"params":{}', '"params":{"temperature":9}', "line 2.*temperature"),
         (r'"role":"user"', '"role":"boss"', "line 2.*role must be"),
     ],

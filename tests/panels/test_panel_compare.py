@@ -109,7 +109,7 @@ def test_without_a_pick_the_first_that_finished_is_used(page: Page) -> None:
     [first, _] = page.view["turns"]
     assert [each["is_used"] for each in first["columns"]] == [False, True]
     assert first["footer"] == (
-        f"Pick the reply to go on with; without a pick it is {B}, the first that "
+        f"Pick the reply to continue with; without a pick it is {B}, the first that "
         "finished."
     )
     assert "score_picked" not in svc.replies_df()

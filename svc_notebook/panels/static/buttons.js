@@ -1,7 +1,7 @@
 /* Every button of the panel: its label, its icon, its key, and where it is.
  *
- * Where a button's name is a row in panels/panel_actions.py, that is the action it asks for. To add
- * a button, add a row to `BUTTONS`, and its name to the list of the place where it is drawn.
+ * A button with the name of an action in panels/panel_actions.py asks the kernel for this action.
+ * To add a button, add a row to `BUTTONS`, and its name to the list of the place that draws it.
  */
 
 const BUTTONS = {
@@ -71,7 +71,7 @@ const BUTTONS = {
 const HEADER_BUTTONS = ["undo", "redo", "clear"];
 const TURN_BUTTONS = ["regenerate", "edit"];
 const MENU_BUTTONS = ["pin", "hide", "delete"]; // behind the button More
-/** The fields of a turn that say whether a button of its menu is on. */
+/** The fields of a turn that say whether a button of the turn's menu is pressed. */
 const IS_ON = { pin: "is_pinned", hide: "is_hidden" };
 const CONFIRMED_MS = 1500;
 const SVG = "http://www.w3.org/2000/svg";
@@ -87,14 +87,14 @@ function icon(name) {
   return svg;
 }
 
-/** Make a button; while it is not allowed it keeps the focus but does nothing. */
+/** Make a button; while its action is not allowed, it keeps the focus but does nothing. */
 function buttonOf(kind, act, content) {
   const click = (event) => isAllowed(button) && act(event);
   const button = make("button", { type: "button", class: kind, click }, content);
   return button;
 }
 
-/** Make an icon button with the label of its row, or with other words. */
+/** Make an icon button with the label of its row in `BUTTONS`, or with another label. */
 function iconButton(name, act, words) {
   const { label, key } = BUTTONS[name];
   const button = buttonOf(`svc-icon svc-${name}`, act, icon(name));
@@ -144,7 +144,7 @@ function copyButton(text, label = BUTTONS.copy.label) {
   return button;
 }
 
-/** Copy with the clipboard, or with a selection if the page may not use it. */
+/** Copy with the clipboard, or through a selection if the page may not use the clipboard. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

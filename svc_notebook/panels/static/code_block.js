@@ -1,13 +1,14 @@
 /* A code block of a reply: copy it, or insert it as a cell of the notebook, which never runs it.
  *
- * An extension of the front end that can insert a cell cancels the event; else it is copied.
+ * An extension of the front end that inserts a cell cancels the event; if none does, the source
+ * is copied.
  */
 
 const INSERT_EVENT = "svc-notebook:insert-below";
 const COPIED = "Copied: paste it into a new cell";
 const COPIED_MS = 6000;
 
-/** Add the buttons of a code block; `isCell` is whether it can be a cell. */
+/** Add the buttons of a code block; `isCell` says whether it can be inserted as a cell. */
 function withButtons(pre, isCell) {
   pre.tabIndex = 0; // so that the keyboard can scroll long lines
   const code = () => pre.textContent;

@@ -15,7 +15,7 @@ function group(kind, label) {
   return make("span", { class: kind, role: "group", "aria-label": label });
 }
 
-/** Set text only if it differs, so that a selection in it is kept. */
+/** Set an element's text only if it differs, so that the user's selection in it stays. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,8 +1,8 @@
 /* The connection to the kernel, shared by all views of a panel: the order of messages, the
  * route around a running cell, and what happens after a restart.
  *
- * A panel's own connection extends it: how views are joined, and what a change means. What is
- * done with each kind of message is in the panel's `TAKE`.
+ * The connection of each panel extends it: how to merge views, and what to do after a change.
+ * The panel's `TAKE` has a function for each kind of message.
  */
 
 const HELLO_EVERY_MS = 400;
@@ -65,7 +65,7 @@ class KernelConnection {
   /** The kernel has ended. */
   takeDeath() {}
 
-  /** Ask for what was missed; if a view was lost, for all of it. */
+  /** Ask for the changes that were missed; if a view was lost, for the whole view. */
   ask(isLost = false) {
     const on = Boolean(document.querySelector(".jp-OutputArea")); // see panel.css
     return this.send({ t: "hello", seq: isLost ? -1 : this.seq, on });
@@ -87,12 +87,12 @@ class KernelConnection {
     this.timer = setTimeout(() => this.hello(), HELLO_EVERY_MS);
   }
 
-  /** Whether this may be no more than saved widget state. */
+  /** Whether this may be only saved widget state, without a kernel. */
   get isUnanswered() {
     return !this.hasAnswer && (this.isDead || this.nHellos === N_HELLOS);
   }
 
-  /** What to say below the panel while the kernel does not answer, or only after its cell. */
+  /** The text below the panel while the kernel does not answer, or answers only after its cell. */
   get hint() {
     if (this.isDead || this.isSubshelled || this.nHellos < N_HELLOS) return "";
     return this.hasAnswer ? this.lateHint : NO_ANSWER;
@@ -128,7 +128,7 @@ class KernelConnection {
     this.takeEarly();
   }
 
-  /** Join what has changed to the view so far; saved widget state has the whole. */
+  /** Merge the changes into the view so far; saved widget state has the whole view. */
   whole(view) {
     const old = view.is_whole ? {} : this.view;
     this.nth = view.nth ?? 0;
@@ -143,7 +143,7 @@ class KernelConnection {
     return { ...old, ...view };
   }
 
-  /** Whether something that the view tells of is not in it. */
+  /** Whether the view says that it has a part which never arrived. */
   lacks() {
     return false;
   }
@@ -165,7 +165,7 @@ class KernelConnection {
     this.draw();
   }
 
-  /** Take a message that came after the view which was sent later. */
+  /** Take a message that arrived after a view that was sent later. */
   takeLate(message) {
     this.take(message);
   }
@@ -192,7 +192,7 @@ class KernelConnection {
     this.draw();
   }
 
-  /** Do what a change of the view means, before it is drawn. */
+  /** Act on a change of the view before the view is drawn. */
   takeChange(old) {
     const { notice } = this.view;
     if (notice && notice !== old.notice) this.say(notice);

@@ -2,10 +2,10 @@
  * line that is read out, math, and drafts that outlive a reload.
  */
 
-/** JupyterLab and Notebook leave the keys to an element with this attribute. */
+/** JupyterLab and Notebook ignore keys pressed in an element with this attribute. */
 const QUIET_KEYS = "data-lm-suppress-shortcuts";
 
-/** Make the element of a panel; no key that is pressed in it is the notebook's. */
+/** Make the element of a panel; the notebook gets no key that is pressed in it. */
 function panelRoot(name = "svc-panel") {
   const root = make("section", { class: name, [QUIET_KEYS]: "true" });
   // the notebook's shortcuts look at a button before its parents

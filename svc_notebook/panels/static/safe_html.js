@@ -26,13 +26,13 @@ function blocksOf(html) {
     .map((node) => ({ source: node.outerHTML ?? node.textContent, node }));
 }
 
-/** Leave out the last blocks. */
+/** Remove the last blocks. */
 function withoutLast(html, n) {
   const blocks = blocksOf(html).slice(0, -n);
   return blocks.map(({ source }) => source).join("");
 }
 
-/** Build a block; those of a reply can be inserted, and made DataFrames. */
+/** Build a block; a reply's code can be inserted as a cell, its tables made DataFrames. */
 function built({ source, node }, isGrowing, isReply) {
   const copy = rebuilt(node, isGrowing, isReply);
   const block = copy?.nodeType === 1 ? copy : make("div", {}, copy);

@@ -8,7 +8,7 @@ const ASK_AFTER_MS = 150;
 const LIST_PX = 420;
 
 class AttachMenu {
-  /** Attach to the text in `area`; `holder` has the chips, and `changed` draws them. */
+  /** Attach values to the text in `area`; `holder` has the chips, `changed` draws them. */
   constructor(panel, area, holder, changed) {
     Object.assign(this, { panel, area, holder, changed, parts: new Map(), shown: [] });
     this.id = `${panel.id}-at-${Math.random().toString(36).slice(2)}`;
@@ -45,7 +45,7 @@ class AttachMenu {
     return match && { start: match.index, end, text: match[1] };
   }
 
-  /** Show what fits the name that is being typed. */
+  /** Show the values that fit the name being typed. */
   look() {
     const at = this.mention();
     if (!at) return this.close();
@@ -55,7 +55,7 @@ class AttachMenu {
     this.ask();
   }
 
-  /** Ask for names once, and again only if not all of them are known. */
+  /** Ask the kernel for names once, and again only if the list was not complete. */
   ask() {
     const { text } = this.mention();
     const { known } = this;
@@ -132,7 +132,7 @@ class AttachMenu {
     this.known = this.requested = this.dismissed = null;
   }
 
-  /** Return whether a key was the list's. */
+  /** Handle a key of the open list; return whether it was one. */
   key(event) {
     const { key, shiftKey, ctrlKey, altKey, metaKey } = event;
     if (!this.isOpen || shiftKey || ctrlKey || altKey || metaKey) return false;
@@ -151,7 +151,7 @@ class AttachMenu {
     this.hide();
   }
 
-  /** Make a chip of a name, which takes the place of what was typed. */
+  /** Make a chip of a name, and complete the name in the text. */
   choose({ name, kind }) {
     const { start, end } = this.mention();
     this.close();
@@ -224,14 +224,14 @@ function sizeText({ kind, n_tokens: n }) {
   return [kind, n == null ? "" : `~${n} token${n === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
 }
 
-/** Return a message's fields about its chips: the names to read, and those that stay. */
+/** Return a message's fields about its chips: names to read, and attachments that stay. */
 function namesOf(chips) {
   const names = (isKept) =>
     chips.filter((chip) => Boolean(chip.isKept) === isKept).map(({ name }) => name);
   return { attached: names(false), kept: names(true) };
 }
 
-/** Show what a turn's prompt has attached: one line per value, with its text folded. */
+/** Show the values attached to a turn's prompt: one line each, with its text folded. */
 function drawAttached(box, attached) {
   const items = attached.map((item) => {
     const body = make("div", { class: "svc-blocks" });

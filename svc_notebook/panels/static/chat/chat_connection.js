@@ -23,7 +23,7 @@ class ChatConnection extends KernelConnection {
     return LATE_STOP;
   }
 
-  /** Put the turns that have changed in the places of the old ones. */
+  /** Replace the turns that have changed. */
   joined(old, view) {
     const { turns: news = [], n_turns: nTurns = news.length } = view;
     const nOlder = view.n_older ?? old.n_older ?? 0;

@@ -36,12 +36,12 @@ class CompareRow {
     this.send(isOn ? "" : this.by.value, null);
   }
 
-  /** Return whether the error is visible in the row. */
+  /** Return whether the row shows the error. */
   isSaying({ notice, is_problem: isProblem, compare }) {
     return Boolean(isProblem && compare?.by) && (this.isUnhandled || this.refusal === notice);
   }
 
-  /** Show the error of a choice that was refused. */
+  /** Show why a choice of columns was refused. */
   heard(kind, { notice, is_problem: isProblem }) {
     if (kind !== "compare" || !this.isUnhandled) return;
     this.isUnhandled = false;
@@ -53,7 +53,7 @@ class CompareRow {
     this.panel.connection.send({ t: "compare", name, value, on: this.blind.checked });
   }
 
-  /** Change one value; one that another column has changes places with it. */
+  /** Change the value of a column; if another column has this value, the two swap. */
   change(at, text) {
     const values = [...this.values];
     const value = this.by.value === "temperature" && text !== "" ? Number(text) : text;
@@ -110,7 +110,7 @@ class CompareRow {
   }
 }
 
-/** Make what a column has below its text. */
+/** Make the line below the text of a column. */
 function columnParts(element) {
   const wait = make("div", { class: "svc-words" });
   const dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
@@ -140,7 +140,7 @@ function drawColumn(turn, choice, column, isLive) {
   choice.pick.setAttribute("aria-pressed", String(column.is_picked));
 }
 
-/** Say what a column waits for, and how long. */
+/** Return what a column waits for, and how long, as a text. */
 function drawWait(choice, column) {
   const { status = "", until_ms: until = 0 } = column ?? {};
   const left_s = Math.ceil(((until ?? 0) - Date.now()) / 1000);

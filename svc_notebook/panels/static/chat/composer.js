@@ -4,12 +4,12 @@
 const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
 const EDIT_LAST_KEY = "ArrowUp"; // in an empty composer
 
-/** Return the names of the key that sends and of the one that breaks the line. */
+/** Return the names of two keys: the one that sends, and the one that starts a new line. */
 function sendKeys({ send_on_enter: isOn = true }) {
   return isOn ? ["Enter", "Shift+Enter"] : ["Shift+Enter", "Enter"];
 }
 
-/** Return the keys in words, for an empty panel. */
+/** Return a sentence about these keys, for an empty panel. */
 function keyWords(view) {
   const [send, breakLine] = sendKeys(view);
   return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value`;
@@ -45,7 +45,7 @@ class Composer {
     this.area.focus({ preventScroll: true });
   }
 
-  /** Return whether it is empty and has the focus. */
+  /** Return whether the composer is empty and has the focus. */
   isWaiting() {
     return document.activeElement === this.area && !this.area.value;
   }

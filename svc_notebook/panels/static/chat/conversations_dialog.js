@@ -1,6 +1,6 @@
 /* The list of the ledger's conversations: search, open, begin, rename and export.
  *
- * While it is open it takes the transcript's place, so that Stop and notices stay in sight.
+ * The open dialog replaces only the transcript, so that Stop and notices stay in sight.
  */
 
 const SEARCH_AFTER_MS = 200;
@@ -107,7 +107,7 @@ class ConversationsDialog {
     this.panel.connection.send({ t: "export", name: kind, id: this.file });
   }
 
-  /** Save a file that this view asked for; other views and pages hear of it, too. */
+  /** Save a file if this view asked for it; the message goes to all views and pages. */
   save({ id, name, kind, text }) {
     if (id !== this.file) return;
     this.file = "";
@@ -117,7 +117,7 @@ class ConversationsDialog {
     this.panel.say(`Saved as ${name}`);
   }
 
-  /** The kernel has handled an action: close the list where another conversation is open. */
+  /** After the kernel has handled an action: close the list if another conversation is open. */
   heard(kind, { is_problem: isProblem }) {
     if (kind === "find" && this.count.textContent === SEARCHING) setText(this.count, "");
     if (kind !== this.unhandled || this.element.hidden) return;
@@ -153,7 +153,7 @@ class ConversationsDialog {
     return iconButton("delete", () => this.confirm(row), `Delete the conversation ${row.name}`);
   }
 
-  /** Ask in the row whether to delete its conversation. */
+  /** Ask, in the row of a conversation, whether to delete it. */
   confirm(row) {
     const at = this.rows.indexOf(row);
     const line = this.list.children[at];

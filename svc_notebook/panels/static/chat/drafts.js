@@ -1,6 +1,6 @@
 /* Drafts: prompts that the kernel has not taken yet, shared by all views of a panel.
  *
- * What the kernel refused or never heard comes back into the composer or the editor.
+ * A text that the kernel refused or never received comes back into the composer or the editor.
  */
 
 class Drafts {

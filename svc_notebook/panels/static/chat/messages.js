@@ -26,14 +26,15 @@
  *   notebook, by their names
  * @typedef {{t: "edit", turn: string, text: string, attached: string[],
  *   kept: string[]}} EditAction
- * @typedef {{t: "names", text: string}} NamesAction asks what has this in its name
+ * @typedef {{t: "names", text: string}} NamesAction asks for names that contain this text
  * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
  * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
  *   `name` is model, temperature or "" for nothing; null among the values is any other one
  * @typedef {{t: "dock"}} DockAction brings the sidecar to the front
- * @typedef {{t: "undock", name: string}} UndockAction the sidecar of this id was closed
+ * @typedef {{t: "undock", name: string}} UndockAction says that the sidecar of this id was closed
  * @typedef {{t: "frame", turn: string, choice: number, table: number, name: string,
- *   on: boolean, id: string}} FrameAction makes a DataFrame of a table; `on` replaces
+ *   on: boolean, id: string}} FrameAction makes a DataFrame of a table; `on`
+ *   allows to replace a variable
  * @typedef {{t: "older"}} OlderAction asks for turns before the first one that is shown
  * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
  * @typedef {{t: "open", name: string}} OpenAction
@@ -60,7 +61,7 @@
  *   problem: string}} SizeMessage of a value as it would be sent
  * @typedef {{t: "framed", id: string, name: string, text: string, problem: string,
  *   is_taken: boolean}} FramedMessage
- * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled, or refused
+ * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled or refused
  * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
  * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,
  *   prompt: string}} Listed a conversation of the ledger
@@ -98,7 +99,7 @@
  * @typedef {{id: string, name: string, arguments: string, about: string}} Question
  */
 
-/** What is done with each kind of message from the kernel. */
+/** The function that handles each kind of message from the kernel. */
 const TAKE = {
   ack: (connection, message) => connection.takeAck(message),
   live: (connection, message) => connection.takeLive(message.live),

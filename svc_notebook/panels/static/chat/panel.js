@@ -1,8 +1,8 @@
 /* One view of a panel: its header, transcript and notices, the keys that stop, undo and redo,
  * and its parts from other scripts.
  *
- * The kernel decides which actions are allowed and renders Markdown to safe HTML. Only what
- * has changed is drawn again.
+ * The kernel decides which actions are allowed and renders Markdown to safe HTML. Only changed
+ * parts are drawn again.
  */
 
 const NEAR_END_PX = 16;
@@ -127,7 +127,7 @@ class Panel {
     if (last && this.isIdle) this.turns.get(last.id)?.edit();
   }
 
-  /** Note what lets the user scroll; what only grows, such as math, sends scroll events, too. */
+  /** Note input that scrolls; growing content, such as math, sends scroll events as well. */
   heedUser() {
     const note = () => (this.movedAt_ms = performance.now());
     // a screen reader moves the focus without a key
@@ -145,7 +145,7 @@ class Panel {
     return this.isDragging || performance.now() - this.movedAt_ms < SCROLLING_MS;
   }
 
-  /** Leave the end if the user has moved up, and follow it again where it is reached. */
+  /** Stop following the end when the user scrolls up; follow it again when it is reached. */
   scrolled(isUsers) {
     const { scrollHeight, scrollTop, clientHeight } = this.log;
     const isNear = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
@@ -157,7 +157,7 @@ class Panel {
     if (hasLeft && scrollTop < this.older.offsetHeight) this.askOlder();
   }
 
-  /** Ask for older turns, once until they are here. */
+  /** Ask for older turns, unless an earlier request for them is still open. */
   askOlder() {
     const { n_older: n = 0 } = this.connection.view;
     if (!n || this.requestedOlder === n) return;
@@ -165,7 +165,7 @@ class Panel {
     this.connection.send({ t: "older" });
   }
 
-  /** Say how many older turns there are; what was in sight stays there when they come. */
+  /** Show how many older turns there are; when they come, what was in sight stays in sight. */
   drawOlder({ n_older: n = 0 }) {
     this.olderRow.hidden = !n;
     setText(this.older, `Show older turns (${n.toLocaleString()})`);
@@ -192,7 +192,7 @@ class Panel {
     return !this.connection.isDead && Boolean(this.connection.view.can?.includes(name));
   }
 
-  /** Draw what has changed; the focus and the scroll position stay. */
+  /** Draw the changed parts; the focus and the scroll position stay. */
   draw() {
     this.side.draw();
     const hadFocus = this.root.contains(document.activeElement);
@@ -313,7 +313,7 @@ class Panel {
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
 
-  /** Draw what the reply, or each column of it, waits for; the seconds count down. */
+  /** Show what the reply, or each column of it, waits for, with seconds counting down. */
   drawStatus() {
     const { live } = this.connection;
     this.composer.drawStatus();
@@ -332,7 +332,7 @@ class Panel {
     setText(this.spoken, text);
   }
 
-  /** Scroll to the end if the user was there and selects nothing; else offer to jump. */
+  /** Scroll to the end if the user was there and selects nothing; else show the jump button. */
   settle() {
     this.side.note();
     this.suggestions.decide();
@@ -345,7 +345,7 @@ class Panel {
     this.keepInSight();
   }
 
-  /** Let a reply that makes the panel higher not move the composer out of sight. */
+  /** Keep the composer in sight when a reply makes the panel higher. */
   keepInSight() {
     const { live, drafts } = this.connection;
     const isUsed = this.isInSight && this.root.contains(document.activeElement);

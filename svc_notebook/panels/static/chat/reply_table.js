@@ -2,7 +2,7 @@
 
 const NAME_FIRST = "table";
 
-/** Wrap a table with its button; the turn that it is in hears of a click. */
+/** Wrap a table with its button; a click sends an event to the turn around it. */
 function withFrame(box) {
   const open = () => box.dispatchEvent(new CustomEvent("svc-frame", { bubbles: true, detail: { box } }));
   const row = make("div", { class: "svc-table-row" }, textButton("frame", open));
@@ -50,7 +50,7 @@ class FrameForm {
     this.turn.send("frame", { ...place, name, on, id });
   }
 
-  /** Say why there is no DataFrame; a name that is taken can be replaced. */
+  /** Show why there is no DataFrame; if the name is taken, offer to replace the variable. */
   say(problem, isTaken) {
     this.isTaken = isTaken;
     setText(this.make, BUTTONS[isTaken ? "replace" : "make"].label);

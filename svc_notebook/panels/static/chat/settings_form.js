@@ -22,7 +22,7 @@ class SettingsForm {
     this.element = make("details", { class: "svc-settings", toggle }, ...parts);
   }
 
-  /** Return whether the error is visible at its field. */
+  /** Return whether the field of the error shows it. */
   isSaying({ notice, is_problem: isProblem }) {
     const name = this.unhandled[0] ?? (this.refusal === notice ? this.refused : null);
     return Boolean(isProblem && name) && (this.element.open || name === "model");
@@ -43,7 +43,7 @@ class SettingsForm {
     else this.controls[name].removeAttribute("aria-invalid");
   }
 
-  /** Forget what was drawn, except in the field that is being edited. */
+  /** Let the next call draw all fields again, except the one that is being edited. */
   forget() {
     for (const [name, control] of Object.entries(this.controls)) {
       if (control !== document.activeElement) delete this.seen[name];
@@ -84,7 +84,7 @@ class SettingsForm {
     this.panel.connection.send({ t: "enter", on: this.enter.checked });
   }
 
-  /** Forget a refusal that was dismissed, or that something else has replaced. */
+  /** Remove a refusal that was dismissed or replaced by another notice. */
   drawRefusals({ notice, is_problem: isProblem }) {
     if (!this.refusal || this.unhandled.length || (isProblem && notice === this.refusal)) return;
     this.refusal = "";
@@ -146,7 +146,7 @@ class SettingsForm {
     this.rareBox.hidden = !this.rare.childElementCount;
   }
 
-  /** Make a slider for the pointer; the keyboard uses the number field next to it. */
+  /** Make a slider for the mouse; with the keyboard, people use the number field next to it. */
   slider(field, control) {
     const { minimum: min, maximum: max, step } = field;
     if (field.kind !== "number" || min == null || max == null) return null;
@@ -165,7 +165,7 @@ class SettingsForm {
     this.panel.connection.send({ t: "set", name: field.name, value: valueOf(field, control) });
   }
 
-  /** Allow typing a name that is not in the list; the list comes back afterwards. */
+  /** Replace the list by a text field, for a name that is not in it, until one is typed. */
   askOther(field, select) {
     const described = { "aria-describedby": select.getAttribute("aria-describedby") };
     described["aria-label"] = select.getAttribute("aria-label");

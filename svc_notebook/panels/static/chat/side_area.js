@@ -1,7 +1,7 @@
 /* A panel in JupyterLab's side area: its cell then shows one line.
  *
- * The kernel opens a sidecar, which shows one more view of the panel. A view outside of a cell
- * is the one in the side area.
+ * The kernel opens a sidecar, which shows another view of the panel. A view that is in no cell
+ * is the view in the side area.
  */
 
 const DOCKED = "svc-notebook:docked";
@@ -34,7 +34,7 @@ class SideArea {
     return this.isThere && this.panel.root.checkVisibility();
   }
 
-  /** Note where this view is, once it is on the page. */
+  /** Find out, once this view is on the page, whether it is in the side area. */
   note() {
     const { root, connection } = this.panel;
     if (this.isPlaced || !root.isConnected) return;
@@ -57,7 +57,7 @@ class SideArea {
     root.classList.toggle("svc-away", !this.sidecar && Boolean(this.docked));
   }
 
-  /** Whether a sidecar that the kernel opened has not come. */
+  /** Whether a sidecar that the kernel opened is not on the page yet. */
   get isMissing() {
     const { view, isPlaceSeen } = this.panel.connection;
     if (!view.sidecar_id || isPlaceSeen || this.docked) return false;
@@ -70,7 +70,7 @@ class SideArea {
     else this.panel.connection.send({ t: "dock" });
   }
 
-  /** Close a view of a kernel that has ended when another panel comes. */
+  /** Close this view if its kernel has ended and another panel opens in the side area. */
   giveWay(other) {
     if (other !== this && this.sidecar && this.panel.connection.isDead) this.close();
   }
@@ -87,7 +87,7 @@ class SideArea {
     }
   }
 
-  /** The view is gone: the cell shows the panel, unless the kernel has opened another sidecar. */
+  /** After the view has gone, show the panel in the cell, unless another sidecar is open. */
   remove() {
     const { connection } = this.panel;
     if (!this.sidecar) return;

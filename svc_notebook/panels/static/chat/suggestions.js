@@ -1,6 +1,6 @@
 /* What an empty panel shows: its model, its keys, and suggestions to begin with.
  *
- * Of several empty panels on a page one has keys and suggestions, so that they are read once.
+ * Only one of several empty panels on a page shows keys and suggestions.
  */
 
 const HINTED = "svc-hinted"; // the panel that has them
@@ -23,7 +23,7 @@ class Suggestions {
     this.element = make("div", { class: "svc-empty" });
   }
 
-  /** Decide, once it is on the page and until it is used, whether this panel has the hints. */
+  /** Decide, once this panel is on the page, whether it shows the hints until it is used. */
   decide() {
     const { root } = this.panel;
     const isUsed = this.element.hidden || root.matches(".svc-away");

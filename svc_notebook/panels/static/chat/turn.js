@@ -119,7 +119,7 @@ class Turn {
     });
   }
 
-  /** Return the elements of a choice; makes them at first. */
+  /** Return the elements of a choice; the first call makes them. */
   choice(at) {
     while (this.choices.length <= at) {
       const index = this.choices.length;
@@ -152,7 +152,7 @@ class Turn {
     else this.send("pick", { choice: at });
   }
 
-  /** Add a piece: finished blocks are drawn once, or again as a whole; the tail each time. */
+  /** Add a piece: draw new or changed blocks, and the unfinished tail every time. */
   grow(at, html, tail, nBack = 0) {
     if (at >= this.choices.length) return false;
     const choice = this.choices[at];
@@ -220,7 +220,7 @@ class Turn {
     this.area.setSelectionRange(this.area.value.length, this.area.value.length);
   }
 
-  /** Bring the editor into sight: its end, where the cursor is, if it is long. */
+  /** Scroll the editor into sight; of a long one, its end, where the cursor is. */
   showEditor() {
     const { log } = this.panel;
     this.area.focus({ preventScroll: true });

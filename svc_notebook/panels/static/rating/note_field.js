@@ -1,7 +1,7 @@
 /* The note on what is rated now. Keys that are typed here are text, never ratings. */
 
 class NoteField {
-  /** `keep` is called with the text when one leaves the note, `done` when Enter ends it. */
+  /** `keep` is called with the text when the field loses the focus, `done` after Enter. */
   constructor(panel, keep, done) {
     Object.assign(this, { panel, keep, done });
     this.area = make("textarea", { rows: 1, "aria-label": "Note", placeholder: "Note", dir: "auto" });
@@ -13,7 +13,7 @@ class NoteField {
     this.card = null;
   }
 
-  /** Where the text is kept over a reload of the page, also for another kernel. */
+  /** The key under which the text outlives a reload of the page, even with another kernel. */
   get place() {
     return `${this.panel.connection.view.title} ${this.card?.id}`;
   }
@@ -54,13 +54,13 @@ class NoteField {
     fit(this.area);
   }
 
-  /** Keep what was changed; the kernel tells the other tabs. */
+  /** Send a changed text to the kernel, which tells the other tabs. */
   left() {
     if (!this.card || this.text === this.card.note) return;
     this.keep(this.text);
   }
 
-  /** Forget the text that a reload would bring back: the rating has it. */
+  /** Delete the text kept for a reload, since the rating now has it. */
   forget() {
     store("note", this.place, "");
   }

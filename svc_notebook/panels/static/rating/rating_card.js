@@ -15,7 +15,7 @@ class RatingCard {
     this.element = make("div", { class: "svc-middle" }, this.filled, this.stage);
   }
 
-  /** Draw a card; return whether it is another one. */
+  /** Draw a card; return whether it is another card than before. */
   draw(card, nTotal) {
     this.element.hidden = !card;
     const isOther = isNew(this.seen, "id", card?.id ?? null);
@@ -57,7 +57,7 @@ class RatingCard {
     if (this.stage.isConnected) typeset(this.untypeset.splice(0), this.model);
   }
 
-  /** Fold or unfold what filled the prompt. */
+  /** Fold or unfold the values that fill the prompt. */
   toggle() {
     this.filled.open = !this.filled.open;
   }
@@ -67,7 +67,7 @@ function cardTitle({ number, replies }, nTotal) {
   return `${replies.length > 1 ? "Pair" : "Reply"} ${number} of ${nTotal}`;
 }
 
-/** Say a card in words, for a screen reader: its number, and how each reply begins. */
+/** Describe a card to a screen reader: its number, and how each reply begins. */
 function cardWords(card, nTotal) {
   const isPair = card.replies.length > 1;
   const texts = card.replies.map(({ spoken }, at) => (isPair ? `${SIDES[at]}: ${spoken}` : spoken));
