@@ -23,7 +23,7 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Attached
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.tokens import estimate_tokens
-from svc_notebook.tools.results import HEAD_TOKENS, cut_table, is_table
+from svc_notebook.tools.dataframe_for_model import HEAD_TOKENS, cut_table, is_table
 
 CAP_TOKENS = 1500  # of one item: a few of them and a reply fit into 8192
 MAX_FILE_BYTES = 1_000_000  # far above the budget; a larger file is not even read

@@ -366,10 +366,8 @@ class CellReply:
         if isinstance(stopped, Interrupted) and not getattr(
             stopped.partial, "choices", ()
         ):
-            from .interrupt_line import interrupted  # noqa: PLC0415 - rare
-
             display = ReplyDisplay.open(self._context.mode)
-            display.finish(interrupted(stopped.partial))
+            display.finish(_interrupted(stopped.partial))
 
 
 def to_start(context: CellContext, options: SvcOptions) -> Start:
@@ -428,3 +426,10 @@ def final_form(
         *cell_request.notes, rest_note, partial_note, advice, code
     )
     return lay_out(final, options.layout, mode) if options.layout else final
+
+
+def _interrupted(partial: object) -> Final:
+    """Return what is shown if the interrupt came before any text."""
+    if isinstance(partial, Completion):
+        return partial.final()
+    return Final(texts=(), marks=("interrupted",), footer="nothing was sent")

@@ -1,7 +1,7 @@
 """Errors of this package in IPython: short, with the line of the user's own code.
 
 Importing the package in IPython is enough; the magics need not be loaded. `%tb` shows
-the whole traceback.
+the whole traceback. Of an interrupt no traceback is shown.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import Interrupted, SvcError
 
 _TRACEBACK_HINT = "`%tb` shows the whole traceback."
 # A key that is typed into the code, as in `svc.use(key="...")`.
@@ -78,3 +78,21 @@ def short_text(error: SvcError) -> str:
         text = key.redact(text)
     details = [*text.splitlines(), _TRACEBACK_HINT]
     return error_box(error, is_terminal=is_terminal(), more=details)
+
+
+def hide_interrupt(shell: InteractiveShell) -> None:
+    """Stop IPython from showing the interrupt until this cell has ended."""
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython calls it to show errors
+
+    def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
+        if isinstance(error, Interrupted):
+            vars(shell)["_last_traceback"] = lines  # the kernel sends it in its reply
+        else:
+            show(shell, kind, error, lines)
+
+    def end(*_: object) -> None:
+        vars(shell).pop("_showtraceback", None)
+        shell.events.unregister("post_run_cell", end)
+
+    vars(shell)["_showtraceback"] = show_others
+    shell.events.register("post_run_cell", end)

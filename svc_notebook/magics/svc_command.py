@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.display.front_end import Output
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 
 from .cell_context import (
     CellContext,
@@ -31,6 +32,7 @@ from .options import (
     parse_options,
     to_number,
 )
+from .short_errors import hide_interrupt
 
 
 class SvcCommand:
@@ -61,9 +63,23 @@ class SvcCommand:
             try:
                 return _run(context, line, cell)
             except KeyboardInterrupt as stopped:
-                from .interrupt_line import show_interrupt  # noqa: PLC0415 - rare
+                raise _show_interrupt(context, stopped) from None
 
-                raise show_interrupt(context, stopped) from None
+
+def _show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interrupted:
+    """Show an interrupt as one line instead of a traceback; return the error to raise.
+
+    If a reply was streaming, its output shows the interrupt already. The cell must
+    fail, so that the cells queued after it do not run.
+    """
+    if context.mode is not Mode.SETTLED:  # there, the saved notebook shows the failure
+        hide_interrupt(context.shell)
+    if isinstance(stopped, Interrupted):
+        return stopped
+    footer = "" if context.is_sending else "nothing was sent"
+    final = Final(texts=(), marks=("interrupted",), footer=footer)
+    ReplyDisplay.open(context.mode, own_output=False).finish(final)
+    return Interrupted()
 
 
 @contextmanager

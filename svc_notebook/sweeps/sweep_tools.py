@@ -22,7 +22,7 @@ from svc_notebook.exchange import Exchange, Origin, ToolRound
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tools.consent import ConsentDecision, Proposal, deny_all
-from svc_notebook.tools.results import is_pandas
+from svc_notebook.tools.dataframe_for_model import is_pandas
 from svc_notebook.tools.rounds import Permit, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Tool, Toolbox
 
