@@ -41,6 +41,7 @@ class Version:
     is_open: bool = False  # it ends with tool calls, so it has no answer yet
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
+    first_text_s: float | None = None  # seconds until its first text
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
     tool_runs: tuple[Step, ...] = ()  # if this kernel ran them
     attached: tuple[Attached, ...] = ()  # where the prompt contains attachments

@@ -27,6 +27,7 @@ class ReplyColumn:
     text: str = ""
     problem: str = ""  # why the reply is missing or incomplete
     footer: str = ""  # tokens and seconds
+    first_text_s: float | None = None  # seconds until its first text
     marks: tuple[str, ...] = ()
     is_picked: bool = False
     is_used: bool = False  # later requests send it
@@ -148,6 +149,7 @@ def _with_version(
         version=at + 1,
         text=version.text,
         footer="" if is_hidden else footer,
+        first_text_s=None if is_hidden else version.first_text_s,
         marks=_blind_marks(version) if is_hidden else version.marks,
         is_used=at == turn.chosen,
     )

@@ -359,6 +359,7 @@ def _to_version(
         is_cut=Completion(exchange).is_cut,
         limit=_limit_text(exchange) if Completion(exchange).is_cut else "",
         footer=footer(exchange),
+        first_text_s=exchange.first_text_s,
         marks=marks(exchange),
     )
 

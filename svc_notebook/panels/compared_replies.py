@@ -167,7 +167,17 @@ def draw_compared(turn: Turn) -> tuple[dict[str, Any], list[str]]:
 
 def draw_column(column: ReplyColumn) -> dict[str, Any]:
     """Return a column for the browser, without its text."""
-    return {key: value for key, value in asdict(column).items() if key != "text"}
+    fields = asdict(column)
+    del fields["text"]
+    first_text_s = fields.pop("first_text_s")
+    return fields | {"footer": _column_footer(column.footer, first_text_s)}
+
+
+def _column_footer(footer: str, first_text_s: float | None) -> str:
+    """Return the words below a reply: tokens, seconds, and how soon it began."""
+    if not footer or first_text_s is None:
+        return footer
+    return f"{footer} · first words after {first_text_s:.1f}\N{NO-BREAK SPACE}s"
 
 
 MakeWorker = Callable[[NextTurn, LiveReply, LiveView], ReplyWorker]
@@ -285,7 +295,9 @@ class SideBySide:
             if self.group.is_blind:  # the footer would reveal the model
                 problem = without_names(problem, self.group)
             elif end.completion:
-                footer_text = footer(end.completion.exchange, has_model=False)
+                exchange = end.completion.exchange
+                words = footer(exchange, has_model=False)
+                footer_text = _column_footer(words, exchange.first_text_s)
             self._change(
                 index, status="", until_ms=None, problem=problem, footer=footer_text
             )

@@ -30,7 +30,7 @@ from svc_notebook.service.params import as_number, check_int, check_text, must_b
 
 if TYPE_CHECKING:  # pandas loads when a rating is begun
     from svc_notebook.analysis.rater_agreement import RaterAgreement
-    from svc_notebook.analysis.rating_items import (
+    from svc_notebook.analysis.rating_order import (
         First,
         RatingItem,
         RatingOrder,
@@ -142,7 +142,7 @@ class Rating:
         scale: Scale,
         is_blind: bool,
     ) -> None:
-        from svc_notebook.analysis.rating_items import rating_items  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.rating_order import rating_items  # noqa: PLC0415 - pandas
 
         self.name = order.name
         self.rater = order.rater
@@ -526,7 +526,7 @@ def begin_rating(  # noqa: PLR0913 - the arguments of `Run.rate`
 
     `unsure` are the exchanges on which a judge is unsure.
     """
-    from svc_notebook.analysis.rating_items import RatingOrder  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.rating_order import RatingOrder  # noqa: PLC0415 - pandas
 
     if not str(name).isidentifier():
         raise must_be("name", "a name of letters, digits and _, such as good", name)

@@ -1,6 +1,7 @@
 """A panel that compares models or temperatures, spoken to through its comm."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -59,6 +60,13 @@ def columns(page: Page) -> dict[str, dict[str, Any]]:
     return {each["label"]: each for each in page.view["turns"][-1]["columns"]}
 
 
+def live_columns(page: Page) -> list[dict[str, Any]]:
+    """Return the last state of each column while the replies were written."""
+    last = {each["choice"]: each["column"] for each in page.all("column")}
+    assert len(last) == 2
+    return [*last.values()]
+
+
 def scores() -> dict[str, int]:
     """Return the score of each model that has one."""
     frame = svc.replies_df().dropna(subset=["score_picked"])
@@ -79,6 +87,11 @@ def test_two_models_answer_side_by_side(page: Page, emulator: Emulator) -> None:
     texts = dict(zip(frame["model"], frame["text"], strict=True))
     assert [each["text"] for each in turn["choices"]] == [texts[A], texts[B]]
     assert page.all("ended")[-1]["text"] == "Replies finished: pick one"
+    for column in (*turn["columns"], *live_columns(page)):
+        assert re.search(
+            r" tokens · \d+\.\d\xa0s · first words after \d+\.\d\xa0s$",
+            column["footer"],
+        )
     assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
 
 
