@@ -60,6 +60,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     choices: tuple[str, ...] = ()
     picked_choice: int | None = None
     footer: str = ""
+    first_text_s: float | None = None
     marks: tuple[str, ...] = ()
     attached: tuple[Attached, ...] = ()
     reasonings: tuple[str, ...] = ()
