@@ -20,7 +20,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from svc_notebook import Emulator, run
+from svc_notebook import Emulator, export, replies_df, run
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.ledger import deletion
 from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
@@ -90,7 +90,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(add("demo", help="run the quickstart notebook in this terminal"))
     _add_emulate(add("emulate", help="start an emulator of the service"))
     _add_lab(add("lab", help="open the lessons in JupyterLab"))
-    _add_ledger(add("ledger", help="show where replies are kept, or delete some"))
+    _add_ledger(
+        add("ledger", help="show where replies are kept; export or delete some")
+    )
     _add_recheck(add("recheck", help="say whether a model still answers as in a run"))
     _add_report(add("report", help="write a report of a run, to attach to a decision"))
     return parser
@@ -112,6 +114,28 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     description = "show how many exchanges it has, and its size"
     verbs.add_parser(
         "size", help=description, description=f"{description.capitalize()}."
+    )
+    export_ = verbs.add_parser(
+        "export",
+        help="write the replies into a file",
+        description="Write the replies into a file, one row for each, as the frame of "
+        "svc.replies_df() has them. Nothing is sent, and no key is needed.",
+    )
+    export_.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .csv, .jsonl, .parquet or .xlsx file; an existing file is replaced",
+    )
+    export_.add_argument("--run", metavar="NAME", dest="of_run", help="only this run")
+    export_.add_argument(
+        "--since",
+        metavar="WHEN",
+        help="only what started at or after this day, such as 2026-01-31, or 30d",
+    )
+    export_.add_argument(
+        "--no-texts",
+        action="store_true",
+        help="leave out prompts, replies and columns of templates",
     )
     forget = verbs.add_parser(
         "forget",
@@ -141,10 +165,24 @@ def _ledger(arguments: argparse.Namespace) -> int:
         text = path_in_words(place, source=settings.sources.get("ledger", "default"))
     elif arguments.verb == "size":
         text = size_in_words(place)
+    elif arguments.verb == "export":
+        text = _export(arguments)
     else:
         return _forget(place, arguments)
     sys.stdout.write(f"{text}\n")
     return 0
+
+
+def _export(arguments: argparse.Namespace) -> str:
+    frame = replies_df(
+        scope="all",
+        since=arguments.since,
+        run=arguments.of_run,
+        texts=not arguments.no_texts,
+    )
+    path = export(frame, arguments.file)
+    noun = "reply" if len(frame) == 1 else "replies"
+    return f"{len(frame):,} {noun}: {path}"
 
 
 def _forget(place: str, arguments: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def test_help_names_the_commands() -> None:
     [
         "",
         *("demo", "emulate", "lab"),
-        *("ledger", "ledger path", "ledger size", "ledger forget"),
+        *("ledger", "ledger path", "ledger size", "ledger forget", "ledger export"),
     ],
 )
 def test_each_help_fits_a_screen(

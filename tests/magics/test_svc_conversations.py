@@ -259,9 +259,7 @@ def test_a_number_that_restore_does_not_list_is_refused(
     shown = shell.run(f"%svc restore plan {number}").shown
 
     assert number in shown
-    assert "not a number in the list of `%svc restore plan`" in " ".join(
-        shown.split()
-    )
+    assert "not a number in the list of `%svc restore plan`" in " ".join(shown.split())
 
 
 @pytest.mark.slow

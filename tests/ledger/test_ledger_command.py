@@ -1,4 +1,4 @@
-"""`svc-notebook ledger`: where it is, how large, and forget it."""
+"""`svc-notebook ledger`: where it is, how large, export and forget it."""
 
 import re
 import sqlite3
@@ -52,6 +52,28 @@ def test_says_how_large_it_is(path: Path, make: MakeExchange) -> None:
     said = size_in_words(str(path))
     assert said.startswith("4 exchanges of 2 sessions, ")
     assert said.endswith(" kB, from 2026-01-01 to 2026-01-03")
+
+
+def test_exports_its_replies(
+    path: Path,
+    make: MakeExchange,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The suffix is the format; texts and what is older can be left out."""
+    _fill(path, make)
+    monkeypatch.setenv("SVC_LEDGER", str(path))
+    whole, recent = path.with_name("all.jsonl"), path.with_name("recent.csv")
+
+    assert main(["ledger", "export", str(whole)]) == 0
+    since = ["--since", "2026-01-02T00:00:00+00:00", "--no-texts"]
+    assert main(["ledger", "export", str(recent), *since]) == 0
+
+    assert capsys.readouterr().out == (f"3 replies: {whole}\n2 replies: {recent}\n")
+    assert whole.read_text(encoding="utf-8").count("secret") == 3
+    assert "secret" not in recent.read_text(encoding="utf-8-sig")
+    assert main(["ledger", "export", "replies.txt"]) == 1
+    assert ".csv" in capsys.readouterr().err
 
 
 def test_a_deletion_that_fails_deletes_nothing(path: Path, make: MakeExchange) -> None:
