@@ -20,16 +20,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from svc_notebook import Emulator, export, replies_df, run
-from svc_notebook.errors import ConfigError, ParameterError, SvcError
-from svc_notebook.ledger import deletion
-from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
-from svc_notebook.settings import Settings
-from svc_notebook.sweeps.run_lock import lock_run
+from svc_notebook import Emulator, run
+from svc_notebook.errors import ConfigError, SvcError
+from svc_notebook.ledger_command import FAILED, add_ledger
 
 STOPPED = 130
 WRONG = 2
-FAILED = 1
 _PORT_MAX = 65535
 _STATUS = {"as before": 0, "changed": 1, "cannot tell": 2}  # exit status of recheck
 
@@ -90,127 +86,10 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(add("demo", help="run the quickstart notebook in this terminal"))
     _add_emulate(add("emulate", help="start an emulator of the service"))
     _add_lab(add("lab", help="open the lessons in JupyterLab"))
-    _add_ledger(
-        add("ledger", help="show where replies are kept; export or delete some")
-    )
+    add_ledger(add("ledger", help="show where replies are kept; export or delete some"))
     _add_recheck(add("recheck", help="say whether a model still answers as in a run"))
     _add_report(add("report", help="write a report of a run, to attach to a decision"))
     return parser
-
-
-def _add_ledger(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "The ledger is the file that keeps every prompt and reply. Set SVC_LEDGER to "
-        "another path, or to :memory: to store nothing."
-    )
-    parser.set_defaults(run=_ledger)
-    verbs = parser.add_subparsers(
-        title="commands", metavar="COMMAND", dest="verb", required=True
-    )
-    description = "show the path of the file, and what sets it"
-    verbs.add_parser(
-        "path", help=description, description=f"{description.capitalize()}."
-    )
-    description = "show how many exchanges it has, and its size"
-    verbs.add_parser(
-        "size", help=description, description=f"{description.capitalize()}."
-    )
-    export_ = verbs.add_parser(
-        "export",
-        help="write the replies into a file",
-        description="Write the replies into a file, one row for each, as the frame of "
-        "svc.replies_df() has them. Nothing is sent, and no key is needed.",
-    )
-    export_.add_argument(
-        "file",
-        metavar="FILE",
-        help="a .csv, .jsonl, .parquet or .xlsx file; an existing file is replaced",
-    )
-    export_.add_argument("--run", metavar="NAME", dest="of_run", help="only this run")
-    export_.add_argument(
-        "--since",
-        metavar="WHEN",
-        help="only what started at or after this day, such as 2026-01-31, or 30d",
-    )
-    export_.add_argument(
-        "--no-texts",
-        action="store_true",
-        help="leave out prompts, replies and columns of templates",
-    )
-    forget = verbs.add_parser(
-        "forget",
-        help="delete all exchanges, or some",
-        description="Delete all exchanges (requests with their replies), or some. The "
-        "command says how many, and asks first.",
-        usage="%(prog)s [--exchange ID | --conversation NAME |\n"
-        "                                  --run NAME | --before DAY] [--yes]",
-    )
-    filters = forget.add_mutually_exclusive_group()
-    for kind in deletion.KINDS:
-        value = "ID" if kind == "exchange" else "NAME"
-        help_ = f"delete this {kind} only"
-        filters.add_argument(f"--{kind}", dest=f"of_{kind}", metavar=value, help=help_)
-    filters.add_argument(
-        "--before",
-        metavar="DAY",
-        help="delete only exchanges that started before this day, such as 2026-01-31",
-    )
-    forget.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _ledger(arguments: argparse.Namespace) -> int:
-    settings = Settings.from_env()
-    place = settings.ledger
-    if arguments.verb == "path":
-        text = path_in_words(place, source=settings.sources.get("ledger", "default"))
-    elif arguments.verb == "size":
-        text = size_in_words(place)
-    elif arguments.verb == "export":
-        text = _export(arguments)
-    else:
-        return _forget(place, arguments)
-    sys.stdout.write(f"{text}\n")
-    return 0
-
-
-def _export(arguments: argparse.Namespace) -> str:
-    frame = replies_df(
-        scope="all",
-        since=arguments.since,
-        run=arguments.of_run,
-        texts=not arguments.no_texts,
-    )
-    path = export(frame, arguments.file)
-    noun = "reply" if len(frame) == 1 else "replies"
-    return f"{len(frame):,} {noun}: {path}"
-
-
-def _forget(place: str, arguments: argparse.Namespace) -> int:
-    """Delete exchanges once the user has agreed; meanwhile, a run is locked."""
-    names = {kind: getattr(arguments, f"of_{kind}") for kind in deletion.KINDS}
-    chosen = deletion.select(before=arguments.before, **names)
-    question = deletion.preview(place, chosen)
-    if question and not (arguments.yes or _agrees(question)):
-        sys.stdout.write("Nothing was deleted.\n")
-        return FAILED
-    if question and arguments.yes and chosen.kind:
-        sys.stdout.write(f"{question}\n")  # the question says where texts remain
-    with contextlib.ExitStack() as stack:
-        if question and names["run"] is not None:
-            advice = "Nothing was deleted. Stop the run there, or wait for its end."
-            lock = lock_run(Ledger(place), names["run"], advice=advice)
-            stack.callback(lock.release)
-        sys.stdout.write(f"{deletion.forget(place, chosen)}\n")
-    return 0
-
-
-def _agrees(question: str) -> bool:
-    """Ask at a terminal; after `!` in a cell nobody can type an answer."""
-    if not sys.stdin.isatty() or "JPY_PARENT_PID" in os.environ:
-        raise ParameterError(f"{question} Confirm with --yes.", param="yes")
-    with contextlib.suppress(EOFError):
-        return input(f"{question} Type yes to do it: ").strip().lower() == "yes"
-    return False
 
 
 def _add_recheck(parser: argparse.ArgumentParser) -> None:

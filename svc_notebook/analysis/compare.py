@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.comparison_table import (
+from svc_notebook.display.text_table import (
     ComparedText,
     ComparisonTable,
 )

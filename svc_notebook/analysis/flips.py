@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.comparison_table import ComparedText, ComparisonTable
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.text_table import ComparedText, ComparisonTable
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from svc_notebook.completion import Completion
-from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.session import current
 
 from . import scorers

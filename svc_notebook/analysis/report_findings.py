@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.interval_chart import IntervalChart
 from svc_notebook.display.report_page import (
     Drawings,
@@ -22,6 +21,7 @@ from svc_notebook.display.report_page import (
     ReportTable,
     Sentences,
 )
+from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import shorten

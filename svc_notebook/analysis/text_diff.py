@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from functools import cache
 from unicodedata import category
 
-from svc_notebook.display.comparison_table import (
+from svc_notebook.display.text_table import (
     ComparedText,
     DiffPart,
 )

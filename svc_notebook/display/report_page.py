@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Protocol
 
-from .comparison_table import ComparisonTable
 from .escape import to_text, visible
 from .html_styles import verbatim_html
 from .interval_chart import IntervalChart
+from .text_table import ComparisonTable
 
 _MOST_TEXT_CHARS = 8_000  # of one prompt
 _POLICY = (

@@ -20,9 +20,9 @@ from svc_notebook.analysis.read_answers import answer_type
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
-from svc_notebook.display.comparison_table import ComparisonTable
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.front_end import Output, after_cell, find_screen
+from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.prices import Prices

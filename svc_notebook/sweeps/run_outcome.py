@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from svc_notebook.analysis.read_answers import AnswerType, kept_type, with_answers
 from svc_notebook.analysis.scoring import planned_in_words
-from svc_notebook.display.comparison_table import ComparisonTable
+from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 
 from svc_notebook.analysis.compare import compare, find
 from svc_notebook.analysis.text_diff import difference, tokens
-from svc_notebook.display.comparison_table import (
+from svc_notebook.display.text_table import (
     ComparedText,
     ComparisonTable,
     DiffPart,

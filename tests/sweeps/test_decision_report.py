@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 import svc_notebook as svc
-from svc_notebook.display.comparison_table import ComparedText, ComparisonTable
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.display.report_page import (
     Drawings,
@@ -31,6 +30,7 @@ from svc_notebook.display.report_page import (
     Sentences,
     Verbatim,
 )
+from svc_notebook.display.text_table import ComparedText, ComparisonTable
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError
 from svc_notebook.session import Session
