@@ -1,7 +1,7 @@
 """Messages between a panel and the browser through its comm, also while a cell runs.
 
 `BrowserMessage` is what the browser sends; the JavaScript types of all messages, in
-both directions, are in `static/chat/messages.js`.
+both directions, are in `static/chat/protocol.js`.
 
 JupyterLab sends widget messages to a subshell (a thread), so a panel reacts while a
 cell runs. ipykernel 7.4 instead sends them to the thread that last published, which is

@@ -167,17 +167,7 @@ def draw_compared(turn: Turn) -> tuple[dict[str, Any], list[str]]:
 
 def draw_column(column: ReplyColumn) -> dict[str, Any]:
     """Return a column for the browser, without its text."""
-    fields = asdict(column)
-    del fields["text"]
-    first_text_s = fields.pop("first_text_s")
-    return fields | {"footer": _column_footer(column.footer, first_text_s)}
-
-
-def _column_footer(footer: str, first_text_s: float | None) -> str:
-    """Return the words below a reply: tokens, seconds, and how soon it began."""
-    if not footer or first_text_s is None:
-        return footer
-    return f"{footer} · first words after {first_text_s:.1f}\N{NO-BREAK SPACE}s"
+    return {key: value for key, value in asdict(column).items() if key != "text"}
 
 
 MakeWorker = Callable[[NextTurn, LiveReply, LiveView], ReplyWorker]
@@ -291,15 +281,19 @@ class SideBySide:
     def _end(self, index: int, end: ReplyEnd) -> None:
         with self._lock:
             self._ends[index] = end
-            problem, footer_text = self._problem(end), ""
+            problem, footer_text, first_text_s = self._problem(end), "", None
             if self.group.is_blind:  # the footer would reveal the model
                 problem = without_names(problem, self.group)
             elif end.completion:
-                exchange = end.completion.exchange
-                words = footer(exchange, has_model=False)
-                footer_text = _column_footer(words, exchange.first_text_s)
+                footer_text = footer(end.completion.exchange, has_model=False)
+                first_text_s = end.completion.first_text_s
             self._change(
-                index, status="", until_ms=None, problem=problem, footer=footer_text
+                index,
+                status="",
+                until_ms=None,
+                problem=problem,
+                footer=footer_text,
+                first_text_s=first_text_s,
             )
 
     def show(

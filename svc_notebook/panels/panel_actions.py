@@ -1,7 +1,7 @@
 """The actions of a chat panel: which the browser can ask for, when, and what they do.
 
 To add a button, add a row to `ACTIONS` here and a row with its label, icon and key in
-`static/buttons.js`; describe its message in `static/chat/messages.js`.
+`static/buttons.js`; describe its message in `static/chat/protocol.js`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -44,6 +44,7 @@ def column(label: str, version: int = 0, **more: object) -> dict[str, Any]:
         "version": version,
         "problem": "",
         "footer": "12 → ~40 tokens · 1.2 s" if version else "",
+        "first_text_s": 0.34 if version else None,
         "marks": ["emulator"] if version else [],
         "is_picked": False,
         "is_used": False,
@@ -144,6 +145,8 @@ def test_as_many_replies_are_side_by_side_as_have_room(page: Page) -> None:
         found.append(len(set(lefts)))
 
     assert found == [1, 2, 3]
+    first = panel.root.locator(".svc-column").first
+    expect(first).to_contain_text("1.2 s · first words after 0.3\u00a0s")
 
 
 def test_what_is_compared_is_chosen_in_a_row(page: Page) -> None:

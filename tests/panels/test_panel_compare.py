@@ -88,10 +88,8 @@ def test_two_models_answer_side_by_side(page: Page, emulator: Emulator) -> None:
     assert [each["text"] for each in turn["choices"]] == [texts[A], texts[B]]
     assert page.all("ended")[-1]["text"] == "Replies finished: pick one"
     for column in (*turn["columns"], *live_columns(page)):
-        assert re.search(
-            r" tokens · \d+\.\d\xa0s · first words after \d+\.\d\xa0s$",
-            column["footer"],
-        )
+        assert re.search(r" tokens · \d+\.\d\xa0s$", column["footer"])
+        assert 0 < column["first_text_s"] < TIMEOUT_S
     assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
 
 

@@ -126,9 +126,11 @@ function drawColumn(turn, choice, column, isLive) {
   choice.element.classList.toggle("svc-column", Boolean(column));
   choice.element.classList.toggle("svc-used", Boolean(column?.is_used));
   const { label, problem = "", footer = "", marks = [], version } = column ?? {};
+  const start = column?.first_text_s ?? null;
+  const first = start === null ? "" : `first words after ${start.toFixed(1)}\u00a0s`;
   choice.dots.hidden = !column || !isLive || Boolean(problem || footer);
   setText(choice.problem, problem);
-  setText(choice.facts, [...marks, footer].filter(Boolean).join(" · "));
+  setText(choice.facts, [...marks, footer, first].filter(Boolean).join(" · "));
   drawWait(choice, column);
   if (!column) return;
   setText(choice.number, label);

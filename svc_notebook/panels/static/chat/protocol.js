@@ -87,8 +87,9 @@
  * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
  * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
  *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
- * @typedef {{label: string, version: number, problem: string, footer: string, marks: string[],
- *   is_picked: boolean, is_used: boolean, status: string, until_ms: ?number}} Column of a
+ * @typedef {{label: string, version: number, problem: string, footer: string,
+ *   first_text_s: ?number, marks: string[], is_picked: boolean, is_used: boolean,
+ *   status: string, until_ms: ?number}} Column of a
  *   choice, where replies are compared
  * @typedef {{by: string, values: string[], is_blind: boolean, options: string[],
  *   max_values: number, cost: string, refusal: string}} Compare
