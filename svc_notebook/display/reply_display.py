@@ -321,7 +321,7 @@ GAP_S = 0.05  # at most one message to the notebook in this time, on average
 MAX_GAP_S = 4.0  # even for a long text, so that a reader sees that it continues
 ENVELOPE_BYTES = 700  # the size of a message without its content
 # Long texts are updated less often, so that a slow connection to the notebook keeps up.
-MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
+MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 21_500, 15_000
 _SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and may update faster
 # A reply that comes slowly is shown in larger steps: an update waits until there is one
 # byte of new text for each BYTES_PER_TEXT_BYTE bytes of the last update, but at most

@@ -467,7 +467,7 @@ def check_extra(extra: object) -> dict[str, Any]:
     if own_names:
         raise ParameterError(
             f"extra contains {own_names[0]!r}, which is a parameter of the service. "
-            f"Pass it as {own_names[0]}=, so that it is checked.",
+            f"Give it as {own_names[0]}=, so that it is checked.",
             param=own_names[0],
         )
     return dict(extra)
@@ -564,7 +564,7 @@ def check_definition(value: object) -> Mapping[str, Any]:
     if callable(value):
         raise function_given()
     raise ParameterError(
-        "A tool definition is incomplete. It needs type='function' and a function with "
+        "A tool definition is incomplete. Give it type='function', and a function with "
         "a name.",
         param="tools",
     )

@@ -434,11 +434,11 @@ def test_planning_needs_scipy_and_a_sound_pilot(
         how_many(0.1, pilot, None, None, margin=0.03)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ParameterError, match="not a column of the frame"):
         how_many(0.1, pilot, None, None, unit="documents")
-    with pytest.raises(ParameterError, match="factor is needed"):
+    with pytest.raises(ParameterError, match="Name the factor"):
         how_many(0.1, pilot[pilot["model"] == SMALL], None, None)
     with pytest.raises(ParameterError, match="needs at least 3"):
         how_many(0.1, pilot[pilot["row"] < 2], None, None)
-    with pytest.raises(ParameterError, match="different differences"):
+    with pytest.raises(ParameterError, match="differences that vary"):
         how_many(0.1, pilot.assign(score_right=3.0), None, None)
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     with pytest.raises(ConfigError, match="Sample sizes need scipy"):

@@ -63,7 +63,7 @@ PARAMETERS = [
     refused("content that is no text", "content", prompt=[{**MESSAGE, "content": 5}]),
     refused("an unknown field of a message", "'nam'", prompt=[{**MESSAGE, "nam": 1}]),
     refused("an unknown keyword", "Did you mean temperature?", temprature=1),
-    refused("a parameter hidden in `extra`", "own name", extra={"n": 2}),
+    refused("a parameter hidden in `extra`", "Give it as n=", extra={"n": 2}),
     refused("NaN in `extra`", "JSON", extra={"x": NAN}),
     refused("a set in `extra`", "JSON", extra={"x": {1}}),
     refused("tools that are no list", "tools", tools="x"),

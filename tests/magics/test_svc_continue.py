@@ -146,7 +146,7 @@ def test_max_tokens_and_other_options_can_be_given(
         (["%%svc -c plan\nHello"], "-c plan continue", "ended by itself"),
         (["%%svc -c plan\nCount"], "-c other continue", "it has: plan"),
         (["%%svc -c plan\nCount", "%svc reset plan"], "continue", "has moved on"),
-        (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "out of the ledger"),
+        (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "not in the ledger"),
         (["%%svc\nCount", "%%svc\nFail"], "continue", "no text (it failed)"),
         (
             ["%%svc -c plan\nCount", "%%svc -c plan\nFail"],

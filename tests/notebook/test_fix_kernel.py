@@ -54,7 +54,7 @@ def test_nothing_is_sent_where_nobody_watches(
         ran = kernel.run(line, is_watched=False)
 
         assert ran.status == "error"
-        assert "without a reader" in ran.all("error")[0]["evalue"]
+        assert "without a user" in ran.all("error")[0]["evalue"]
     assert emulator.requests == ()
 
 

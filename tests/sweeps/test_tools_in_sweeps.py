@@ -125,7 +125,9 @@ def test_answers_are_read_from_the_last_reply(opened: Opened) -> None:
 
         celsius: int
 
-    with pytest.raises(svc.errors.ParameterError, match="tool of its own"):
+    with pytest.raises(
+        svc.errors.ParameterError, match="other tools cannot be offered"
+    ):
         sweep(session, answer=Weather)
 
 
@@ -349,7 +351,7 @@ def test_a_rebuilt_run_has_no_functions(
     assert found.replies_df()["status"].tolist() == ["ok", "error"]
     assert "up to 2 requests for each reply" in str(found)
     with pytest.raises(
-        svc.errors.ParameterError, match=r"give the same svc\.sweep again"
+        svc.errors.ParameterError, match=r"call the same svc\.sweep again"
     ):
         found.retry()
     assert len(emulator.requests) == 3

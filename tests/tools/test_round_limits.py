@@ -164,7 +164,7 @@ def test_an_interrupt_passes_and_leaves_a_history_to_send(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(403, "without running a tool again"), (400, "has to be changed")],
+    [(403, "without running a tool again"), (400, "must be changed")],
 )
 def test_a_failing_follow_up_keeps_what_the_tools_gave(
     make_caller: MakeCaller, status: int, said: str
