@@ -136,6 +136,36 @@ def test_text_has_its_own_direction(page: Page) -> None:
     assert panel.composer.evaluate(way) == "rtl"
 
 
+def test_a_panel_in_the_side_area_can_be_read(page: Page) -> None:
+    """It shows its name and all of its keys, and breaks no words of a button."""
+    page.set_viewport_size({"width": 238, "height": 900})
+    cut = "(element) => [element.scrollWidth - element.clientWidth,"
+    cut += " element.scrollHeight - element.clientHeight]"
+    empty = PanelPage(
+        page, view(name="border cases", label="Conversation border cases")
+    )
+    keys = empty.root.get_by_text("attaches a value")
+    assert keys.evaluate(cut) == [0, 0]
+    name = empty.root.locator(".svc-label")
+    expect(name).to_have_attribute("title", "Conversation border cases")
+    assert name.evaluate(cut)[0] == 0
+
+    restored = {"notice": "1 turn of border cases restored from the ledger."}
+    panel = PanelPage(page, view([turn(1)], **restored, is_restored=True))
+    assert _height(panel.button("Start empty")) < 40
+
+
+def test_the_header_has_room_for_the_name(page: Page) -> None:
+    """Where it has not, the word before the name goes first."""
+    named = view(name="border cases", label="Conversation border cases")
+    for width, text in ((1000, "Conversation border cases"), (590, "border cases")):
+        page.set_viewport_size({"width": width, "height": 900})
+        panel = PanelPage(page, named)
+        name = panel.root.locator(".svc-label")
+        assert name.inner_text() == text
+        assert name.evaluate("(name) => name.scrollWidth === name.clientWidth")
+
+
 BESIDE = """\
 from ipywidgets import Output
 out = Output()

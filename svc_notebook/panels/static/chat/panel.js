@@ -224,8 +224,11 @@ class Panel {
     const { label, name } = this.connection.view;
     const title = label || `Conversation ${name ?? ""}`;
     this.root.setAttribute("aria-label", title);
-    setText(this.label, title);
-    this.label.title = title;
+    if (isNew(this.seen, "title", title)) {
+      const word = make("span", { class: "svc-kind" }, "Conversation ");
+      this.label.replaceChildren(...(title === `Conversation ${name}` ? [word, name] : [title]));
+      this.label.title = title;
+    }
     this.meter.draw(this.connection.view);
     HEADER_BUTTONS.forEach((name, at) => allow(this.buttons[at], this.can(name)));
     this.conversations.draw(this.connection.view);
