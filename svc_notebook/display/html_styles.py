@@ -17,7 +17,7 @@ QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
 _GRID = "display:grid;gap:.75em;margin-bottom:.5em;grid-template-columns:"
 _GAP_EM, _COLUMN_EM = 0.75, 14
 _CARD = (
-    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em .3em;"
+    "min-width:0;overflow-wrap:break-word;padding:.5em .9em .3em;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width

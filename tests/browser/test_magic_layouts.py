@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from svc_notebook.display.html_styles import card_html, grid_html
+from svc_notebook.display.markdown import to_html
 from svc_notebook.display.reply_footer import UNFINISHED
 from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
@@ -207,3 +208,16 @@ def test_rows_of_cards_are_of_one_length(
     )
 
     assert [tops.count(top) for top in sorted(set(tops))] == rows
+
+
+def test_a_table_in_a_card_breaks_no_words(page: Page) -> None:
+    """It scrolls if it is wider than its card; a long word of the text does break."""
+    reply = f"{'m' * 90}\n\n| id | why |\n| - | - |\n| 1007 | annoyance {'word ' * 9}|"
+    cards = grid_html(card_html(f"{n} of 2", to_html(reply)) for n in range(2))
+    page.set_content(f'<div style="font:14px sans-serif;width:150px">{cards}</div>')
+
+    lines = "(cell) => { const range = document.createRange();"
+    lines += " range.selectNodeContents(cell); return range.getClientRects().length }"
+    assert page.locator("td").first.evaluate(lines) == 1
+    scrolled = "(text) => text.scrollWidth > text.clientWidth"
+    assert not page.locator("p").first.evaluate(scrolled)
