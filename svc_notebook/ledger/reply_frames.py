@@ -215,6 +215,7 @@ def tool_calls_df(
 
 
 _ALWAYS = frozenset({"answer", "answer_error"})  # in narrow frames, unless empty
+_BEHIND_SCORES = ("prompt", "system", "answer_ok", "answer_error")  # in narrow frames
 
 
 def select_columns(
@@ -223,12 +224,14 @@ def select_columns(
     """Return a frame with the named columns, or with those that differ; all if None.
 
     `narrow` leaves out columns that are empty. If there are several rows, it also
-    leaves out columns with one value, but never the text, answers and scores.
+    leaves out columns with one value, but never the text, answers and scores. pandas
+    shows the first ten columns, so long prompts, and what has a label, are behind them.
     """
     if columns is None:
         return frame
     if isinstance(columns, str) and columns == "narrow":
-        return frame[[name for name in frame.columns if _is_informative(frame[name])]]
+        names = [name for name in frame.columns if _is_informative(frame[name])]
+        return frame[_with_scores_in_front(names)]
     for name in (names := as_names(columns)):
         if name not in frame.columns:
             raise ParameterError(
@@ -239,6 +242,18 @@ def select_columns(
                 param="columns",
             )
     return frame[names]
+
+
+def _with_scores_in_front(names: list[str]) -> list[str]:
+    """Return the names of a narrow frame, with scores before what they push out."""
+    scores = [at for at, name in enumerate(names, 1) if name.startswith(PREFIX)]
+    end = max(scores, default=0)
+    first, rest = names[:end], names[end:]
+    labelled = {
+        name.removesuffix("_label") for name in first if name.endswith("_label")
+    }
+    behind = [name for name in first if name in {*_BEHIND_SCORES, *labelled}]
+    return [*(name for name in first if name not in behind), *behind, *rest]
 
 
 def _is_informative(values: pd.Series) -> bool:

@@ -303,7 +303,24 @@ def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
     kept = {"word", "user", "text", "answer_error", "score_right", "exchange_id"}
     assert kept <= set(narrow)
     assert not {"model", "temperature", "status", "answer", "run"} & set(narrow)
-    assert [name for name in frame if name in narrow] == list(narrow)
+
+
+def test_a_narrow_frame_begins_with_what_pandas_shows(make: MakeExchange) -> None:
+    """Prompts, and models with a label, are behind the text, the answer and scores."""
+    columns = dict.fromkeys(("id", "message", "language", "label"), "x")
+    rows = [make(at, origin=Origin(columns=columns)) for at in range(2)]
+    frame = replies_frame(rows).assign(
+        **{name: ["a", "b"] for name in (*columns, "prompt", "model", "answer")},
+        answer_ok=[True, False],
+    )
+    frame.insert(frame.columns.get_loc("answer_error"), "score_right", [1, 0])
+    frame.insert(len(columns), "model_label", ["small", "large"])
+
+    narrow = list(select_columns(frame, "narrow"))
+
+    seen = [*columns, "model_label", "text", "answer", "score_right"]
+    assert narrow[: len(seen)] == seen
+    assert {"prompt", "model", "answer_ok"} <= set(narrow)
 
 
 def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:
