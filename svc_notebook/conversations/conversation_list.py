@@ -3,6 +3,7 @@
 A search covers names, prompts and replies. A damaged exchange does not hide the others.
 """
 
+import re
 import sqlite3
 from contextlib import suppress
 from datetime import datetime
@@ -19,7 +20,8 @@ from svc_notebook.service.params import check_text, must_be, shorten
 
 from .attachments import split_items
 
-_PROMPT_CHARS = 120  # of the newest prompt
+_PROMPT_CHARS = 120  # of the newest prompt, or of what a search found
+_BEFORE_CHARS = 40  # of a text, before the words that a search found
 
 _TURNS = (  # selects exchanges of conversations with a reply
     "conversation IS NOT NULL AND usage_source != 'missing' "
@@ -55,6 +57,11 @@ _RECORD = (
     "FROM exchanges WHERE seq = ?"
 )
 
+_MATCHING = (
+    f"SELECT seq FROM exchanges WHERE {_TURNS} AND conversation = :name "  # noqa: S608 - our own words
+    f"AND {_HAS_TEXT} ORDER BY seq DESC LIMIT 1"
+)
+
 _TURN_ROWS = (
     "SELECT CASE WHEN json_valid(record) THEN json_extract(record, '$.origin.turn_id') "  # noqa: S608 - our own words
     f"END, model FROM exchanges WHERE {_TURNS} AND conversation = ? ORDER BY seq"
@@ -74,6 +81,7 @@ class Listed(NamedTuple):
     models: tuple[str, ...]  # oldest first
     asked_at: datetime
     prompt: str  # the beginning of the newest prompt, without what is attached
+    passage: str = ""  # what matches in prompts and replies, with its context
 
 
 def read_list(
@@ -100,6 +108,12 @@ def read_list(
     with ledger.opened() as connection:
         newest = connection.execute(_NEWEST.format(having), values).fetchall()
         shown = [_to_row(connection, *row, place=ledger.path) for row in newest[:n]]
+        if text:
+            matching = re.compile(re.escape(text), re.IGNORECASE)
+            for at, row in enumerate(shown):
+                sought = {**values, "name": row.name}
+                passage = _passage(connection, sought, matching, place=ledger.path)
+                shown[at] = row._replace(passage=passage)
     return shown, len(newest)
 
 
@@ -128,6 +142,29 @@ def _to_row(
         asked_at=datetime.fromisoformat(asked_at),
         prompt=prompt,
     )
+
+
+def _passage(
+    connection: sqlite3.Connection,
+    sought: dict[str, str],
+    matching: re.Pattern[str],
+    *,
+    place: str,
+) -> str:
+    """Return what matches in the newest exchange that has it; "" if the name does."""
+    if matching.search(sought["name"]):
+        return ""
+    (seq,) = connection.execute(_MATCHING, sought).fetchone()
+    with suppress(LedgerError):
+        record, crc32, id_, _ = connection.execute(_RECORD, (seq,)).fetchone()
+        exchange = from_row(record, crc32, id_, place)
+        messages = (m.content for m in exchange.request.messages if m.role != "system")
+        for text in (*messages, *(choice.text for choice in exchange.choices)):
+            line = " ".join((text or "").split())
+            if match := matching.search(line):
+                start = max(0, match.start() - _BEFORE_CHARS)
+                return "..." * bool(start) + shorten(line[start:], _PROMPT_CHARS)
+    return ""
 
 
 def _prompt(newest: Exchange) -> str:

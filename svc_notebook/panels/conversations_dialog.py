@@ -41,7 +41,7 @@ def find(context: PanelContext, text: str) -> None:
             "n_turns": row.n_turns,
             "models": [*row.models],
             "asked_at": row.asked_at.isoformat(),
-            "prompt": row.prompt,
+            "prompt": row.passage or row.prompt,
         }
         for row in listed
     ]

@@ -61,6 +61,24 @@ def prompts(page: Page) -> list[str]:
     return [turn["prompt"] for turn in page.view["turns"]]
 
 
+def test_a_search_shows_what_it_found(kept: OpenPage) -> None:
+    """An earlier prompt, or the place in a long reply; without a search the newest."""
+    with isolated():
+        svc.conversation("sea").ask("Is it deep?")
+        current().ledger.close()
+    page = kept("plan")
+    shown = {}
+    for text in ("", "BLUE", "the emulator", "sea"):
+        assert "sea" in find(page, text)
+        rows = {row["name"]: row["prompt"] for row in last(page, "found")["rows"]}
+        shown[text] = rows["sea"]
+
+    assert shown[""] == shown["sea"] == "Is it deep?"
+    assert shown["BLUE"] == "Is it blue?"
+    assert "the emulator" in shown["the emulator"]
+    assert len(shown["the emulator"]) <= 130
+
+
 @pytest.mark.slow
 def test_the_list_is_found_and_opened(kept: OpenPage) -> None:
     """The panel goes on with the turns of an earlier kernel, and its settings stay."""
