@@ -125,7 +125,8 @@ def extract(
 
     Args:
         type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` extracts
-            all invoices in the text.
+            all invoices in the text. `Literal["good", "bad"]`, or an Enum, extracts
+            one of these labels.
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text that is sent first, as a system message.

@@ -50,7 +50,8 @@ def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
         hint = did_you_mean(name, dict(known_types(names)))
         raise ParameterError(
             f"--as {text}: this notebook has no type of that name.{hint} Give the name "
-            "of a dataclass, a TypedDict or a pydantic model, or list[NAME].",
+            "of a dataclass, a TypedDict, a pydantic model, an Enum or a Literal, "
+            "or list[NAME].",
             param="as",
         )
     type_: Any = names[name]

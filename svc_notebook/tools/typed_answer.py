@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
+from enum import Enum
+from typing import Any, Generic, Literal, TypedDict, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -37,7 +38,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*["}]|\[\s*\{')
 _LIST = re.compile(r'\{\s*["}]|\[\s*["{\[\]\d-]')
-_ITEMS = "items"
+_ITEMS = "items"  # the field of the arguments that has a list
+_LABEL = "label"  # the tool for one of a few labels, and the field that has it
+_AROUND_LABEL = " \t\r\n\"'`*_."  # marks around a label that is all of a reply
 _UNUSED = "Only one call was asked for; this one was not used."
 
 
@@ -46,14 +49,17 @@ class Form(Generic[Value]):
     """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
-    sent_type: Any  # of the call's arguments: `type_`, or a class with a list field
+    sent_type: (
+        Any  # of the call's arguments: `type_`, or a class with the field `field`
+    )
     name: str
     definition: dict[str, Any]
+    field: str = ""  # of the arguments, with the value; "" if they are the value
 
     @property
     def is_list(self) -> bool:
         """Whether the value is a list; the arguments have it in the field `items`."""
-        return self.sent_type is not self.type_
+        return self.field == _ITEMS
 
     @property
     def order(self) -> str:
@@ -71,25 +77,32 @@ def to_form(type_: type[Value]) -> Form[Value]:
     """Make the tool definition for a type."""
     from .schema import schema_of  # noqa: PLC0415 - pydantic loads with the first type
 
+    type_ = getattr(type_, "__value__", type_)  # of `type Label = ...`
     target: object = type_
     if not isinstance(target, type) and get_origin(target) is None:
         raise ToolSchemaError(
             f"This is a value of type {type(target).__name__}; extract takes a type: a "
-            "dataclass, a TypedDict or a pydantic model, or a list of one."
+            "dataclass, a TypedDict or a pydantic model, a list of one, or a Literal."
         )
     schema = schema_of(type_)
     name, description = _name(type_), texts_of(type_).description
     sent_type: Any = type_
-    if schema.get("type") == "array":  # arguments are an object (doc: Tool call)
+    field = ""
+    if get_origin(type_) is Literal or _is_enum(type_):
+        field = name = _LABEL
+        sent_type = TypedDict(name, {field: type_})  # type: ignore[misc, no-redef]  # made here
+        schema = schema_of(sent_type)
+    elif schema.get("type") == "array":  # arguments are an object (doc: Tool call)
         item = next(map(_name, get_args(type_)), "value")
         name, description = f"{item}_list", f"Take down every {item}."
-        sent_type = TypedDict(name, {_ITEMS: type_})  # type: ignore[misc, no-redef]  # made here
+        field = _ITEMS
+        sent_type = TypedDict(name, {field: type_})  # type: ignore[misc, no-redef]  # made here
         schema = schema_of(sent_type)
     if schema.get("type") != "object" or "properties" not in schema:
         raise ToolSchemaError(
             f"{getattr(type_, '__name__', type_)} has no named fields. Give a "
-            "dataclass, a TypedDict or a pydantic model, or a list of one. One of a "
-            "few labels is a field of it, such as `label: Literal['good', 'bad']`."
+            "dataclass, a TypedDict or a pydantic model, a list of one, or labels "
+            "such as `Literal['good', 'bad']`."
         )
     description = description or f"Take down a {name}."
     function = {"name": name, "description": description, "parameters": schema}
@@ -98,7 +111,12 @@ def to_form(type_: type[Value]) -> Form[Value]:
         sent_type=sent_type,
         name=name,
         definition={"type": "function", "function": function},
+        field=field,
     )
+
+
+def _is_enum(type_: object) -> bool:
+    return isinstance(type_, type) and issubclass(type_, Enum)
 
 
 def _name(type_: object) -> str:
@@ -237,12 +255,17 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
         arguments=call.function.arguments,
         sent_arguments=arguments,
         result="Taken.",
-        value=arguments[_ITEMS] if form.is_list else arguments,
+        value=arguments[form.field] if form.field else arguments,
     )
 
 
 def _read_text(form: Form[Value], text: str) -> ToolRun:
-    """Read the first JSON value in a text, plain or fenced, like a call."""
+    """Read the first JSON value in a text, plain or fenced, like a call.
+
+    A text that is nothing but one of the labels is one, too.
+    """
+    if form.field == _LABEL:
+        text = _label_as_json(form, text)
     fenced = _FENCED.search(text)
     text = (fenced[1] if fenced else text).strip()
     start = (_LIST if form.is_list else _OBJECT).search(text)
@@ -256,6 +279,16 @@ def _read_text(form: Form[Value], text: str) -> ToolRun:
         call,
         f"You did not call {form.name}. Its arguments as plain JSON are accepted, too.",
     )
+
+
+def _label_as_json(form: Form[Value], text: str) -> str:
+    """Return a text that is one of the labels as arguments; else the text itself."""
+    parameters = form.definition["function"]["parameters"]
+    bare = text.strip(_AROUND_LABEL).casefold()
+    for label in parameters["properties"][_LABEL].get("enum", ()):
+        if isinstance(label, str) and label.casefold() == bare:
+            return json.dumps({_LABEL: label})
+    return text
 
 
 def _no_value(

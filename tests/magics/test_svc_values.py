@@ -71,6 +71,8 @@ def serve(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         ),
         ("Place", calling("Place", {"name": "a"}), "{'name': 'a'}", "{'name': 'a'}"),
         ("Order", {"text": '{"item": "a"}'}, "Order(item='a')", "Order(item='a')"),
+        ("Mood", calling("label", {"label": "bad"}), "'bad'", "'bad'"),
+        ("Mood", {"text": "**Good**."}, "'good'", "'good'"),
     ],
 )
 def test_a_cell_gives_a_value(
@@ -123,7 +125,6 @@ def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> N
         ("--as Invioce", "Did you mean Invoice?"),
         ("--as list[Invioce]", "Did you mean Invoice?"),
         ("--as dict[str,Invoice]", "or list[NAME]"),
-        ("--as Mood", "is a field of it, such as `label: Literal['good', 'bad']`"),
         ("--as Literal['a','b']", "has no type of that name"),
         ("--as text", "This is a value of type str"),
         ("--as list[text]", "cannot be described"),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, make_dataclass
+from enum import Enum
 from typing import Any, Literal, TypedDict
 
 import pytest
@@ -235,6 +236,37 @@ def test_what_cannot_be_meant_is_refused(
         svc.extract(type_, "Number 7.", **more)
 
     assert emulator.requests == ()
+
+
+class Mood(Enum):
+    """How a customer feels."""
+
+    GLAD = "glad"
+    CROSS = "cross"
+
+
+@pytest.mark.parametrize(
+    ("type_", "label", "value"),
+    [
+        (Literal["glad", "cross"], "cross", "cross"),
+        (Literal["ชม", "ติ"], "ติ", "ติ"),
+        (Mood, "cross", Mood.CROSS),
+    ],
+)
+def test_labels_need_no_class(
+    serve: Serve,
+    type_: Any,  # noqa: ANN401 - a Literal is no class
+    label: str,
+    value: object,
+) -> None:
+    """Another label is sent back, and a reply that is only a label is read."""
+    wrong, right = (calling({"label": text}, "label") for text in ("sad", label))
+    emulator = serve(wrong, right, {"text": f"{label}."})
+
+    assert svc.extract(type_, "Cold tea again.") == value
+    assert svc.extract(type_, "Cold tea again.") == value
+    assert "label" in emulator.requests[1].json["messages"][-1]["content"]
+    assert len(emulator.requests) == 3
 
 
 def test_a_thai_name_stays(serve: Serve) -> None:
