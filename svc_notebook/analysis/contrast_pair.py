@@ -94,6 +94,7 @@ class Pair:
         estimate: The difference with its interval.
         n_prompts: The number of prompts in it.
         n_scored: The number of replies in it.
+        n_alone: The number of prompts that have a value for only one of the levels.
         means: Of the first level and the second, or the two differences.
         costs: The mean cost of a request, for each level; NaN is not known.
         share: For rates, the `share` of `Figure.with_floor`.
@@ -113,6 +114,7 @@ class Pair:
     share: float | None = None
     is_confounded: bool = False
     gaps: Sequence[Gap] = ()
+    n_alone: int = 0
     labelled: Labelled | None = None
 
     @property
@@ -168,7 +170,18 @@ def compare_pair(
         share=share,
         is_confounded=is_confounded,
         gaps=_gaps(study, (first, second), group),
+        n_alone=_n_alone(study, (first, second), group),
     )
+
+
+def _n_alone(study: Study, levels: tuple[int, int], group: int | None) -> int:
+    """Return how many prompts have a value for only one of two levels, if paired."""
+    if not study.design.is_paired:
+        return 0
+    first, second = (
+        set(study.whole.prompt[_is_used(study.whole, level, group)]) for level in levels
+    )
+    return len(first ^ second)
 
 
 def _corrected_pair(

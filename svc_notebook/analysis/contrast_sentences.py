@@ -515,6 +515,12 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
             ),
         }
         parts += [f"{n:,} {of} {verb}" for verb, n in reasons.items() if n]
+    if pair.n_alone and pair.n_prompts and not parts:
+        rows = "row" if study.counted == "rows" else "prompt"
+        both = in_number(pair.n_prompts, f"{rows}s")
+        have = "has" if pair.n_prompts == 1 else "have"
+        alone = f"{pair.n_alone:,} {'has' if pair.n_alone == 1 else 'have'}"
+        yield f"Only {both} {have} {study.name} for both; {alone} it for one of them."
     if parts:
         yield f"{_MISSING_TREATMENT[study.design.missing]}: {', '.join(parts)}."
 

@@ -350,3 +350,15 @@ def test_a_contrast_is_read_as_its_sentences() -> None:
     assert (compared.factors, compared.scores) == (["model"], ["score_right"])
     assert compared.unit == ["row"]
     pd.testing.assert_frame_equal(compared.df, contrast_df(frame, "model", "right"))
+
+
+def test_rows_that_only_one_has_are_counted() -> None:
+    """A run that was interrupted has few rows in common, and its sentence says so."""
+    half = right_replies({SMALL: 20, LARGE: 30}, 40)
+    is_kept = (half["row"] < 25) | (half["model"] == LARGE)
+
+    some, whole = (contrast(df, "model", on="right") for df in (half[is_kept], half))
+
+    says = " ".join(str(some).split())
+    assert "Only 25 rows have right for both; 15 have it for one of them." in says
+    assert "for both;" not in str(whole)
