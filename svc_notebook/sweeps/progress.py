@@ -210,7 +210,8 @@ def _note(
     state: str,
     scores: Sequence[str],
 ) -> str:
-    parts = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    parts = [f"{queue.n_before:,} done before"] if queue.n_before else []
+    parts += [f"{queue.n_failed} failed"] if queue.n_failed else []
     parts.append(f"{queue.n_tokens:,} tokens")
     parts += scores
     if learnt_limit := queue.limiter and queue.limiter.learnt_limit:

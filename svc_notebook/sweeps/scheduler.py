@@ -42,6 +42,7 @@ class PendingTrials:
     # makes each trial when it is pulled; None stands for a settled one
     pull: Iterator[Trial | None]
     n_trials: int
+    n_before: int = 0  # ended in an earlier `run.run()`
 
 
 def by_model(grid: Grid) -> Mapping[str, Sequence[int]]:
@@ -93,6 +94,7 @@ def pending_of(grid: Grid, settled: Settled, *, seed: int) -> dict[str, PendingT
         model: PendingTrials(
             pull=pull(model, combinations),
             n_trials=len(combinations) * grid.repeats - settled.n_by_model[model],
+            n_before=settled.n_by_model[model],
         )
         for model, combinations in by_model(grid).items()
     }
@@ -203,6 +205,7 @@ class ModelQueue:
         limiter: Decides when a request may be sent; None sends at once.
         own: The windows of the user's own limits for this run, if there are any.
         n_trials: How many trials there are in all.
+        n_before: How many others ended in an earlier `run.run()`.
         n_ok, n_failed, n_in_flight: How many succeeded, failed, or are being sent.
         n_tokens: Tokens of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for, and how long.
@@ -228,7 +231,7 @@ class ModelQueue:
         is_own = limit is not None and limit != known
         self.own = Windows(limit, clock=clock) if limit and is_own else None
         self._own_limit = limit if is_own else None
-        self.n_trials = trials.n_trials
+        self.n_trials, self.n_before = trials.n_trials, trials.n_before
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Waiting(0.0)
         self.given_up: SvcError | None = None

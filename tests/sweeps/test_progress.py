@@ -182,6 +182,15 @@ def test_a_line_has_the_scores_so_far() -> None:
     assert part.note == f"0 tokens · right 83 % of 6 by {SMALL} · paused"
 
 
+def test_a_line_says_what_was_done_before() -> None:
+    """A run that goes on counts only what is sent now, and says that there is more."""
+    pending = PendingTrials(pull=iter(()), n_trials=26, n_before=1_014)
+    [part] = progress_of([ModelQueue(SMALL, pending)], now_s=0.0, now_at=NOON)
+
+    assert part.count == f"{SMALL} 0/26"
+    assert part.note.startswith("1,014 done before · 0 tokens")
+
+
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
     [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
     return part.note
