@@ -23,7 +23,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.front_end import Output, after_cell, find_screen
 from svc_notebook.display.text_table import ComparisonTable
-from svc_notebook.errors import LedgerError, ParameterError, write_line
+from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import ReplyRow, as_names
@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from .judge import Judge
 
 
+NOT_SUMMED_UP = "(interrupted - all replies are kept; show the run for its scores)"
 Arguments = ParamSpec("Arguments")
 
 
@@ -1537,6 +1538,8 @@ class Run:
             return replace(report, contrast=self._with_looks(report.contrast))
         except LedgerError:
             return None
+        except KeyboardInterrupt:  # the first report takes seconds: it loads SciPy
+            raise Interrupted(message=NOT_SUMMED_UP) from None
 
     def _with_looks(self, compared: "Contrast") -> "Contrast":
         """Add a note to intervals for one look if this is not the first look."""

@@ -1,7 +1,9 @@
 """A run with scores ends with what they say: by condition, differences, flips."""
 
 import re
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, Literal
 
 import pandas as pd
@@ -55,6 +57,25 @@ LINES = (
 
 def _in_a_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def test_an_interrupted_report_is_one_line(session: Session) -> None:
+    """The replies are there, and the run shows its scores when it is asked again."""
+    run = _swept(session)
+    run.run()
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "score_report":
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(svc.errors.Interrupted, match="all replies are kept"):
+            repr(run)
+    finally:
+        sys.setprofile(None)
+
+    assert re.search(LINES, _in_a_line(repr(run)))
 
 
 def test_a_program_gets_a_few_lines(
