@@ -313,7 +313,7 @@ def test_a_narrow_frame_begins_with_what_pandas_shows(make: MakeExchange) -> Non
         **{name: ["a", "b"] for name in (*columns, "prompt", "model", "answer")},
         answer_ok=[True, False],
     )
-    frame.insert(frame.columns.get_loc("answer_error"), "score_right", [1, 0])
+    frame.insert(list(frame).index("answer_error"), "score_right", [1, 0])
     frame.insert(len(columns), "model_label", ["small", "large"])
 
     narrow = list(select_columns(frame, "narrow"))
