@@ -45,7 +45,7 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("characters, without spaces around them", lambda: svc.conversation("\u200d")),
         ("system message must be a text", lambda: svc.conversation("a", system=FIVE)),
         ("user message must be a text", lambda: svc.conversation("a").ask(FIVE)),
-        ("No model is chosen", lambda: svc.conversation("a").ask("b", model="")),
+        ("model is chosen, and the", lambda: svc.conversation("a").ask("b", model="")),
         ("'a' has no turns yet", lambda: svc.conversation("a").choose(1, FIVE)),
         ("prompt is int; give a text", lambda: svc.sweep(FIVE)),
         ("tied is int; give a list", lambda: svc.sweep("a", tied=FIVE)),
