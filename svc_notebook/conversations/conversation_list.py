@@ -21,7 +21,7 @@ from svc_notebook.service.params import check_text, must_be, shorten
 from .attachments import split_items
 
 _PROMPT_CHARS = 120  # of the newest prompt, or of what a search found
-_BEFORE_CHARS = 40  # of a text, before the words that a search found
+_BEFORE_CHARS = 12  # of a text, before the words that a search found
 
 _TURNS = (  # selects exchanges of conversations with a reply
     "conversation IS NOT NULL AND usage_source != 'missing' "
