@@ -98,6 +98,12 @@ def _export(arguments: argparse.Namespace) -> str:
         run=arguments.of_run,
         texts=not arguments.no_texts,
     )
+    if frame.empty:  # an empty file would replace an earlier export
+        raise ParameterError(
+            "No reply in the ledger fits, so nothing was written. Check --run and "
+            "--since; `svc-notebook ledger path` says which ledger is in use.",
+            param="run",
+        )
     path = export(frame, arguments.file)
     noun = "reply" if len(frame) == 1 else "replies"
     return f"{len(frame):,} {noun}: {path}"

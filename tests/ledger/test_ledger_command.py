@@ -76,6 +76,25 @@ def test_exports_its_replies(
     assert ".csv" in capsys.readouterr().err
 
 
+def test_an_export_of_nothing_leaves_the_file_alone(
+    path: Path,
+    make: MakeExchange,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A misspelt run does not replace an earlier export by an empty one."""
+    _fill(path, make)
+    monkeypatch.setenv("SVC_LEDGER", str(path))
+    file = path.with_name("replies.csv")
+    file.write_text("of yesterday", encoding="utf-8")
+
+    status = main(["ledger", "export", str(file), "--run", "nope"])
+
+    assert status == 1
+    assert "No reply in the ledger fits" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == "of yesterday"
+
+
 def test_a_deletion_that_fails_deletes_nothing(path: Path, make: MakeExchange) -> None:
     """If anything is wrong half-way, everything is as it was."""
     _fill(path, make)
