@@ -313,9 +313,8 @@ class Endpoint:
             or facts.max_replies.get(model_id)
             or listed.max_reply_tokens
         )
-        if (
-            max_reply_tokens is None and source != _LISTED
-        ):  # a list would name this limit separately
+        # a list would name this limit separately
+        if max_reply_tokens is None and source != _LISTED:
             max_reply_tokens = context_tokens
         if max_reply_tokens is not None and context_tokens is not None:
             max_reply_tokens = min(max_reply_tokens, context_tokens)

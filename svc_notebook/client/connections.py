@@ -209,13 +209,11 @@ class Connection(asyncio.Protocol):
         self._n_head_bytes = 0
         self._n_bodiless_bytes = 0  # since the newest bytes of a body
         self._body = bytearray()
-        self._first_s = self._due_s = (
-            0.0  # of the first hand-over and of the next, by the loop's clock
-        )
+        # of the first hand-over and of the next, by the loop's clock
+        self._first_s = self._due_s = 0.0
         self._is_whole = self._is_lasting = False
-        self._failure: type[Exception] | None = (
-            None  # an instance would hold frames with headers
-        )
+        # an instance would hold frames with headers
+        self._failure: type[Exception] | None = None
 
     def _begin_head(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -318,9 +316,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header and ignore trailers; values of the same name are joined."""
         self._n_named_bytes += len(name) + len(value)
-        if (
-            self._n_named_bytes > _MAX_HEAD_BYTES
-        ):  # checked here too: body bytes reset the other count
+        # checked here too: body bytes reset the other count
+        if self._n_named_bytes > _MAX_HEAD_BYTES:
             raise NotHttpError
         if self.status:
             return

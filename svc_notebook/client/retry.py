@@ -114,9 +114,8 @@ def retry_wait_s(
 def _may_pass(error: SvcError, policy: Policy) -> bool:
     """Say whether this kind of failure may pass."""
     if isinstance(error, TimedOutError):
-        return (
-            False  # it was probably billed, and a host that is down stays down for now
-        )
+        # it was probably billed, and a host that is down stays down for now
+        return False
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried

@@ -100,9 +100,8 @@ def _without_repetition(old: str, new: str) -> str:
     if bare != old and (n_chars := _overlap(bare, code, is_direct=True)):
         return code[n_chars:].lstrip(" \t")
     is_line = not old or old.endswith("\n")
-    if (
-        code is not new and opener and opener[1]
-    ):  # without a language, it may close the block instead
+    # without a language, it may close the block instead
+    if code is not new and opener and opener[1]:
         return "\n" * (not is_line and code.startswith(("  ", "\t", "\n"))) + code
     is_fence = new.lstrip(" ").startswith(("```", "~~~"))
     return "\n" * (is_fence and not is_line) + new
@@ -195,9 +194,8 @@ def join_exchange(exchange: Exchange, ledger: Ledger) -> Exchange:
         body=replace(body, choices=choices),
     )
     earlier = ledger.last(scope="all", exchange_id=exchange.origin.continues)
-    if (
-        earlier is None or earlier.exchange_id >= exchange.exchange_id
-    ):  # ids sort by time
+    # ids sort by time
+    if earlier is None or earlier.exchange_id >= exchange.exchange_id:
         return whole
     before = join_exchange(earlier, ledger)
     reasonings = [choice.reasoning for choice in (*before.choices[:1], *choices)]

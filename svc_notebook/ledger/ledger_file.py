@@ -389,12 +389,10 @@ BUSY_S = 30.0
 SHORT_BUSY_S = 5.0
 """Longest wait of a command for another program that holds the file."""
 PROBE_S = 2.0  # longest wait of `probe`
-TRY_S = (
-    0.25  # longest wait of the writer: a longer one would block readers of this process
-)
-CHECKPOINT_PAGES = (
-    4000  # up to 16 MB of WAL; inserts are a fifth faster than by default
-)
+# longest wait of the writer: a longer one would block readers of this process
+TRY_S = 0.25
+# up to 16 MB of WAL; inserts are a fifth faster than by default
+CHECKPOINT_PAGES = 4000
 
 
 def open_file(

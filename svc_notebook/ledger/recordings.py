@@ -45,9 +45,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     repeat: int = 0
-    request_key: str | None = (
-        None  # of a trial of a run: equal rows have different keys
-    )
+    # of a trial of a run: equal rows have different keys
+    request_key: str | None = None
     endpoint: str
     is_emulated: bool = False
     emulator_note: str | None = None

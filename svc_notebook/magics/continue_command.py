@@ -71,9 +71,8 @@ def rest_request(
         subject = f"The conversation {name}" if name else "This kernel"
         raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.")
     unrecorded = None if name else session.newest_unrecorded
-    if (
-        unrecorded and unrecorded.exchange_id > beginning.exchange_id
-    ):  # ids sort by time
+    # ids sort by time
+    if unrecorded and unrecorded.exchange_id > beginning.exchange_id:
         raise _cannot_continue(
             "The last reply is not in the ledger (--no-record); it cannot be continued."
         )

@@ -111,9 +111,8 @@ class BrowserMessage:
     table: int = 0  # index of a table in a reply, from 0
     name: str = ""  # of a variable, setting or conversation, or the kind of an export
     value: Any = None
-    is_on: bool = (
-        False  # of a switch; in `hello`, whether the page hides the transcript
-    )
+    # of a switch; in `hello`, whether the page hides the transcript
+    is_on: bool = False
     card: str = ""  # the id of a card to rate
     seconds_s: float | None = None  # how long a rating took
     question_id: str = ""  # of a tool call to decide on, or of an export

@@ -307,9 +307,8 @@ class SideBySide:
             for message in messages:
                 if message["t"] == "status":
                     status, until_ms = message["text"], message["until_ms"]
-                    if (
-                        status and self.group.is_blind
-                    ):  # the wait would reveal the model
+                    # the wait would reveal the model
+                    if status and self.group.is_blind:
                         status, until_ms = _WAITING, None
                     self._change(index, status=status, until_ms=until_ms)
                 else:

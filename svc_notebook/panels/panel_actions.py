@@ -186,9 +186,8 @@ class PanelReplies:
         """Start a worker for one reply, or for compared ones, on a new thread."""
         context = self._context
         with context.lock:
-            if (
-                context.state.phase is not Phase.IDLE
-            ):  # another view of the panel was faster
+            # another view of the panel was faster
+            if context.state.phase is not Phase.IDLE:
                 raise ParameterError(BUSY, param="panel")
             self._worker = worker
             note = step.fitted.note.capitalize()
@@ -408,9 +407,8 @@ class PanelController:
         self.dismiss()
         before = self.context.conversation.history
         change(self.context.conversation)
-        if (
-            self.context.conversation.history == before
-        ):  # a change is shown by `_on_change`
+        # a change is shown by `_on_change`
+        if self.context.conversation.history == before:
             self.view.show()
 
     def list_names(self, message: BrowserMessage) -> None:
@@ -432,9 +430,8 @@ class PanelController:
         """Show another conversation; the settings remain."""
         context = self.context
         with context.lock:
-            if (
-                context.state.phase is not Phase.IDLE
-            ):  # another view of the panel was faster
+            # another view of the panel was faster
+            if context.state.phase is not Phase.IDLE:
                 raise ParameterError(BUSY, param="panel")
             self._unlisten()
             context.conversation = conversation

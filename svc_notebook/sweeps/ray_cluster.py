@@ -59,14 +59,12 @@ from svc_notebook.settings import Settings
 MOST_WORKERS = 8  # if the user gives no number
 MOST_LOSSES = 5  # workers that may be lost with the same request before it fails
 MOST_LOST_IN_A_ROW = 10  # workers that may be lost without a reply in between
-UNSENT_LOAD = (
-    8  # a worker that could not connect counts as having so many more requests
-)
+# a worker that could not connect counts as having so many more requests
+UNSENT_LOAD = 8
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # longest wait for an answer from a cluster at an address
-START_S = (
-    180.0  # longest wait for an actor: a busy node takes long to import the package
-)
+# longest wait for an actor: a busy node takes long to import the package
+START_S = 180.0
 GONE_S = 120.0  # a quota that did not answer for so long will not be started again
 KILL_S = 2.0  # longest wait for a cluster to end a worker: its head node may be gone
 START_TRIES = 3  # because Ray gives up a start after 30 s
@@ -517,9 +515,8 @@ class Cluster:
         get = partial(self._ray.get, timeout=START_S)
         for _ in range(self.n_workers):
             self._links.append(self._new_link())
-            if (
-                self._is_closed
-            ):  # an interrupt closed the others before this one was added
+            # an interrupt closed the others before this one was added
+            if self._is_closed:
                 self.close()
                 return
         for theirs in get([link.actor.version.remote() for link in self._links]):

@@ -91,9 +91,8 @@ def lock_run(
     """
     lock = RunLock(run_key(ledger, run_id))
     with _held.guard:
-        if (
-            lock.key in _held.locks
-        ):  # another thread has it; releasing ours would free it
+        # another thread has it; releasing ours would free it
+        if lock.key in _held.locks:
             raise _in_progress(run_id, _this_process(), advice)
         _held.locks[lock.key] = lock
     try:

@@ -49,9 +49,8 @@ class Form(Generic[Value]):
     """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
-    sent_type: (
-        Any  # of the call's arguments: `type_`, or a class with the field `field`
-    )
+    # of the call's arguments: `type_`, or a class with the field `field`
+    sent_type: Any
     name: str
     definition: dict[str, Any]
     field: str = ""  # of the arguments, with the value; "" if they are the value
