@@ -90,9 +90,7 @@ class LiveReply:
     choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each choice so far
     status: str = ""  # what the reply is waiting for
     tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far
-    columns: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # one for each reply, if replies are compared
+    columns: tuple[Mapping[str, Any], ...] = ()  # one for each compared reply
 
 
 def draw_call(
