@@ -468,8 +468,8 @@ def _group_name(study: Study, group: int) -> str:
 
 
 def _confounded(study: Study, pair: Pair) -> Iterable[str]:
-    if pair.is_confounded:
-        others = " and ".join(study.others)
+    if pair.is_confounded or study.along:
+        others = " and ".join(study.along or study.others)
         yield (
             f"But {study.factor} varies only together with {others}, so either may be "
             "the cause."

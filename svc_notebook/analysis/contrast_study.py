@@ -27,6 +27,7 @@ from .reply_factors import (
     scores,
     unit,
     unit_codes,
+    varying_along,
 )
 from .sequential import Looks
 from .statistics import Floats, Prompts, Weight
@@ -117,6 +118,9 @@ class Study:
         cells: Means by prompt and combination of the other factors.
         whole: Means by prompt, over all other factors.
         others: The other factors.
+        along: Factors that have other values with each level, so that they always vary
+            along with the factor; they are not among `others`. Empty if no other
+            factors would be left.
         codes: The codes of the prompt, cell, level, group and unit of each reply.
         values: The measure of each reply; NaN is missing.
         ends: The same, with missing values filled in as `missing` says.
@@ -135,6 +139,7 @@ class Study:
     cells: Cells
     whole: Cells
     others: list[str]
+    along: list[str]
     codes: pd.DataFrame
     values: Floats
     ends: Ends
@@ -200,6 +205,8 @@ def study_of(
         unit_code = group_codes(pd.DataFrame({"unit": unit_code, "level": level}))[0]
     taken = {column, *design.by, *pair_columns}
     others = [name for name in factors(df) if name not in taken]
+    along = varying_along(df, others, level) if design.is_paired else []
+    others = [name for name in others if name not in along]
     codes = pd.DataFrame(
         {"prompt": prompt, "group": group, "level": level, "unit": unit_code}
     )
@@ -219,6 +226,7 @@ def study_of(
         cells=cells if design.is_paired else whole,
         whole=whole,
         others=others,
+        along=along,
         codes=codes,
         values=values,
         ends=ends,

@@ -20,7 +20,14 @@ from .compare import compared, plain
 from .contrast_sentences import ADJECTIVES
 from .contrast_study import shown
 from .missing import Missing, with_missing
-from .reply_factors import attributes, coded, factors, in_words, is_rate
+from .reply_factors import (
+    attributes,
+    coded,
+    factors,
+    in_words,
+    is_rate,
+    varying_along,
+)
 from .rounding import number
 
 _AGAINST = "_against"
@@ -150,6 +157,8 @@ def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
         heads: A word for the rows of each direction, such as "improved".
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
+    along = varying_along(df, others, coded(df[factor])[0])
+    others = [name for name in others if name not in along]
     values = with_missing(df, on, "drop" if missing == "bounds" else missing).low
     scored = _scored(df[factor], factor, pair, values)
     pairs, scored_pairs = _paired(df, scored, [*units, *others])

@@ -268,6 +268,24 @@ def coded(values: pd.Series) -> tuple[Any, Any]:
     return codes, kinds
 
 
+def varying_along(
+    df: pd.DataFrame,
+    others: Sequence[str],
+    level: Any,  # noqa: ANN401 - codes
+) -> list[str]:
+    """Return the factors that always vary along with the levels; [] if all of them do.
+
+    Pairs cannot have equal values of these, but they can of the others.
+    """
+    along = []
+    for name in others:
+        value = coded(df[name])[0]
+        values_with_levels = set(zip(value.tolist(), level.tolist(), strict=True))
+        if len(values_with_levels) == len(set(value.tolist())):
+            along.append(name)
+    return along if len(along) < len(others) else []
+
+
 def prompt_codes(df: pd.DataFrame) -> Any:  # noqa: ANN401 - an array
     """Return the code of each row's prompt, from 0."""
     return group_codes(df[unit(df)])[0]

@@ -190,6 +190,25 @@ def test_factors_that_never_vary_alone_are_said() -> None:
     assert "model varies only together with temperature" in found["says"][0]
 
 
+@pytest.mark.slow
+def test_a_factor_that_always_varies_along_leaves_the_others_paired() -> None:
+    """Of two checks of two models, each model is compared with itself."""
+    frame = pd.concat(
+        [
+            _graded({SMALL: LOW, LARGE: HIGH}, run=run, max_tokens=max_tokens)
+            for run, max_tokens in (("old", 20), ("new", 21))
+        ]
+    )
+    frame["score_good"] = frame["score_grade"] > 3
+
+    said = str(contrast(frame, "run", "good"))
+
+    # three replies of each run are good, of the small model two, of the large one four
+    assert "both in 5, neither in 7" in " ".join(said.split())
+    assert "Where repeats differ" not in said
+    assert "run varies only together with max_tokens, so" in " ".join(said.split())
+
+
 def test_not_sent_is_a_level() -> None:
     """A parameter that was not sent is compared with one that was."""
     frame = _graded({None: LOW, 0.7: HIGH}, factor="temperature")
