@@ -77,6 +77,21 @@ def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
     return Choice((), STOP, max_tokens - n_left, tool_calls=tuple(kept_calls))
 
 
+def cut_reply(
+    text: str, calls: Sequence[Call], *, max_tokens: int, stop: Sequence[str]
+) -> Choice:
+    """Take a text and then tool calls, both together up to `max_tokens`.
+
+    Where the text is cut, no call follows.
+    """
+    choice = cut_choice(split_tokens(text), max_tokens=max_tokens, stop=stop)
+    if not calls or choice.finish_reason == LENGTH or choice.text != text:
+        return choice
+    calls_choice = cut_calls(calls, max_tokens=max_tokens - choice.n_tokens)
+    n_tokens = choice.n_tokens + calls_choice.n_tokens
+    return replace(calls_choice, pieces=choice.pieces, n_tokens=n_tokens)
+
+
 def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
     """Remove `n_letters` from the end; pieces that become empty are removed."""
     kept_pieces = list(pieces)

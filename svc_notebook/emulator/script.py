@@ -24,8 +24,10 @@ up answers it; if there is none, the emulator answers by itself. In Python, `bod
                 without them, the quality is random, but always the same for the same
                 words
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1
-    finish_reason   "stop" if left out; null for none
-    usage       replaces the counted usage; {} for none
+    finish_reason   with it, text and tool calls are sent whole; null for none. Without
+                it, they are cut at `max_tokens` and `stop` as any reply is, and the
+                reason is "stop" or "length"
+    usage       replaces the counted usage, which is that of what is sent; {} for none
     error       the fields of an error body, sent with `status` (500 if left out)
     json        any body, as JSON
     body        any body: a text, or a list of the pieces in which it is sent
@@ -64,6 +66,7 @@ limits. A request that the document does not allow is refused, and uses up no en
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -77,9 +80,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from svc_notebook.errors import SettingsError
 
-from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
+from .completion_writer import EVENTS, JSON, Choice, Head, Pace, cut_reply, deliver
 from .emulated_judge import Bias, judge_reply
-from .emulated_tokens import split_tokens
 from .http_values import MARK, End, Piece, Reply, whole, write_json
 from .request_checks import Call, ChatRequest
 
@@ -127,7 +129,7 @@ class ScriptedChoice(Struct, frozen=True, forbid_unknown_fields=True):
 
     text: str | tuple[str, ...] = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
-    finish_reason: str | None = STOP
+    finish_reason: str | UnsetType | None = UNSET
 
 
 class Range(Struct, frozen=True, forbid_unknown_fields=True):
@@ -245,7 +247,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     choices: tuple[ScriptedChoice, ...] | UnsetType = UNSET
     judge: Bias | UnsetType = UNSET
     good: tuple[str, ...] = ()
-    finish_reason: str | None = STOP
+    finish_reason: str | UnsetType | None = UNSET
     usage: dict[str, Any] | None = None
     error: JsonBytes | UnsetType = UNSET
     json: JsonBytes | UnsetType = UNSET
@@ -445,7 +447,7 @@ def _content_reply(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
         body = _pieces(b"data: %s\n\n" % event for event in entry.events)
         return Reply(status=200, headers={"content-type": EVENTS}, body=body)
     if entry.choices is not UNSET:
-        choices = [_choice(choice) for choice in entry.choices]
+        choices = [_choice(choice, chat) for choice in entry.choices]
     elif entry.judge is not UNSET:
         good = [word.casefold() for word in entry.good]
         text = (
@@ -453,7 +455,7 @@ def _content_reply(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
             or "There is nothing to judge."
         )
         only = ScriptedChoice(text=text)
-        choices = [_choice(only)] * chat.n
+        choices = [_choice(only, chat)] * chat.n
     elif entry.text is UNSET and entry.tool_calls is UNSET:
         return Reply(status=200, headers={"content-type": JSON})
     else:
@@ -462,7 +464,7 @@ def _content_reply(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
             tool_calls=() if entry.tool_calls is UNSET else entry.tool_calls,
             finish_reason=entry.finish_reason,
         )
-        choices = [_choice(only)] * chat.n
+        choices = [_choice(only, chat)] * chat.n
     return deliver(chat, head, choices, pace=Pace(), usage=entry.usage)
 
 
@@ -470,15 +472,29 @@ def _pieces(parts: Iterable[bytes]) -> tuple[Piece, ...]:
     return tuple(Piece(0.0, part) for part in parts)
 
 
-def _choice(choice: ScriptedChoice) -> Choice:
-    text = choice.text
-    pieces = tuple(split_tokens(text)) if isinstance(text, str) else text
-    return Choice(
-        pieces=pieces,
-        finish_reason=choice.finish_reason,
-        n_tokens=len(pieces),
-        tool_calls=tuple(_call(call, at) for at, call in enumerate(choice.tool_calls)),
-    )
+def _choice(choice: ScriptedChoice, chat: ChatRequest) -> Choice:
+    """Make the choice that is sent: cut, unless the script says how it ends."""
+    texts = _to_tuple(choice.text)
+    calls = tuple(_call(call, at) for at, call in enumerate(choice.tool_calls))
+    if choice.finish_reason is not UNSET:
+        whole = cut_reply("".join(texts), calls, max_tokens=sys.maxsize, stop=())
+        whole = replace(whole, finish_reason=choice.finish_reason)
+        return whole if isinstance(choice.text, str) else replace(whole, pieces=texts)
+    cut = cut_reply("".join(texts), calls, max_tokens=chat.max_tokens, stop=chat.stop)
+    if isinstance(choice.text, str):
+        return cut
+    return replace(cut, pieces=_first_letters(texts, len(cut.text)))
+
+
+def _first_letters(pieces: Iterable[str], n_letters: int) -> tuple[str, ...]:
+    """Return the pieces up to `n_letters`; the last one may be cut."""
+    kept_pieces: list[str] = []
+    for piece in pieces:
+        if n_letters <= 0 < len(piece):
+            break
+        kept_pieces.append(piece[:n_letters])
+        n_letters -= len(piece)
+    return tuple(kept_pieces)
 
 
 def _call(call: ScriptedCall, at: int) -> Call:

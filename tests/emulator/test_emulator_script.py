@@ -464,3 +464,78 @@ def test_odd_entries_are_played(
 ) -> None:
     """Faults of every kind can be scripted, and are sent."""
     assert play(entry).status == entry.get("status", 500 if "error" in entry else 200)
+
+
+def _streamed_text(reply: Reply) -> tuple[str, str]:
+    """Join the text of a stream; return it with the finish reason at its end."""
+    events = b"".join(piece.data for piece in reply.body).decode().split("\n\n")[:-2]
+    choices = [json.loads(event[6:])["choices"][0] for event in events]
+    text = "".join(choice["delta"].get("content", "") for choice in choices)
+    return text, choices[-1]["finish_reason"]
+
+
+@pytest.mark.parametrize("text", ["one two three four", ("one", " two three", " four")])
+def test_a_text_is_cut_at_max_tokens(
+    make_service: Callable[..., Service],
+    post: Callable[..., Reply],
+    fields: Fields,
+    text: str | tuple[str, ...],
+) -> None:
+    """Whole or streamed, in one text or in pieces; usage counts what is sent."""
+    service = make_service(script=({"text": text, "times": None},))
+
+    cut = _body(post(service, fields(max_tokens=2)))
+    streamed = post(service, fields(max_tokens=2, stream=True))
+    whole = _body(post(service, fields(max_tokens=4)))
+
+    assert cut["choices"][0]["message"]["content"] == "one two"
+    assert cut["choices"][0]["finish_reason"] == "length"
+    assert cut["usage"]["completion_tokens"] == 2
+    assert _streamed_text(streamed) == ("one two", "length")
+    assert whole["choices"][0]["message"]["content"] == "one two three four"
+    assert whole["choices"][0]["finish_reason"] == "stop"
+    assert whole["usage"]["completion_tokens"] == 4
+
+
+def test_a_text_ends_at_a_stop_sequence(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A script is no way around `stop`."""
+    service = make_service(script=({"text": "one two three"},))
+
+    choice = _body(post(service, fields(stop=" three")))["choices"][0]
+
+    assert choice["message"]["content"] == "one two"
+    assert choice["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(("max_tokens", "n_calls"), [(1, 0), (2, 1), (150, 1)])
+def test_calls_after_a_text_are_cut_with_it(
+    make_service: Callable[..., Service],
+    post: Callable[..., Reply],
+    fields: Fields,
+    max_tokens: int,
+    n_calls: int,
+) -> None:
+    """Text and calls share the limit, and both count."""
+    entry = {"text": "one", "tool_calls": [{"name": "f", "arguments": {"a": 1}}]}
+
+    body = _body(post(make_service(script=(entry,)), fields(max_tokens=max_tokens)))
+
+    choice = body["choices"][0]
+    assert len(choice["message"].get("tool_calls", [])) == n_calls
+    assert choice["finish_reason"] == ("stop" if max_tokens == 150 else "length")
+    assert body["usage"]["completion_tokens"] == min(max_tokens, 9)
+
+
+def test_a_text_with_its_own_finish_reason_is_sent_whole(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """The script says how it ends; the usage is that of the whole text."""
+    entry = {"text": "one two three", "finish_reason": "stop"}
+
+    body = _body(post(make_service(script=(entry,)), fields(max_tokens=2)))
+
+    assert body["choices"][0]["message"]["content"] == "one two three"
+    assert body["choices"][0]["finish_reason"] == "stop"
+    assert body["usage"]["completion_tokens"] == 3
