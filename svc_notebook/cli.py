@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 from svc_notebook import Emulator, run
 from svc_notebook.errors import ConfigError, SvcError
@@ -68,9 +70,27 @@ def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
     return arguments
 
 
+class _Help(argparse.HelpFormatter):
+    """Help that breaks lines at blanks only: `svc-notebook` can be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = self._split_lines(text, width - len(indent))
+        return "\n".join(indent + line for line in lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with our help; the parsers of its commands have the same class."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - argparse's settings
+        super().__init__(**settings, formatter_class=_Help)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line; the reference page uses it, too."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="svc-notebook",
         description=(
             "Try svc_notebook, a hosted chat-completion service in Jupyter notebooks, "

@@ -91,6 +91,21 @@ def test_each_help_fits_a_screen(
     assert any(line.endswith(".") for line in lines)
 
 
+@pytest.mark.parametrize("command", ["demo", "lab"])
+def test_help_breaks_no_name_at_its_hyphen(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands and folders can be copied from a narrow terminal."""
+    monkeypatch.setenv("COLUMNS", "60")
+
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(line.endswith("-") for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
 def test_the_service_is_not_asked_without_an_address(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

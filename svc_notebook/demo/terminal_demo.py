@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import wrap
 
 from svc_notebook.credentials import find_key
 from svc_notebook.errors import SettingsError
@@ -28,7 +29,8 @@ _BOLD, _DIM, _RED = 1, 2, 31  # ANSI styles
 
 
 STOPPED = 130  # what a shell reports after Ctrl-C
-_MAX_COLUMNS = 132  # columns; longer lines are hard to read
+_MAX_COLUMNS = 132  # longer lines are hard to read
+_MIN_TEXT_COLUMNS, _MAX_TEXT_COLUMNS = 20, 72  # of our own sentences
 
 
 def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
@@ -131,24 +133,25 @@ class Report:
             is_coloured=is_coloured,
         )
         self.room = self._lines.room
+        self._text_columns = max(min(columns, _MAX_TEXT_COLUMNS) - 3, _MIN_TEXT_COLUMNS)
         self._titles: list[str] = []
         self.listener = Listener(cell=self._cell, text=self._text, done=self._done)
 
     def begin(self) -> None:
         """Print what will happen, and what it costs."""
         if self._is_emulated:
-            _print_lines(
-                "",
-                "  The quickstart notebook, run in its own kernel against an emulator",
-                "  of the service on this machine. Each reply was written by hand, and",
-                "  is marked `emulator`; nothing is sent to the service or spent.",
+            text = (
+                "The quickstart notebook, run in its own kernel against an emulator of "
+                "the service on this machine. Each reply was written by hand, and is "
+                "marked `emulator`; nothing is sent to the service or spent."
             )
         else:
-            _print_lines(
-                "",
-                "  The quickstart notebook, run in its own kernel against",
-                f"  {self._who} with your key: this spends tokens.",
+            text = (
+                f"The quickstart notebook, run in its own kernel against {self._who} "
+                "with your key: this spends tokens."
             )
+        lines = wrap(text, self._text_columns, break_on_hyphens=False)
+        _print_lines("", *(f"  {line}" for line in lines))
 
     def _cell(self, cell: Cell) -> None:
         lines = cell["source"].splitlines()

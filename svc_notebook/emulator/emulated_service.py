@@ -13,6 +13,7 @@ from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, 
 from .emulated_calls import calls_for, tool_results
 from .emulated_judge import judge_reply
 from .emulated_keys import Keys, check_key, check_permission
+from .emulated_labels import offered_label
 from .emulated_rate_limits import LIMITS, Quota
 from .emulated_tokens import split_tokens
 from .http_values import (
@@ -186,10 +187,9 @@ class Service:
         if verdict := judge_reply(chat.question, "fair"):
             return MADE_UP, [split_tokens(verdict) for _ in seeds]
         results = tool_results(chat)
-        word = None if results else filler.offered_word(chat, seeds[0])
-        if word is not None:
-            words = [filler.offered_word(chat, seed) or word for seed in seeds]
-            return MADE_UP, [split_tokens(word) for word in words]
+        labels = [] if results else [offered_label(chat, seed) for seed in seeds]
+        if texts := [label for label in labels if label is not None]:
+            return MADE_UP, [explanation.in_form(chat, text) for text in texts]
         if self._setup.is_filler:
             return MADE_UP, [filler.write(chat, x, results=results) for x in seeds]
         answer = None if results else _written_answer(chat)
@@ -204,7 +204,12 @@ def _answers() -> Script:
 
 
 def _written_answer(chat: ChatRequest) -> str | None:
-    """Return the answer that was written by hand for this question, if any."""
+    """Return the answer that was written by hand for this question, if any.
+
+    A system message may ask for a form or language that these answers do not have.
+    """
+    if explanation.asks_for_form(chat.wishes[1]):
+        return None
     entry = _answers().next_entry(chat)  # these entries can be used any number of times
     return entry.text if entry and isinstance(entry.text, str) else None
 

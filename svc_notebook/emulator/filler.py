@@ -34,13 +34,6 @@ OTHER_LENGTH = (50, 100)
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
-# A prompt that offers words gets one of them, so that classifications can be tried.
-_LABELS = re.compile(
-    r"\b(?:(?:classify|label)\b[^.:\n]{0,60}? as(?: an?)?|one word:"
-    r"|answer(?: only| with)*(?= yes or no\b)) "
-    r"((?:\w+, )*\w+,? or \w+)",
-    re.IGNORECASE,
-)
 _ENGLISH = (
     ("good", "useful", "clear", "simple", "sensible", "practical", "helpful", "modest"),
     (
@@ -91,20 +84,6 @@ _THAI = (
         "เก็บส่วนที่{}ไว้ แล้วตัดส่วนที่เหลือออก",
     ),
 )
-
-
-def offered_word(chat: ChatRequest, seed: int) -> str | None:
-    """Pick one of the words that a prompt offers, without judging anything.
-
-    None if it offers no words. At temperature 0 the model and the prompt decide.
-    """
-    labels = _LABELS.search(chat.instructions)
-    if labels is None:
-        return None
-    offered = [word for word in re.split(r", (?:or )?| or ", labels[1]) if word]
-    is_fixed = chat.temperature == 0.0
-    chance = f"{chat.model}\n{chat.instructions}" if is_fixed else seed
-    return Random(chance).choice(offered)  # noqa: S311 - repeatable chance
 
 
 def write(

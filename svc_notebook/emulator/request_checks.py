@@ -7,6 +7,7 @@ module (doc: Request body, Limits). Where the document is silent, checks are str
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -50,6 +51,12 @@ class Tool:
     parameters: Mapping[str, Any]
 
 
+# text between lines of backticks, and the lines of Markdown tables
+_QUOTED = re.compile(
+    r"^(?:(`{3,})[^\n]*\n.*?(?:^\1|\Z)| *\|[^\n]*)", re.MULTILINE | re.DOTALL
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """A request that is valid by the document (doc: Request body)."""
@@ -87,6 +94,14 @@ class ChatRequest:
     def instructions(self) -> str:
         """The system messages and the newest user message, as one text."""
         return f"{self.system or ''}\n{self.question}"
+
+    @property
+    def wishes(self) -> tuple[str, str]:
+        """What is asked for, without quoted code and tables: the question, the system.
+
+        A number or an "or" in data that goes along with a question is no wish.
+        """
+        return _QUOTED.sub("\n", self.question), _QUOTED.sub("\n", self.system or "")
 
     def identity(self) -> str:
         """Return an id of the request; identical requests have the same id."""

@@ -123,7 +123,10 @@ def test_what_we_ask_has_an_answer(ask: Ask, prompt: str) -> None:
     """It was written by hand; what a reader fills in is explained, never made up."""
     text, note = ask(prompt)
 
-    if "{{" in prompt:
+    if " good or bad? " in prompt:  # labels, one of which is picked
+        assert text in {"good", "bad"}
+        assert note == "made up"
+    elif "{{" in prompt:
         assert text.startswith(I_AM)
         assert note == "no answer"
     elif prompt.startswith("Use "):  # a tool of that page, which is not offered here
@@ -156,6 +159,10 @@ def _n_sentences(text: str) -> int:
         ("briefly", 1),
         ("in a long essay", 9),
         ("in two paragraphs", 6),
+        ("in one or two sentences", 2),
+        ("in 500 sentences", 20),
+        ("and that I wrote 500 words", 2),
+        ("for a report that has 3 paragraphs", 2),
     ],
 )
 def test_it_explains_itself_at_the_length_that_was_asked_for(
@@ -182,6 +189,18 @@ def test_it_explains_itself_at_the_length_that_was_asked_for(
             r"\| \| .+ \|\n\|---\|---\|(\n\| \d \| .+ \|)+",
         ),
         ("Describe rain in one word.", r"\w+"),
+        ("Write exactly 5 words.", r"(\S+ ){4}\S+"),
+        ("Describe rain in at most 20 words.", r"(\S+ ){1,19}\S+\."),
+        ("Return 500 for 380 baht; give 120 baht back.", r"[^\n]+"),
+        ("Give me 120 items.", r"(\d+\. .+\n){19}20\. .+"),
+        ("ขอเหตุผล 3 ข้อ", r"1\. .+\n2\. .+\n3\. .+"),
+        ("มีข้อความ 3 ข้อความ", r"[^\n]+"),
+        ("What is it?\n```\nwrite 5 words\n```", r"[^\n]+ [^\n]+\."),
+        ("Write a bash script.", r"```bash\n(# .+\n)+```"),
+        ("Give me a CSV.", r'line,text(\n\d,"[^\n]+")+'),
+        ("What is JSON?", r"[^\n{]+"),
+        ("What is rain? Answer in Thai.", rf"{I_AM[1]}.*"),
+        ("Translate into French: it rains", rf"{I_AM[0]}.* English and Thai only\."),
         ("Describe rain in 25 words.", r"(\S+ ){24}\S+"),
         ("อธิบายเรื่องฝนในหนึ่งประโยค", rf"{I_AM[1]}\S* [^`]+"),
         ("อธิบายเรื่องฝนสองบรรทัด", r".+\n.+"),
@@ -202,6 +221,10 @@ def test_it_keeps_to_the_form_that_was_asked_for(
         ("Answer in JSON.", ["answer"]),
         ("JSON with the keys city, country and year", ["city", "country", "year"]),
         ("JSON with the field `name`", ["name"]),
+        (
+            "Rate it from 1 to 5, as JSON with keys score and reason",
+            ["score", "reason"],
+        ),
     ],
 )
 def test_json_can_be_read(ask: Ask, prompt: str, keys: list[str]) -> None:
@@ -218,6 +241,16 @@ def test_a_form_may_be_in_the_system_message(ask: Ask) -> None:
 
     assert _n_sentences(ask("", messages=[system, plain])[0]) == 1
     assert ask("", messages=[system, wishing])[0].count("\n") == 1
+
+
+def test_a_system_message_may_exclude_an_answer_written_by_hand(ask: Ask) -> None:
+    """Such an answer is English prose, whatever form or language is asked for."""
+    system = {"role": "system", "content": "Answer in JSON."}
+
+    text, note = ask("", messages=[system, {"role": "user", "content": "Hello"}])
+
+    assert list(json.loads(text)) == ["answer"]
+    assert note == "no answer"
 
 
 @pytest.mark.parametrize("temperature", [0, 0.7, 2])

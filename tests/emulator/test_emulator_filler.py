@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
 from svc_notebook.emulator.emulated_tokens import count_tokens, split_tokens
-from svc_notebook.emulator.filler import draw, offered_word, penalised, write
+from svc_notebook.emulator.filler import draw, penalised, write
 from svc_notebook.emulator.http_values import DOCUMENTED
 from svc_notebook.emulator.request_checks import ChatRequest, read_chat_request
 
@@ -78,36 +78,6 @@ def test_thai_is_answered_in_thai(make_chat: MakeChat) -> None:
     text = _choice(make_chat("ช่วยอธิบายเรื่องฝนตกหนัก")).text
 
     assert not any("a" <= letter <= "z" for letter in text)
-
-
-@pytest.mark.parametrize(
-    ("system", "question", "words"),
-    [
-        ("Answer in one word: yes or no.", "Is it wet?", {"yes", "no"}),
-        ("Be kind.", "Classify as good, bad, or odd: Hm", {"good", "bad", "odd"}),
-        (
-            "Label the message as an order, complaint or question. One word.",
-            "Message: Two teas, please.",
-            {"order", "complaint", "question"},
-        ),
-        ("", "Is it wet? Answer only with yes or no.", {"yes", "no"}),
-    ],
-)
-def test_a_word_that_a_prompt_offers_is_the_whole_reply(
-    make_chat: MakeChat, system: str, question: str, words: set[str]
-) -> None:
-    """A classification can be tried out: one text gets one word at temperature 0."""
-    messages = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": question},
-    ]
-    chats = (make_chat(messages=messages, temperature=heat) for heat in (0.7, 0))
-
-    warm, cold = ({offered_word(chat, seed) for seed in range(40)} for chat in chats)
-
-    assert warm == words
-    assert len(cold) == 1
-    assert cold <= words
 
 
 SCORES = (2.0, 1.0, 0.0)

@@ -146,7 +146,7 @@ def test_the_chunks_of_a_stream_tell_that_it_was_cut(
     monkeypatch: pytest.MonkeyPatch, max_tokens: int, is_cut: bool
 ) -> None:
     """A stream that ends with `stop` after as many chunks as tokens is probably cut."""
-    words = {"text": ["incomprehensibilities "] * 20}
+    words = {"text": ["incomprehensibilities "] * 20, "finish_reason": "stop"}
     with Emulator(script=[words], tokens_per_s=None, limits=False) as scripted:
         monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
         monkeypatch.setenv("SVC_API_KEY", scripted.api_key)

@@ -195,7 +195,7 @@ def test_calls_too_large_to_be_answered_are_not_run(
         return "taken"
 
     large = {"id": "c", "name": "take", "arguments": {"text": "word " * 20_000}}
-    caller = make_caller({"tool_calls": [large]}, DONE)
+    caller = make_caller({"tool_calls": [large], "finish_reason": "stop"}, DONE)
 
     with pytest.raises(OverBudgetError, match="the model's tool calls") as caught:
         caller.run([take], params={"max_tokens": max_tokens})
@@ -221,7 +221,7 @@ def test_a_call_that_was_cut_is_not_run(
     whole = {"id": "a", "name": "take", "arguments": {"text": "some"}}
     cut = {"id": "b", "name": "take", "arguments": arguments}
     caller = make_caller(
-        {"tool_calls": [whole]},
+        {"tool_calls": [whole], "finish_reason": "stop"},
         {"tool_calls": [whole, cut], "finish_reason": "length"},
         is_streamed=is_streamed,
     )
