@@ -160,7 +160,7 @@ class _ExampleValues:
         """Return a text of the prompt, in the length that the schema requires."""
         if str(schema.get("format")) in _FORMATS:
             return _FORMATS[schema["format"]]
-        text = next(self.texts, "this")
+        text = next(self.texts, "made up")
         shortest = min(_count(schema, "minLength", 0), _MAX_LETTERS)
         return text.ljust(shortest, "x")[: _count(schema, "maxLength", _MAX_LETTERS)]
 

@@ -34,7 +34,7 @@ class _Wording(NamedTuple):
 _ENGLISH = _Wording(
     "I am the emulator: I play the service and cannot answer this.",
     (
-        "`%svc login` takes your key, and `%svc use service` asks the real service.",
+        "`%svc use service` asks the real service, and says what it needs for that.",
         "Keys, parameters and limits are checked as the service's document says.",
         "`svc.Emulator(script=[...])` lets you write my replies yourself.",
         '`svc.Emulator(text="filler")` makes me write made-up prose instead.',
@@ -49,7 +49,7 @@ _ENGLISH = _Wording(
 _THAI = _Wording(
     "ฉันคือโปรแกรมจำลอง ทำหน้าที่แทนบริการ และตอบเรื่องนี้ไม่ได้",
     (
-        "ใส่คีย์ด้วย `%svc login` แล้วถามบริการจริงด้วย `%svc use service`",
+        "`%svc use service` ถามบริการจริง และบอกว่าต้องตั้งค่าอะไรก่อน",
         "ฉันตรวจคีย์ พารามิเตอร์ และขีดจำกัดตามเอกสารของบริการ",
         "คุณเขียนคำตอบของฉันเองได้ด้วย `svc.Emulator(script=[...])`",
         'ฉันเขียนข้อความสมมุติได้ด้วย `svc.Emulator(text="filler")`',

@@ -148,8 +148,8 @@ def test_a_schema_that_refers_to_itself_is_filled_in(
 
     (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
-    leaf = {"name": "this", "leaves": []}
-    assert json.loads(call.arguments) == {"tree": {"name": "this", "leaves": [leaf]}}
+    leaf = {"name": "made up", "leaves": []}
+    assert json.loads(call.arguments) == {"tree": {"name": "made up", "leaves": [leaf]}}
     jsonschema.validate(json.loads(call.arguments), schema)
 
 
