@@ -249,8 +249,8 @@ def _to_form(
             yield from _code(wish, sentences)
         elif _CSV.search(wish):
             yield "line,text"
-            rows = (row.replace('"', '""') for row in islice(sentences, PARAGRAPH))
-            yield from (f'\n{at},"{row}"' for at, row in enumerate(rows, 1))
+            texts = (text.replace('"', '""') for text in islice(sentences, PARAGRAPH))
+            yield from (f'\n{at},"{text}"' for at, text in enumerate(texts, 1))
         elif match := _LENGTH.search(wish):
             yield from _of_length(match, wording, sentences)
         elif match := _LIST.search(wish):

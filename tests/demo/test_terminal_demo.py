@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from svc_notebook.demo import quickstart
 from svc_notebook.demo.marked_lines import MarkedLines
 from svc_notebook.demo.run_notebook import NotebookRun
-from svc_notebook.demo.terminal_demo import EMULATOR, Report
+from svc_notebook.demo.terminal_demo import Report
 from svc_notebook.display.terminal_width import width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)
@@ -78,7 +78,7 @@ def test_a_demo_that_asked_nothing_says_so(
     )
 
 
-@pytest.mark.parametrize("who", [EMULATOR, "https://service.example/v1"])
+@pytest.mark.parametrize("who", [quickstart.EMULATOR, "https://service.example/v1"])
 @pytest.mark.parametrize("columns", [40, 60, 200])
 def test_the_first_lines_fit_the_terminal(
     who: str,
@@ -93,4 +93,4 @@ def test_the_first_lines_fit_the_terminal(
 
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= min(columns, 72)
-    assert ("emulator" if who == EMULATOR else who) in "".join(lines)
+    assert ("emulator" if who == quickstart.EMULATOR else who) in "".join(lines)
