@@ -32,7 +32,7 @@ _SLASHED = (
     rf"|{_VERB} with)\b"
     r"[^.\n]{0,60}?(?<![\w/.])"
 )
-_THAI_LABEL = r"[^\s:?]{1,20}"
+_THAI_LABEL = r"[^\s,:?]{1,20}"
 _PATTERNS = (
     (
         rf"\b(?:classify|categori[sz]e|label|tag|sort)\b[^.:\n]{{0,60}}? (?:as|into)"

@@ -331,4 +331,4 @@ def _words(
 
 
 def _count(number: str, unit: str) -> int:
-    return min(_VALUES.get(number.lower()) or int(number), MOST[unit])
+    return min(max(_VALUES.get(number.lower()) or int(number), 1), MOST[unit])

@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from svc_notebook.emulator.emulated_service import Service
-from svc_notebook.emulator.http_values import MARK, Reply
+from svc_notebook.emulator.emulated_service import Service, Setup
+from svc_notebook.emulator.http_values import MARK, Reply, Request
 
 Fields = Callable[..., dict[str, Any]]
 Ask = Callable[..., tuple[str, str]]
@@ -241,6 +243,42 @@ def test_a_form_may_be_in_the_system_message(ask: Ask) -> None:
 
     assert _n_sentences(ask("", messages=[system, plain])[0]) == 1
     assert ask("", messages=[system, wishing])[0].count("\n") == 1
+
+
+# words of forms, numbers and labels
+WISHES = re.findall(
+    r"\S+|\n",
+    "0 1 9999 two 2-3 words sentences lines items paragraphs in or of give name JSON "
+    "CSV table code as write keys with most ข้อ คำ ประโยค หรือ เป็น : , / | ``` \n A) rate to "
+    "from label yes no not",
+)
+
+
+@given(st.lists(st.sampled_from(WISHES)).map(" ".join))
+def test_every_prompt_gets_a_reply(prompt: str) -> None:
+    """Whatever words of form and number it has, and in whatever order."""
+    service = Service(Setup(limits={}, clock=float, now=float))
+    body = {
+        "model": "svc-instruct",
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": 2000,
+    }
+    headers = {
+        "authorization": "Bearer svc-emulator",
+        "content-type": "application/json",
+    }
+
+    reply = service.reply(
+        Request(
+            method="POST",
+            path="/v1/chat/completions",
+            headers=headers,
+            body=json.dumps(body).encode(),
+        )
+    )
+
+    assert reply.status == 200
+    assert json.loads(reply.body[0].data)["choices"][0]["message"]["content"]
 
 
 def test_a_system_message_may_exclude_an_answer_written_by_hand(ask: Ask) -> None:
