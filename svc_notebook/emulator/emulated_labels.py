@@ -63,7 +63,7 @@ _BETWEEN = re.compile(r",? (?:or|and) |, ?| ?หรือ ?| ?[/|] ?")
 _FIRST_ARTICLE = re.compile(rf"^{_ARTICLE}", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\w)[\"'`*\u201c\u2018]+|[\"'`*\u201d\u2019]+(?!\w)")
 _SCALE = re.compile(
-    r"(?:(?:^|[.!?:\n]\s*|\bplease |\band )(?:rate|score|grade)\b|\bscale\b"
+    r"(?:(?:^|[.!?:\n]\s{0,3}|\bplease |\band )(?:rate|score|grade)\b|\bscale\b"
     r"|\b(?:score|rating|grade|number)\b(?= (?:of|from|between))|คะแนน)"
     r"[^.\n]{0,60}?\b(\d{1,3}) ?(?:to|-|\u2013|and|ถึง) ?(\d{1,3})(?!\d)",
     re.IGNORECASE,

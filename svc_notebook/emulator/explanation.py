@@ -83,9 +83,9 @@ _UNIT = (
 # A number of sentences is a wish at the start of a sentence and after such words; it is
 # none in "I wrote 500 words" and "the report has 3 paragraphs".
 _LENGTH = re.compile(
-    r"(?:(?:^|[.:;!?(\n,]\s*|\d ?[-\u2013]|\b(?:in|of|to|with|within|use|than|exactly"
-    r"|about|around|most|least|under|only|just|max|maximum|write|give|want|need|me|an?"
-    r"|or) )"
+    r"(?:(?:^|[.:;!?(\n,]\s{0,3}|\d ?[-\u2013]|\b(?:in|of|to|with|within|use|than"
+    r"|exactly|about|around|most|least|under|only|just|max|maximum|write|give|want|need|me"
+    r"|an?|or) )"
     rf"{_NUMBER}{_UNIT})|(?:{_NUMBER}{_UNIT} (?:or (?:less|fewer|more)|max|please))"
     rf"|(?<!มี)(?<!มี ){_NUMBER} ?(ประโยค|คำ(?!ถาม|ตอบ|สั่ง)|บรรทัด|ย่อหน้า|ข้อ(?!ความ|มูล)"
     r"|อย่าง|รายการ)|(ประโยค|คำ|บรรทัด|ย่อหน้า)เดียว",

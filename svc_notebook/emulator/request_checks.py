@@ -53,7 +53,8 @@ class Tool:
 
 # text between lines of backticks, and the lines of Markdown tables
 _QUOTED = re.compile(
-    r"^(?:(`{3,})[^\n]*\n.*?(?:^\1|\Z)| *\|[^\n]*)", re.MULTILINE | re.DOTALL
+    r"^(?:(`{3,})[^\n]*\n.*?(?:^\1|\Z)|(?: *\|[^\n]*(?:\n|\Z))+)",
+    re.MULTILINE | re.DOTALL,
 )
 
 

@@ -249,8 +249,8 @@ def test_a_form_may_be_in_the_system_message(ask: Ask) -> None:
 WISHES = re.findall(
     r"\S+|\n",
     "0 1 9999 two 2-3 words sentences lines items paragraphs in or of give name JSON "
-    "CSV table code as write keys with most ข้อ คำ ประโยค หรือ เป็น : , / | ``` \n A) rate to "
-    "from label yes no not",
+    "CSV table code as write keys with most ข้อ คำ ประโยค หรือ เป็น : , / | ``` \n A) "
+    "rate to from label yes no not",
 )
 
 
