@@ -325,9 +325,10 @@ MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 21_500, 15_000
 _SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and may update faster
 # A reply that comes slowly is shown in larger steps: an update waits until there is one
 # byte of new text for each BYTES_PER_TEXT_BYTE bytes of the last update, but at most
-# SLOW_GAP_S, or SLOW_GAPS gaps if that is longer. The final form comes on top of that,
-# with up to 12 bytes for each byte of a table.
-BYTES_PER_TEXT_BYTE, SLOW_GAP_S, SLOW_GAPS = 28, 0.25, 2
+# SLOW_GAP_S, or SLOW_GAPS gaps if that is longer. Text beyond that counts for the next
+# update, since text arrives in lumps. The final form comes on top of that, with up to
+# 12 bytes for each byte of a table.
+BYTES_PER_TEXT_BYTE, SLOW_GAP_S, SLOW_GAPS = 29, 0.25, 2
 MAX_OUTPUTS = 10  # of one reply, since JupyterLab draws only 50 outputs of a cell
 # The characters in the first output; each further output may have more by this factor.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
@@ -420,7 +421,7 @@ class _LiveOutputs(_ModeDisplay):
         self._status = WAITING
         self._is_waiting = self._is_stale = True
         self._due_at, self._slow_gap_s = 0.0, SLOW_GAP_S
-        # bytes of text since the last update, and how many a slow reply waits for
+        # bytes of text that no update used yet, and how many a slow reply waits for
         self._n_new_bytes = self._n_due_bytes = 0.0
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
@@ -460,8 +461,9 @@ class _LiveOutputs(_ModeDisplay):
         self._due_at = now_s + gap_s
         self._slow_gap_s = max(SLOW_GAP_S, min(SLOW_GAPS * gap_s, MAX_GAP_S))
         has_text = any(self._pieces)  # the first words are shown at once
-        self._n_new_bytes = 0
+        n_extra_bytes = max(self._n_new_bytes - self._n_due_bytes, 0)
         self._n_due_bytes = has_text * self._n_bytes / BYTES_PER_TEXT_BYTE
+        self._n_new_bytes = min(n_extra_bytes, self._n_due_bytes)
         return None
 
     def _draw(self, line: str) -> None:

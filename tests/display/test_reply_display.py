@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -553,3 +554,20 @@ def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
     display.flush()
 
     assert (n_before, len(recorder.acts)) == (2, 3)
+
+
+def test_a_reply_in_lumps_is_updated_often(recorder: Recorder) -> None:
+    """Text that arrives every 40 ms, 900 bytes a second, waits at most 0.15 s."""
+    display = _open(recorder, Mode.LIVE)
+    shown_s = [0.0]
+
+    for _ in range(86):
+        display.add("words " * 6)
+        for _ in range(4):
+            display.flush()
+            if len(recorder.acts) >= len(shown_s):
+                shown_s.append(recorder.now_s)
+            recorder.now_s += 0.01
+
+    gaps_s = [round(after - before, 2) for before, after in pairwise(shown_s)]
+    assert max(gaps_s) <= 0.15
