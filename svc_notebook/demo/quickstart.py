@@ -35,7 +35,8 @@ def notebooks_folder() -> Path:
             return folder
     raise SettingsError(
         f"The demo's notebook, {NAME}, was not installed with the package. Install "
-        "it again: python -m pip install --force-reinstall svc-notebook."
+        "it again, in a copy of its repository: "
+        "python -m pip install --force-reinstall ."
     )
 
 

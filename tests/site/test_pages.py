@@ -45,6 +45,20 @@ def test_the_files_that_it_names_exist(name: str) -> None:
     ] == []
 
 
+def test_nobody_is_sent_to_an_index() -> None:
+    """No page or message installs the package by its name: no index has it."""
+    root = NOTEBOOKS.parent
+    paths = (
+        *(NOTEBOOKS / name for name in PAGES),
+        *NOTEBOOKS.glob("*.ipynb"),
+        *(root / "svc_notebook").rglob("*.py"),
+        root / "README.md",
+    )
+
+    by_name = re.compile(r"pip install (?:--?[\w-]+ )*['\"]?svc[-_]notebook\b")
+    assert [path for path in paths if by_name.search(path.read_text("utf-8"))] == []
+
+
 def test_the_schema_is_the_ledgers(tmp_path: Path) -> None:
     """The page has every table and index of a new ledger, as SQLite has them."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
