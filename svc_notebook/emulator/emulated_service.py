@@ -1,6 +1,7 @@
 """The emulated service without sockets: turns request values into reply values."""
 
 import hashlib
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,8 @@ ANSWERS = Path(__file__).parent / "answers.json"
 PATH = "/v1/chat/completions"
 LIST_PATH = "/v1/models"  # not in the document
 _NOT_ALLOWED = 405
+# in a request for the rest of a reply that was cut
+_GO_ON = re.compile(r"\b(?:go on|continue)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +214,19 @@ def _written_answer(chat: ChatRequest) -> str | None:
     if explanation.asks_for_form(chat.wishes[1]):
         return None
     entry = _answers().next_entry(chat)  # these entries can be used any number of times
-    return entry.text if entry and isinstance(entry.text, str) else None
+    if entry and isinstance(entry.text, str):
+        return entry.text
+    return _rest_of_answer(chat) if _GO_ON.search(chat.question) else None
+
+
+def _rest_of_answer(chat: ChatRequest) -> str | None:
+    """Return what a written answer still lacks, if the message before begins it."""
+    messages = chat.messages
+    if [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
+        return None
+    answer = _written_answer(replace(chat, messages=messages[:-2])) or ""
+    rest = answer.removeprefix(messages[-2].content)
+    return rest if rest != answer else None
 
 
 def _read(request: Request, contexts: Mapping[str, int]) -> ChatRequest:

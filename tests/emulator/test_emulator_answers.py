@@ -306,6 +306,24 @@ def test_max_tokens_and_stop_cut_it(ask: Ask) -> None:
     assert ask("Rain?", stop=[":"])[0] == "I am the emulator"
 
 
+@pytest.mark.parametrize("wish", ["Go on exactly where it stopped.", "continue"])
+def test_an_answer_that_was_cut_goes_on(ask: Ask, wish: str) -> None:
+    """Asked for the rest, it gives the rest; after anything else it has no answer."""
+    question = "Explain server-sent events in two sentences."
+    whole, _ = ask(question)
+    cut, _ = ask(question, max_tokens=12)
+    before = [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": cut},
+    ]
+
+    rest, note = ask("", messages=[*before, {"role": "user", "content": wish}])
+
+    assert (cut + rest, note) == (whole, "written by hand")
+    other = {"role": "user", "content": "Now about rain."}
+    assert ask("", messages=[*before, other])[1] == "no answer"
+
+
 def test_made_up_prose_comes_only_where_it_is_asked_for(ask: Ask) -> None:
     """The filler answers everything, also what has an answer, and is marked."""
     text, note = ask("Hello", is_filler=True)
