@@ -49,7 +49,10 @@ def error_box(
     """
     n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
     n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
-    return "\n".join(error_lines(headline(error), [*error.lines, *more], n_chars))
+    title = headline(error)
+    # the headline says it already
+    lines = [line.removesuffix(f" {title}.") for line in error.lines]
+    return "\n".join(error_lines(title, [*lines, *more], n_chars))
 
 
 def headline(error: SvcError) -> str:

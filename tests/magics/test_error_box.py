@@ -9,7 +9,7 @@ import pytest
 import svc_notebook
 import svc_notebook as svc
 from svc_notebook import errors
-from svc_notebook.display.error_box import error_lines, headline
+from svc_notebook.display.error_box import error_box, error_lines, headline
 from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent
@@ -86,3 +86,12 @@ def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
     assert isinstance(cell.error, svc.errors.SpendingLimitError)
     assert "The spending limit is reached" in cell.shown
     assert "svc.use(max_tokens_total=...)" in cell.shown
+
+
+def test_a_message_does_not_repeat_the_headline() -> None:
+    """A message that ends with the headline's sentence is shown without it."""
+    error = errors.ParameterError(
+        "{{b}} is not a column. Nothing was sent.", param="prompt"
+    )
+
+    assert error_box(error).count("Nothing was sent") == 1
