@@ -375,6 +375,29 @@ def test_axe_finds_nothing_serious(chat: Chat, theme: str) -> None:
     assert axe_findings(chat.page, axe, ".jp-OutputArea .svc-panel") == []
 
 
+def test_one_turn_takes_little_room_and_a_refusal_is_at_its_field(chat: Chat) -> None:
+    """The panel is as tall as what it shows; a value that is taken ends the refusal."""
+    if chat.turns.count():
+        chat.button("Clear").click()
+    expect(chat.turns).to_have_count(0)
+    chat.ask("Hello", "Anything else.")
+    expect(chat.last.get_by_text("You", exact=True)).to_be_visible()
+    box = chat.root.bounding_box()
+    chat.root.get_by_text("Settings").click()
+    temperature = chat.root.get_by_label("temperature")
+    refusal = chat.root.locator(".svc-refusal:visible")
+    temperature.fill("7")
+    temperature.press("Enter")
+    expect(refusal).to_contain_text("from 0 to 2")
+    temperature.fill("")
+    temperature.press("Enter")
+    expect(refusal).to_have_count(0)
+    chat.root.get_by_text("Settings").click()
+
+    assert box is not None
+    assert box["height"] < 450
+
+
 def test_a_long_reply_is_cheap(chat: Chat, frames: list[int]) -> None:
     """At most 20 bytes come for each byte of a reply of 18 kB."""
     assert len(LONG) > 18_000

@@ -232,6 +232,7 @@ def test_models_are_compared_blind_in_a_notebook(bench: Bench, place: str) -> No
     expect(blind).to_be_checked()
     composer = panel.get_by_role("textbox", name="Message")
     composer.fill("Which is better?")
+    expect(panel.get_by_role("button", name="Ask 2 models (Enter)")).to_be_visible()
     composer.press("Enter")
     columns = panel.locator(".svc-column")
     for each in (columns.nth(0), columns.nth(1)):
