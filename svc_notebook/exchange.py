@@ -6,6 +6,7 @@ no header. It is never part of a reference cycle, so the garbage collector skips
 (gc=False), which halves the time to read many of them.
 """
 
+import re
 import secrets
 import time
 from concurrent.futures import Future
@@ -30,6 +31,16 @@ def new_id() -> str:
     ms, ns = divmod(time.time_ns(), 1_000_000)
     fraction = ns * 4096 // 1_000_000
     return f"{ms:012x}7{fraction:03x}8{secrets.token_hex(8)[1:]}"
+
+
+def new_run_id() -> str:
+    """Return a new id for a run that has no name."""
+    return f"run-{secrets.token_hex(6)}"
+
+
+def is_run_id(run: str) -> bool:
+    """Whether this is an id of `new_run_id`, not a name that a user gave."""
+    return re.fullmatch(r"run-[0-9a-f]{12}", run) is not None
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import is_run_id
 from svc_notebook.ledger.frame_interchange import is_interchangeable
 from svc_notebook.ledger.reply_columns import as_names
 
@@ -39,8 +40,8 @@ def joined(
 
     Args:
         runs: A list, the earlier run first, or a mapping from names to runs. In a list,
-            runs keep their names if all have one and all are different; else they are
-            called `run 1`, `run 2` and so on.
+            runs keep their names if all are different; a run without a name is called
+            `run 1`, `run 2` and so on, by its place.
         pair_by: The columns to pair by; if None, the row if all runs have rows, else
             the prompt.
 
@@ -85,13 +86,20 @@ def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
 
 
 def _names(frames: Sequence[pd.DataFrame]) -> list[str]:
-    """Return the name of each run: its own if all have one, and all are different."""
-    runs = [list(frame[RUN].unique()) if RUN in frame else [] for frame in frames]
-    names = [str(of_frame[0]) for of_frame in runs if len(of_frame) == 1]
-    are_named = all(len(x) == 1 and not pd.isna(x[0]) for x in runs)
-    if are_named and len(set(names)) == len(frames):
-        return names
-    return [f"run {number}" for number in range(1, len(frames) + 1)]
+    """Return the name of each run: its own, or else its place in the list."""
+    places = [f"run {number}" for number in range(1, len(frames) + 1)]
+    names = [
+        own if (own := _own_name(frame)) else place
+        for frame, place in zip(frames, places, strict=True)
+    ]
+    return names if len(set(names)) == len(names) else places
+
+
+def _own_name(frame: pd.DataFrame) -> str:
+    """Return the name of the one run of a frame; "" if it has none, or only an id."""
+    runs = list(frame[RUN].unique()) if RUN in frame else []
+    is_named = len(runs) == 1 and not pd.isna(runs[0]) and not is_run_id(str(runs[0]))
+    return str(runs[0]) if is_named else ""
 
 
 def _has_rows(frame: pd.DataFrame) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from secrets import randbits
 from typing import Any
-from uuid import uuid4
 from zlib import compress, decompress
 
 import msgspec
@@ -24,7 +23,7 @@ from svc_notebook.analysis.scoring import (
 from svc_notebook.credentials import known_keys, refuse_keys
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Origin, OriginKind
+from svc_notebook.exchange import Origin, OriginKind, new_run_id
 from svc_notebook.ledger.exchange_rows import KeptPlan, to_json
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
@@ -353,7 +352,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
     return Plan(
         grid=grid,
         name=name,
-        run_id=name or f"run-{uuid4().hex[:12]}",
+        run_id=name or new_run_id(),
         seed=_check_seed(seed, name),
         confirm_above=_check_confirm_above(confirm_above),
         is_reusing=context.is_reusing(reuse),

@@ -73,6 +73,16 @@ def test_runs_have_names() -> None:
     assert pairs == [("after", "before"), ("run 2", "run 1")]
 
 
+def test_the_id_of_a_run_without_a_name_is_not_its_name() -> None:
+    """Sentences call it by its place, and a run with a name by its name."""
+    old, new = asked("run-dadc0123beef", OLD_WRONG), asked("tea", NEW_WRONG)
+
+    compared = svc.contrast([old, new], "run", on="right")
+
+    assert tuple(compared.df[["level", "against"]].iloc[0]) == ("tea", "run 1")
+    assert "run-" not in repr(compared)
+
+
 @pytest.mark.slow
 def test_replies_that_were_made_elsewhere_are_compared() -> None:
     """Two frames of another tool are paired by their row; their text without one."""
