@@ -59,21 +59,39 @@ def blocks(
     repeats: int,
     seed: int,
     model: str,
+    row_of: Callable[[int], int] = lambda _: 0,
     block_of: Callable[[int], int] = lambda _: 0,
 ) -> Iterator[tuple[int, int]]:
     """Yield combination and repeat of each trial of a model, in the order of sending.
 
-    Each repeat is shuffled separately for each model. Rows in files are shuffled only
-    within the blocks that are read together.
+    In each repeat the rows are shuffled, in the same way for all models, and the
+    settings of a row are sent one after the other. So if a run is stopped early, most
+    rows that were sent have replies of all models and settings. Rows in files are
+    shuffled only within the blocks that are read together.
     """
     for repeat in range(repeats):
         # Random hashes a text by its content, so the order is the same in every process
-        random = Random(f"{seed}/{repeat}/{model}")  # noqa: S311 - no secret
+        of_rows = Random(f"{seed}/{repeat}")  # noqa: S311 - no secret
+        of_settings = Random(f"{seed}/{repeat}/{model}")  # noqa: S311 - no secret
+        n_drawn = 0
         for _, of_block in groupby(combinations, key=block_of):
-            block = array("Q", of_block)
-            random.shuffle(block)
-            for combination in block:
-                yield combination, repeat
+            block, starts, draws = array("Q"), array("Q"), array("d")
+            for row, of_row in groupby(of_block, key=row_of):
+                # a row has the same draw, even if this model has no rows before it
+                for _ in range(row - n_drawn):
+                    of_rows.random()
+                n_drawn = row + 1
+                draws.append(of_rows.random())
+                starts.append(len(block))
+                block.extend(of_row)
+            starts.append(len(block))
+            # an array needs less memory than the list
+            order = array("Q", sorted(range(len(draws)), key=draws.__getitem__))
+            del draws
+            for place in order:
+                settings = block[starts[place] : starts[place + 1]]
+                of_settings.shuffle(settings)
+                yield from ((setting, repeat) for setting in settings)
 
 
 def pending_of(grid: Grid, settled: Settled, *, seed: int) -> dict[str, PendingTrials]:
@@ -85,6 +103,7 @@ def pending_of(grid: Grid, settled: Settled, *, seed: int) -> dict[str, PendingT
             repeats=grid.repeats,
             seed=seed,
             model=model,
+            row_of=lambda combination: grid.place_of(combination)[0],
             block_of=grid.block_of,
         ):
             trial = grid.trial(combination, repeat)
