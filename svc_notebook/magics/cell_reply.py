@@ -421,7 +421,8 @@ def final_form(
     can_go_on = completion.can_go_on and options.is_recorded
     rest_note = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
     has_part = completion.exchange.status == "cancelled" and completion.exchange.choices
-    partial_note = "svc.last() has what arrived" if has_part else ""
+    holder = options.output or "svc.last()"  # `-o` keeps a part, too
+    partial_note = f"{holder} has what arrived" if has_part else ""
     final = completion.final().with_notes(
         *cell_request.notes, rest_note, partial_note, advice, code
     )

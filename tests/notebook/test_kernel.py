@@ -66,7 +66,7 @@ def test_text_shows_while_the_reply_comes_and_an_interrupt_ends_both(
     last = ran.all("update_display_data")[-1]["data"]
     assert "Partial answer" in last["text/plain"]
     assert ran.shown.count("interrupted") == 2  # as HTML, and as plain text
-    assert "svc.last() has what arrived" in last["text/plain"]
+    assert "answer has what arrived" in last["text/plain"]
     assert kernel.value("repr((svc.last().text, answer.is_partial))") == (
         "('Partial answer', True)"
     )
