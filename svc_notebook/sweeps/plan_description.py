@@ -30,6 +30,11 @@ Line = tuple[str, str]
 
 _SHOWN_VALUES = 6  # most values of a factor in its line
 _VALUE_CHARS = 40
+_TEXT_CHARS = 300  # most characters of all templates in a line
+_TEMPLATES = ("prompt", "system")
+_MORE = " ..."
+_WORD_CHARS = 30  # a longer word may be cut
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
 
 
 def plan_lines(
@@ -194,8 +199,11 @@ def _warnings(size: PlanEstimate) -> list[str]:
 
 def _values_line(dimension: Dimension) -> Line:
     points = dimension.points
+    n_chars = max(_VALUE_CHARS, _TEXT_CHARS // min(len(points), _SHOWN_VALUES))
     shown = [
-        " + ".join(_value_with_label(name, point) for name in dimension.unlabelled)
+        " + ".join(
+            _value_with_label(name, point, n_chars) for name in dimension.unlabelled
+        )
         for point in points[:_SHOWN_VALUES]
     ]
     n_more = len(points) - len(shown)
@@ -217,26 +225,40 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
     return plain if is_plain else repr(value)
 
 
-def _value_with_label(name: str, point: Mapping[str, Any]) -> str:
-    value, label = (
-        _value_in_words(name, point.get(name)),
-        point.get(LABELS.get(name, "")),
-    )
-    return (
-        value if label is None else f"{_value_in_words(LABELS[name], label)} ({value})"
-    )
+def _value_with_label(name: str, point: Mapping[str, Any], n_chars: int) -> str:
+    value = _value_in_words(name, point.get(name), n_chars)
+    label = point.get(LABELS.get(name, ""))
+    if label is None:
+        return value
+    return f"{_value_in_words(LABELS[name], label, _VALUE_CHARS)} ({value})"
 
 
-def _value_in_words(name: str, value: object) -> str:
+def _value_in_words(name: str, value: object, n_chars: int) -> str:
     if value is None:
         return "not sent"
     if name == "prompt":
         _, value = size_and_end(value)  # for messages, the last one of the user
-    text = shorten(in_a_line(name, value), _VALUE_CHARS)
+    text = in_a_line(name, value)
+    is_template = name in _TEMPLATES
+    text = _cut(text, n_chars) if is_template else shorten(text, _VALUE_CHARS)
     # Markdown's rule for code that contains a backtick
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _cut(template: str, n_chars: int) -> str:
+    """Shorten a template after a word, and never within one of its placeholders."""
+    if len(template) <= n_chars:
+        return template
+    end = n_chars - len(_MORE)
+    # some scripts have no blanks between words
+    blank = template.rfind(" ", end - _WORD_CHARS, end + 1)
+    end = end if blank < 0 else blank
+    for placeholder in _PLACEHOLDER.finditer(template):
+        start, stop = placeholder.span()
+        end = start if start < end < stop else end
+    return template[:end].rstrip() + _MORE
 
 
 # the name of a run may have these signs, which Markdown must not interpret
@@ -245,12 +267,16 @@ _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """A run in words: its outcome in one line, labelled facts, and the next steps."""
+    """A run in words: its outcome in one line, labelled facts, and the next steps.
+
+    `marks` are warnings; a page shows them in frames before the next steps.
+    """
 
     name: str | None
     head: str
     lines: Sequence[Line] = ()
     footer: str = ""
+    marks: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -169,3 +169,22 @@ def shell() -> Iterator[InteractiveShell]:
     config = Config(HistoryManager={"enabled": False})
     yield InteractiveShell.instance(config=config)
     InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("word", ["word ", "คำ"])
+def test_a_prompt_is_shown_whole_or_cut_outside_of_its_placeholders(word: str) -> None:
+    """Some lines of text fit; of a longer one, no `{{name}}` is cut in two."""
+    mark = "{{the_name_of_a_column}}"
+    whole = f"{word * 30}{mark}"
+    longer = f"{word * (270 // len(word))}{mark}{word * 90}"
+    rows = [{"the_name_of_a_column": "x"}]
+
+    shown, cut = (
+        dict(_planned(build_grid(prompt, varied={"model": SMALL}, rows=rows)))["prompt"]
+        for prompt in (whole, longer)
+    )
+
+    assert shown == f"`{whole}`"
+    assert cut.endswith(f"{word.strip()} ...`")
+    assert len(cut) <= 302
+    assert "{" not in cut or mark in cut
