@@ -205,7 +205,7 @@ class Contrast:
         row = chosen_comparison(self.df, wanted, {"factor": factor, "on": on})
         return contrast_display.flips_of(self, row, n)
 
-    def plot(self, *, width: int = 340) -> Plot:
+    def plot(self, *, width: int = 480) -> Plot:
         """Draw the differences with their intervals, and the margin as a band.
 
         Args:

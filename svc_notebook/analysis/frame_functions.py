@@ -85,7 +85,7 @@ def plot(  # noqa: PLR0913 - one for each thing that can be drawn or counted oth
     unit: str | Sequence[str] | None = None,
     weight: "Weight" = "prompts",
     missing: "Missing" = "drop",
-    width: int = 340,
+    width: int = 480,
 ) -> "Plot":
     """Draw a score of the replies of any frame, by group.
 

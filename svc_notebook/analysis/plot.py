@@ -29,6 +29,7 @@ from svc_notebook.service.params import check_int, shorten
 from .compare import numbered, plain
 from .missing import Missing, missing_lines
 from .reply_factors import (
+    LABEL,
     OF_REQUESTS,
     SENT,
     attributes,
@@ -48,7 +49,7 @@ from .summary import Groups, ReplySample, estimated, say
 
 MAX_GROUPS = 60
 MAX_DOTS = 400
-_WIDTH = 340  # fits a narrow cell; a chart as wide as its cell hangs JupyterLab 4.6
+_WIDTH = 480  # fits a narrow cell; a chart as wide as its cell hangs JupyterLab 4.6
 _REPLY_CHARS = 300
 _LABEL_CHARS, _LINE_CHARS = 60, 20
 # JupyterLab 4.6 and Notebook 7 draw Vega-Lite 5 by themselves, and not 6.
@@ -413,7 +414,8 @@ def _labels(name: str, values: Sequence[Any]) -> list[str]:
     """Return a short label for each value of a column, a different one for each."""
     label_of: dict[str, str] = {}
     for value in dict.fromkeys(in_words(name, row_value) for row_value in values):
-        text = " ".join((value if name == "model" else f"{name} {value}").split())
+        is_plain = name == "model" or name.endswith(LABEL)
+        text = " ".join((value if is_plain else f"{name} {value}").split())
         label = visible(shorten(text, _LABEL_CHARS))
         n_alike = sum(taken.startswith(label) for taken in label_of.values())
         label_of[value] = (

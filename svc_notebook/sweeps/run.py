@@ -1318,7 +1318,7 @@ class Run:
         unit: str | Sequence[str] | None = None,
         weight: "Weight" = "prompts",
         missing: "Missing" = "drop",
-        width: int = 340,
+        width: int = 480,
     ) -> "Plot":
         """Draw a score of the replies by group; arguments and chart as in `svc.plot`.
 
