@@ -113,22 +113,3 @@ def find_screen(display: str = "auto") -> Screen:
         return terminal
     is_live = display == "live" or can_answer(shell)
     return Screen.NOTEBOOK if is_live else Screen.NONE
-
-
-def after_cell(action: Callable[[], object]) -> bool:
-    """Call a function when the running cell has ended and has shown its result.
-
-    Returns:
-        Whether there is a cell; outside of IPython the function is never called.
-    """
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
-    if shell is None:
-        return False
-
-    def act_once(*_: object) -> None:
-        shell.events.unregister("post_run_cell", act_once)
-        action()
-
-    shell.events.register("post_run_cell", act_once)
-    return True

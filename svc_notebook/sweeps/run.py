@@ -21,7 +21,7 @@ from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.front_end import Output, after_cell, find_screen
+from svc_notebook.display.front_end import Output, find_screen
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
@@ -70,11 +70,11 @@ class Run:
 
     Displaying a run shows the number of requests, a range of tokens and cost, the
     expected duration with the limit that determines it, and warnings; later how the
-    requests ended and what can be done next. If it has `scores=`, they are shown below
-    that, and below the cell that ran it: by condition, what differs, and the first
-    rows that only one of two values gets right. Planning sends nothing. A run with a
-    name continues where it ended, also after a restart: only missing requests are
-    sent, and a complete run is never sent again.
+    requests ended, how many answers could not be read, and what can be done next. If
+    it has `scores=`, they are shown below that, and when `run()` ends: by condition,
+    what differs, and the first rows that only one of two values gets right. Planning
+    sends nothing. A run with a name continues where it ended, also after a restart:
+    only missing requests are sent, and a complete run is never sent again.
 
     Models are asked in parallel, each within its limits (doc: Rate limits per model).
     A request that fails is a row of `replies_df`; only an error that all further
@@ -116,7 +116,7 @@ class Run:
             None,
             "",
         )  # a cell, and what it printed
-        self._is_reported = False  # whether the scores were shown after the run
+        self._reported_in: int | None = None  # the cell that shows the scores already
         self._looks = _looks_of(plan, session)
         if plan.name is not None:
             self._executor.bind()
@@ -475,6 +475,7 @@ class Run:
             ParameterError: Answers cannot be read as this type.
         """
         self._result.frames.answer = None if answer is None else answer_type(answer)
+        self._reported_in = None
         return self
 
     def score(
@@ -521,6 +522,7 @@ class Run:
             remembered=self._scores.rules,
         )
         self._scores.remember(scores, on_error)
+        self._reported_in = None
         return n_kept
 
     def rate(  # noqa: PLR0913 - a rating is described in many words
@@ -1387,10 +1389,12 @@ class Run:
         return text if report is None else f"{text}\n\n{report.text()}"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        # what this cell has printed already is left out
-        cell, text = self._explained
-        printed = text if cell is not None and cell == _cell_number() else ""
-        bundle, report = self._describe(printed).bundle(), self._score_report()
+        # what this cell has shown already is left out
+        here, (cell, text) = _cell_number(), self._explained
+        printed = text if cell is not None and cell == here else ""
+        bundle = self._describe(printed).bundle()
+        is_reported = here is not None and here == self._reported_in
+        report = None if is_reported else self._score_report()
         if report is None:
             return bundle
         html = bundle["text/html"] + report.html()
@@ -1528,7 +1532,6 @@ class Run:
             score_report,
         )
 
-        self._is_reported = True
         try:
             report = score_report(
                 self.replies_df(), self.plan.scores, unit=self._unit(None)
@@ -1568,18 +1571,15 @@ class Run:
         return (self.plan.decision or stored) is not None
 
     def _show_scores(self) -> None:
-        """Show the scores of the plan, unless the cell shows the run itself."""
-        self._is_reported = False
-        if after_cell(self._show_scores_once):
+        """Show the scores of the plan, above what the cell outputs next."""
+        if (report := self._score_report()) is None:
             return
-        if (report := self._score_report()) is not None:
+        self._reported_in = _cell_number()
+        if self._reported_in is None:
             write_line(report.text())
-
-    def _show_scores_once(self) -> None:
-        if self._is_reported or (report := self._score_report()) is None:
-            return
-        bundle = {"text/html": report.html(), "text/plain": report.text()}
-        Output().publish(bundle, None)
+        else:
+            bundle = {"text/html": report.html(), "text/plain": report.text()}
+            Output().publish(bundle, None)
 
 
 _looked_at: dict[str, set[int]] = {}  # the looks of named runs, shared by their `Run`s

@@ -113,24 +113,29 @@ def shell() -> Iterator[InteractiveShell]:
     InteractiveShell.clear_instance()
 
 
-@pytest.mark.parametrize("code", ["run.run()", "done = run.run()", "run.run(); 1"])
+@pytest.mark.parametrize(
+    "code", ["run.run()", "done = run.run()\nprint('later')", "run.run(); 1"]
+)
 def test_a_cell_shows_them_once(
     session: Session,
     shell: InteractiveShell,
     code: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """They are below the run if the cell shows it, and otherwise below the cell."""
+    """They are above everything that the cell outputs after the end of the run."""
     shell.user_ns["run"] = _swept(session)
 
-    shell.run_cell(code)  # type: ignore[no-untyped-call]  # IPython's
+    shell.run_cell(code, store_history=True)  # type: ignore[no-untyped-call]  # IPython's
     shown = _in_a_line(capsys.readouterr().out)
 
     assert len(re.findall(LINES, shown)) == 1
-    assert shown.endswith("neither in 0.")
+    assert shown.startswith("right: 8b")
 
     shell.run_cell("2")  # type: ignore[no-untyped-call]  # IPython's
     assert "70b" not in capsys.readouterr().out
+
+    shell.run_cell("run", store_history=True)  # type: ignore[no-untyped-call]  # IPython's
+    assert re.search(LINES, _in_a_line(capsys.readouterr().out))
 
 
 def test_one_condition_has_its_score_alone(session: Session) -> None:
