@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     import pandas as pd
 
 _SHOWN_CHARS = 80
+_REASON_CHARS = 200
 _FIELD = "answer_"
 _ALLOWED = (
     "a Literal such as Literal['spam', 'ham'], an Enum, bool, int, float, str, a "
@@ -533,6 +534,50 @@ def _fill_answers(
         shown = f"var_{name}" if name in known else name
         put(frame, _FIELD + shown, _column(values, of_field), before="answer_ok")
     return frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadAnswers:
+    """The answers of good replies that could not be read.
+
+    Attributes:
+        n: How many.
+        n_replies: How many good replies there are.
+        reason: Why the first of them could not be read.
+    """
+
+    n: int = 0
+    n_replies: int = 0
+    reason: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Their number in words; "" if all were read."""
+        return f"{self.n:,} answer{'s' * (self.n != 1)} not read" if self.n else ""
+
+    @property
+    def note(self) -> str:
+        """How many they are, why, and what to do next; "" if all were read."""
+        if not self.n:
+            return ""
+        return (
+            f"{self.n:,} of {self.n_replies:,} answers could not be read. The first: "
+            f"{shorten(self.reason, _REASON_CHARS)} The column answer_error of "
+            "replies_df() says why for each. If the texts do answer, .read(...) reads "
+            "them in another way and sends nothing; else change the prompt."
+        )
+
+
+def unread_answers(frames: Iterable["pd.DataFrame"]) -> UnreadAnswers:
+    """Count the answers that could not be read, in frames that have answers."""
+    n = n_replies = 0
+    reason = ""
+    for frame in frames:
+        is_ok = frame["answer_ok"]
+        errors = frame["answer_error"][is_ok.eq(other=False).fillna(value=False)]
+        reason = reason or "".join(errors.iloc[:1])
+        n, n_replies = n + len(errors), n_replies + int(is_ok.notna().sum())
+    return UnreadAnswers(n=n, n_replies=n_replies, reason=reason)
 
 
 def _answers_of(

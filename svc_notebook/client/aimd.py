@@ -64,6 +64,8 @@ class Concurrency:
             another level is being tried.
         gain: The factor by which the next higher level is larger.
         is_rising: Whether a higher level is tried next; otherwise a lower one.
+        is_met: Whether a limit was met: the server refused a level, or a higher one
+            brought no more replies. A higher level that does bring more lifts it.
         n_refused: How many higher levels in a row the server refused.
         pause_until_s: No other level is tried before this time.
         lowered_s: When a refusal lowered the level. Refusals of requests that were sent
@@ -79,6 +81,7 @@ class Concurrency:
     good: Level | None = None
     gain: float = FIRST_GAIN
     is_rising: bool = True
+    is_met: bool = False
     n_refused: int = 0
     pause_until_s: float = -inf
     lowered_s: float = -inf
@@ -128,7 +131,7 @@ class Concurrency:
         # a request that was alone in flight was not refused for the number in flight
         if sent_s <= self.lowered_s or self.n_in_flight <= 1:
             return state
-        state = replace(_begin_round(now_s, state), lowered_s=now_s)
+        state = replace(_begin_round(now_s, state), lowered_s=now_s, is_met=True)
         good = self.good
         if good is None or good.n_in_flight >= self.level:  # accepted before
             return replace(
@@ -174,10 +177,16 @@ def _judge_round(state: Concurrency, per_second: float, now_s: float) -> Concurr
         return state if now_s < state.pause_until_s else _try_next_level(state)
     min_factor = 1 + MIN_BENEFIT * (state.level / good.n_in_flight - 1)
     if per_second < min_factor * good.per_second:
-        previous = replace(state, level=good.n_in_flight, gain=MIN_GAIN)
-        return replace(previous, is_rising=not state.is_rising)
-    n_refused = 0 if state.is_rising else state.n_refused
-    return _try_next_level(replace(state, good=current, n_refused=n_refused))
+        return replace(
+            state,
+            level=good.n_in_flight,
+            gain=MIN_GAIN,
+            is_met=state.is_met or state.is_rising,
+            is_rising=not state.is_rising,
+        )
+    if state.is_rising:
+        state = replace(state, is_met=False, n_refused=0)
+    return _try_next_level(replace(state, good=current))
 
 
 def _try_next_level(state: Concurrency) -> Concurrency:
@@ -341,9 +350,22 @@ class LearntLimits:
 
     @property
     def learnt_limit(self) -> Limit | None:
-        """The limits learnt so far; None if there are none."""
+        """The limits learnt so far; None if there are none.
+
+        The number in flight is the highest that was tried with success, even if no
+        limit was met.
+        """
+        return self._limit(self.concurrency.learnt_level)
+
+    @property
+    def met_limit(self) -> Limit | None:
+        """The limits that were met so far; None if none was."""
+        concurrency = self.concurrency
+        return self._limit(concurrency.learnt_level if concurrency.is_met else None)
+
+    def _limit(self, in_flight: int | None) -> Limit | None:
         windows = self.rate.limit if self._learns_rate else NO_LIMIT
-        limit = replace(windows, in_flight=self.concurrency.learnt_level)
+        limit = replace(windows, in_flight=in_flight)
         return None if limit == NO_LIMIT else limit
 
     def refused(self, now_s: float, sent_s: Sequence[float]) -> bool:

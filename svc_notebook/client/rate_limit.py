@@ -86,9 +86,9 @@ class RateLimiter:
         return self.limit.in_flight if learnt is None else learnt.concurrency.level
 
     @property
-    def learnt_limit(self) -> Limit | None:
-        """The learnt limits; None if there are none, or if they are documented."""
-        return self._learnt.learnt_limit if self._learnt else None
+    def met_limit(self) -> Limit | None:
+        """The limits that were met; None if none was, or if they are documented."""
+        return self._learnt.met_limit if self._learnt else None
 
     def reserve(self, *, is_own: bool = False) -> Slot:
         """Take a slot in the model's queue.

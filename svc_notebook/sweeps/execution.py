@@ -215,7 +215,7 @@ class Execution:
             now_at=datetime.now().astimezone(),
             state="stopped" if scheduler.is_over else state,
             labels=self.plan.grid.model_labels,
-            scores=self.scores.so_far,
+            replies=self.scores.so_far,
         )
         bars.show(progress, is_last=is_last or self.is_over)
 
@@ -598,7 +598,7 @@ class Executor:
             model: limiter_of(context, model) for model in self._plan.grid.n_by_model
         }
         return {
-            model: None if limiter is None else limiter.learnt_limit
+            model: None if limiter is None else limiter.met_limit
             for model, limiter in limiters.items()
         }
 

@@ -1,30 +1,21 @@
 """Writes the replies of a run into a folder of Parquet files, part by part.
 
-Only one part is in memory at a time, so a million replies can be written.
+Only one part is in memory at a time, so a million replies can be read and written.
 """
 
 import re
-from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 
-import pandas as pd
-
 from svc_notebook.errors import ParameterError, import_extra
 from svc_notebook.ledger.frame_export import export, read_parquet, write_whole
-from svc_notebook.ledger.ledger import Ledger
-from svc_notebook.ledger.reply_frames import with_scores
 from svc_notebook.settings import to_path
 
-from .grid import Grid
-from .resume import as_ended, key_of
 from .row_files import SUFFIX
-from .run_outcome import RunFrames, RunResult, trial_batches
+from .run_outcome import PART_ROWS, RunResult
 
-PART_ROWS = 50_000  # rows of a part: so many are in memory at once
 # the parts, and files that were left by a write that was killed
 _OWN = re.compile(r"replies-\d{5}\.parquet|\.replies-\d{5}\.parquet\..*\.part")
 
@@ -38,14 +29,9 @@ def write_parts(
     target, before = _own_files(target)
     _check_not_rows(result, target)
     _check_run(result, target, before)
-    seqs = (
-        array("q") if result.ledger is None else _seqs_of_trials(result, result.ledger)
-    )
     dtypes: dict[str, object] = {}
     written: list[tuple[Path, list[str]]] = []
-    for start, grid in _pieces(result.plan.grid, part_rows):
-        first = start * grid.repeats
-        frame = _piece_frame(result, grid, seqs[first : first + len(grid)])
+    for frame in result.frames_in_parts(part_rows):
         for name, dtype in frame.dtypes.items():
             dtypes[str(name)] = _common_dtype(dtypes.get(str(name), dtype), dtype)
         path = export(frame, target / f"replies-{len(written):05}.parquet")
@@ -144,49 +130,6 @@ def _check_not_rows(result: RunResult, target: Path) -> None:
             "replace. Nothing was written. Name another folder.",
             param="folder",
         )
-
-
-def _seqs_of_trials(result: RunResult, ledger: Ledger) -> Sequence[int]:
-    """Return the number of each trial's exchange in the ledger; 0 without one."""
-    # by the hashes of keys, because a million keys would need 200 MB
-    hashes, seqs, is_ok = array("q"), array("q"), array("b")
-    for seq, sent in ledger.numbered(result.plan.run_id):
-        hashes.append(hash(key_of(sent)))
-        seqs.append(seq)
-        is_ok.append(as_ended(sent).status == "ok")
-    trials = pd.Index(array("q", map(hash, result.plan.grid.trial_keys())))
-    exchanges = pd.DataFrame(
-        {"trial": trials.get_indexer(pd.Index(hashes)), "seq": seqs, "is_ok": is_ok}
-    )
-    # The newest good exchange of a trial counts, or else the newest one. A trial that
-    # is not in the plan is -1, which `reindex` leaves out.
-    in_order = exchanges.sort_values("is_ok", kind="stable")
-    newest = in_order.drop_duplicates("trial", keep="last").set_index("trial")["seq"]
-    return array("q", newest.reindex(range(len(trials)), fill_value=0))
-
-
-def _pieces(grid: Grid, part_rows: int) -> Iterator[tuple[int, Grid]]:
-    """Yield pieces of a grid, each with its first combination; at least one."""
-    n_in_piece = max(part_rows // grid.repeats, 1)
-    combinations: Sequence[int] = (
-        range(grid.n_product) if grid.kept is None else grid.kept
-    )
-    if grid.kept is None and grid.rows is not None and len(grid.rows):
-        n_of_row = grid.n_product // len(grid.rows)
-        n_in_piece = max(n_in_piece // n_of_row, 1) * n_of_row  # whole rows
-    for start in range(0, max(len(combinations), 1), n_in_piece):
-        yield start, replace(grid, kept=combinations[start : start + n_in_piece])
-
-
-def _piece_frame(result: RunResult, grid: Grid, seqs: Sequence[int]) -> pd.DataFrame:
-    """Return the frame of replies of a piece."""
-    frames = RunFrames(grid, result.frames.answer)
-    piece = replace(result.plan, grid=grid)
-    sent = sorted(seq for seq in seqs if seq)
-    exchanges = result.ledger.at(sent) if result.ledger is not None else iter(())
-    failures = result.failures.copy()
-    batches = trial_batches(piece, exchanges, failures, is_begun=result.is_begun)
-    return with_scores(frames.frame_of(batches), result.ledger)
 
 
 def _common_dtype(first: object, second: object) -> object:

@@ -67,8 +67,13 @@ def plan_lines(
     return [line for line in lines if line[1]]
 
 
-def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
-    """Say in one line how many requests there are, and how they ended."""
+def headline(
+    grid: Grid, counts: Mapping[str, int], *, is_begun: bool, unread: str = ""
+) -> str:
+    """Say in one line how many requests there are, and how they ended.
+
+    `unread` says how many answers could not be read.
+    """
     n_trials = len(grid)
     requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not n_trials:
@@ -86,7 +91,7 @@ def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
         for status, word in words.items()
         if counts.get(status) or status == "ok"
     ]
-    return f"{requests}: {', '.join(parts)}."
+    return f"{requests}: {', '.join(filter(None, (*parts, unread)))}."
 
 
 def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
@@ -304,7 +309,8 @@ class RunDescription:
         name = _SIGNS.sub(r"\\\1", self.name or "")
         title = f"**Run {name}** · " if name else "**Run** · "
         facts = "\n".join(f"- {label}: {text}" for label, text in self.lines)
-        final = Final(texts=(f"{title}{self.head}\n\n{facts}",), footer=self.footer)
+        text = f"{title}{self.head}\n\n{facts}"
+        final = Final(texts=(text,), footer=self.footer, marks=self.marks)
         return {**final.bundle(), "text/plain": self.text}
 
 

@@ -44,6 +44,14 @@ class ModelProgress:
         return f"{to_terminal(self.name)} {self.n_done}/{self.n_total}"
 
 
+@dataclass(frozen=True, slots=True)
+class RepliesSoFar:
+    """The mean scores of a model's replies, and what could not be read or scored."""
+
+    scores: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+
 class Bars:
     """One bar for each model, in the order in which they first appear."""
 
@@ -98,8 +106,8 @@ class Bars:
         bar.n = progress.n_done
         bar.total = progress.n_total
         bar.desc, bar.unit = progress.count, to_terminal(progress.note)
+        bar.colour = "#ffa500" if progress.is_bad else None  # tqdm warns of names
         if self._where is Screen.NOTEBOOK:
-            bar.colour = "#ffa500" if progress.is_bad else None  # tqdm warns of names
             for text, columns in zip(
                 bar.container.children[::2], self._columns, strict=True
             ):
@@ -170,13 +178,13 @@ def progress_of(
     now_at: datetime,
     state: str = "",
     labels: Mapping[str, str] | None = None,
-    scores: Callable[[str], Sequence[str]] = lambda _: (),
+    replies: Callable[[str], RepliesSoFar] = lambda _: RepliesSoFar(),
 ) -> tuple[ModelProgress, ...]:
     """Return the progress of each model that has anything to send.
 
     `now_s` is the time on the clock of the run, `now_at` the time in the user's zone,
     and `state` is a word for a run that is paused or stopped. `labels` are those of the
-    models, and `scores` returns the scores of a model so far.
+    models, and `replies` says what is known about the replies of a model so far.
     """
     labels = labels or {}
     return tuple(
@@ -193,11 +201,12 @@ def progress_of(
                 now_s=now_s,
                 now_at=now_at,
                 state=state,
-                scores=scores(queue.model),
+                replies=so_far,
             ),
-            is_bad=bool(queue.n_failed or queue.given_up),
+            is_bad=bool(queue.n_failed or queue.given_up or so_far.problems),
         )
         for queue in queues
+        for so_far in (replies(queue.model),)
         if queue.n_trials
     )
 
@@ -208,14 +217,14 @@ def _note(
     now_s: float,
     now_at: datetime,
     state: str,
-    scores: Sequence[str],
+    replies: RepliesSoFar,
 ) -> str:
-    parts = [f"{queue.n_before:,} done before"] if queue.n_before else []
-    parts += [f"{queue.n_failed} failed"] if queue.n_failed else []
-    parts.append(f"{queue.n_tokens:,} tokens")
-    parts += scores
-    if learnt_limit := queue.limiter and queue.limiter.learnt_limit:
-        parts.append(f"limit found: {_limit_in_words(learnt_limit)}")
+    parts = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    parts += [*replies.problems, f"{queue.n_tokens:,} tokens", *replies.scores]
+    if queue.n_before:  # the numbers are about the requests that are sent now
+        parts[0] = f"{queue.n_before:,} done before · now: {parts[0]}"
+    if met_limit := queue.limiter and queue.limiter.met_limit:
+        parts.append(f"limit found: {_limit_in_words(met_limit)}")
     if queue.given_up:
         parts.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:

@@ -1448,12 +1448,16 @@ class Run:
             status = result.status()
             counts = status.counts(len(self))
             reasons = self.reasons if counts["error"] else []
-            size = self.size
+            size, unread = self.size, result.unread()
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
         n_left = Counter(grid.n_by_model) - Counter(settled_of(status).n_by_model)
-        news = [*(("failed", reason) for reason in reasons), ("cut", status.cut_note())]
+        news = [
+            *(("failed", reason) for reason in reasons),
+            ("cut", status.cut_note()),
+            ("not read", unread.note),
+        ]
         lines = plan_lines(
             grid,
             size=size,
@@ -1466,9 +1470,12 @@ class Run:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
-            head=headline(grid, counts, is_begun=result.is_begun),
+            head=headline(
+                grid, counts, is_begun=result.is_begun, unread=unread.in_words
+            ),
             lines=[*(line for line in news if line[1] not in printed), *lines],
             footer=" · ".join(self._next_steps(status)),
+            marks=(unread.in_words,) if unread.n else (),
         )
 
     def _next_steps(self, status: RunStatus) -> list[str]:
@@ -1486,7 +1493,7 @@ class Run:
     def _explain_end(
         self, execution: Execution | None, scored: Sequence[str] | None
     ) -> None:
-        """Print why all requests of a pass failed, what was cut, and lines on scores.
+        """Print why all requests of a pass failed, and what is wrong with replies.
 
         `scored` has the lines to print if nothing was sent.
         """
@@ -1498,7 +1505,8 @@ class Run:
         n_failed = sum(queue.n_failed for queue in queues)
         text = ""
         if any(queue.n_ok for queue in queues):
-            text = self.cut_note
+            notes = (self.cut_note, self._result.unread().note)
+            text = "\n".join(filter(None, notes))
         elif n_failed:
             reasons = "".join(f"\n  {reason}" for reason in self.reasons)
             remedy = "Fix this, then call retry()"

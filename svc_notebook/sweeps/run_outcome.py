@@ -7,7 +7,9 @@ requests are being sent.
 import dataclasses
 import platform
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -17,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from svc_notebook.analysis.read_answers import AnswerType, kept_type, with_answers
+from svc_notebook.analysis.read_answers import (
+    AnswerType,
+    UnreadAnswers,
+    kept_type,
+    unread_answers,
+    with_answers,
+)
 from svc_notebook.analysis.scoring import planned_in_words
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import LedgerError
@@ -51,6 +59,7 @@ from .resume import (
     TrialFailure,
     TrialKey,
     TrialStatus,
+    as_ended,
     by_trial,
     key_of,
     newest_by_trial,
@@ -63,6 +72,7 @@ if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
 RowColumns = dict[str, Any]
+PART_ROWS = 50_000  # rows of a part: so many are in memory at once
 
 
 def reply_rows(
@@ -383,6 +393,9 @@ class RunResult:
         self.frames = RunFrames(plan.grid, plan.answer)
         self._sent = RunStatus()
         self._stamp: tuple[int, str] | None = None
+        self._unread = UnreadAnswers()
+        # the state of the ledger, and the type, that `_unread` is about
+        self._unread_of: tuple[object, object] = (None, None)
 
     def take_answer(self) -> None:
         """Read answers as the first replies of the run say, if the plan does not."""
@@ -438,6 +451,23 @@ class RunResult:
             self._sent, self._stamp = sent, stamp
         return self._sent
 
+    def unread(self) -> UnreadAnswers:
+        """Count the answers that could not be read, of the replies so far.
+
+        The texts are read again if exchanges were added, or for another type. If the
+        ledger cannot be read, the last count stays.
+        """
+        answer = self.frames.answer
+        if self.ledger is None or answer is None or answer.read is None:
+            return UnreadAnswers()
+        stamp = self.ledger.stamp(self.plan.run_id)
+        known, of_type = self._unread_of
+        if stamp is None or stamp != known or answer is not of_type:
+            with suppress(LedgerError):
+                self._unread = unread_answers(self.frames_in_parts())
+                self._unread_of = stamp, answer
+        return self._unread
+
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
         unrecorded = self.failures.copy()
@@ -458,9 +488,12 @@ class RunResult:
         name = f"Run {plan.name}: " if plan.name else "Run: "
         try:
             counts = self.status().counts(len(plan.grid))
+            unread = self.unread()
         except LedgerError:
             return name + "its ledger cannot be read."
-        return name + headline(plan.grid, counts, is_begun=self.is_begun)
+        return name + headline(
+            plan.grid, counts, is_begun=self.is_begun, unread=unread.in_words
+        )
 
     def notes(self) -> list[Line]:
         """Return further lines: renamed columns, answers, scores, unit and tools."""
@@ -526,6 +559,28 @@ class RunResult:
         exchanges = self.exchanges(texts=True)
         batches = trial_batches(self.plan, exchanges, failures, is_begun=self.is_begun)
         return with_scores(self.frames.frame_of(batches), self.ledger)
+
+    def frames_in_parts(self, part_rows: int = PART_ROWS) -> Iterator["pd.DataFrame"]:
+        """Yield the frame of replies in parts, in the order of the plan.
+
+        Only one part is in memory at a time.
+        """
+        from svc_notebook.ledger.reply_frames import with_scores  # noqa: PLC0415 - pandas
+
+        grid, ledger = self.plan.grid, self.ledger
+        seqs = array("q") if ledger is None else _seqs_of_trials(self.plan, ledger)
+        for start, part in _parts_of(grid, part_rows):
+            first = start * grid.repeats
+            sent = sorted(filter(None, seqs[first : first + len(part)]))
+            exchanges = iter(()) if ledger is None else ledger.at(sent)
+            batches = trial_batches(
+                dataclasses.replace(self.plan, grid=part),
+                exchanges,
+                self.failures.copy(),
+                is_begun=self.is_begun,
+            )
+            frames = RunFrames(part, self.frames.answer)
+            yield with_scores(frames.frame_of(batches), ledger)
 
     def replies_since(self, since: datetime) -> "pd.DataFrame":
         """Return one row for each choice of the trials that were sent since then."""
@@ -598,6 +653,43 @@ class RunResult:
     ) -> Iterable[Exchange]:
         run = self.plan.run_id
         return ledger.read(scope="all", run=run, since=since, texts=texts)
+
+
+def _seqs_of_trials(plan: Plan, ledger: Ledger) -> Sequence[int]:
+    """Return the number of each trial's exchange in the ledger; 0 without one."""
+    import pandas as pd  # noqa: PLC0415 - where parts are read
+
+    # by the hashes of keys, because a million keys would need 200 MB
+    hashes, seqs, is_ok = array("q"), array("q"), array("b")
+    for seq, sent in ledger.numbered(plan.run_id):
+        hashes.append(hash(key_of(sent)))
+        seqs.append(seq)
+        is_ok.append(as_ended(sent).status == "ok")
+    trials = pd.Index(array("q", map(hash, plan.grid.trial_keys())))
+    exchanges = pd.DataFrame(
+        {"trial": trials.get_indexer(pd.Index(hashes)), "seq": seqs, "is_ok": is_ok}
+    )
+    # The newest good exchange of a trial counts, or else the newest one. A trial that
+    # is not in the plan is -1, which `reindex` leaves out.
+    in_order = exchanges.sort_values("is_ok", kind="stable")
+    newest = in_order.drop_duplicates("trial", keep="last").set_index("trial")["seq"]
+    return array("q", newest.reindex(range(len(trials)), fill_value=0))
+
+
+def _parts_of(grid: Grid, part_rows: int) -> Iterator[tuple[int, Grid]]:
+    """Yield parts of a grid, each with its first combination; at least one."""
+    n_in_part = max(part_rows // grid.repeats, 1)
+    combinations: Sequence[int] = (
+        range(grid.n_product) if grid.kept is None else grid.kept
+    )
+    if grid.kept is None and grid.rows is not None and len(grid.rows):
+        n_of_row = grid.n_product // len(grid.rows)
+        n_in_part = max(n_in_part // n_of_row, 1) * n_of_row  # whole rows
+    for start in range(0, max(len(combinations), 1), n_in_part):
+        yield (
+            start,
+            dataclasses.replace(grid, kept=combinations[start : start + n_in_part]),
+        )
 
 
 def _as_text(value: object) -> object:

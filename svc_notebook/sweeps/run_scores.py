@@ -1,12 +1,14 @@
 """The scores of a run: its functions score each reply as it comes, on a thread.
 
 A run remembers the functions of `scores=` and of `run.score` while the kernel lives. A
-function of the user may call the service, so it never runs on the event loop.
+function of the user may call the service, so it never runs on the event loop. Nor do
+functions and types that read answers, which are counted here, too.
 """
 
 import asyncio
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from svc_notebook.analysis.read_answers import UnreadAnswers, unread_answers
 from svc_notebook.analysis.scorers import Scorer
 from svc_notebook.analysis.scoring import (
     ERROR,
@@ -37,6 +40,7 @@ from svc_notebook.session import Session
 
 from .grid import Trial
 from .plan import Plan
+from .progress import RepliesSoFar
 from .resume import as_ended
 from .run_lock import run_key
 from .run_outcome import RunResult
@@ -211,7 +215,10 @@ def rule_of(name: str, rules: Iterable[str]) -> str | None:
 
 
 class ScoringPass:
-    """Scores replies while a run is sent, and knows the mean scores so far."""
+    """Scores replies while a run is sent, and knows the mean scores so far.
+
+    It also counts the answers that could not be read.
+    """
 
     def __init__(self, scores: RunScores, result: RunResult) -> None:
         self._scores = scores
@@ -226,10 +233,16 @@ class ScoringPass:
         self._n_rows: dict[str, int] = {}  # rows that a function scores within GATHER_S
         self._is_text: dict[str, bool] = {}  # whether a score is text, by its name
         self._rates: dict[str, dict[str, Rate]] = {}  # by model and name of the score
+        self._n_unread = Counter[str]()  # answers that could not be read, by model
+
+    @property
+    def _is_needed(self) -> bool:
+        answer = self._result.frames.answer
+        return bool(self._scores.rules or (answer and answer.read))
 
     def put(self, trial: Trial, exchange: Exchange) -> None:
         """Put a reply into the queue, without waiting."""
-        if self._scores.rules:
+        if self._is_needed:
             columns = self._result.plan.grid.columns_of(trial)
             origin = replace(exchange.origin, columns=columns)
             self._queue.put(replace(exchange, origin=origin))
@@ -237,7 +250,7 @@ class ScoringPass:
 
     async def finish(self) -> None:
         """Wait until all replies are scored, including those of earlier passes."""
-        if not self._scores.rules:
+        if not self._is_needed:
             return
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
         self._when_done = lambda: loop.call_soon_threadsafe(is_done.set)
@@ -250,17 +263,20 @@ class ScoringPass:
         self._is_stopped = True
         self._queue.put(None)
 
-    def so_far(self, model: str) -> list[str]:
-        """Return the mean scores of a model, for its line of progress."""
+    def so_far(self, model: str) -> RepliesSoFar:
+        """Return the mean scores of a model, and what could not be read or scored."""
         rates, outcomes = self._rates.get(model, {}).copy(), self._outcomes.copy()
         # the score for all fields of an answer comes first
         names = sorted(rates, key=lambda name: not name.endswith("_all"))
         parts = [f"{name} {rates[name]}" for name in names[:_SHOWN_SCORES]]
-        return parts + [
+        problems = [
             f"{name} raised for {outcome.n_failed}"
             for name, outcome in outcomes.items()
             if outcome.n_failed
         ]
+        unread = UnreadAnswers(n=self._n_unread[model])
+        problems += [unread.in_words] if unread.n else []
+        return RepliesSoFar(parts, problems)
 
     def lines(self) -> list[str]:
         """Return the lines to print at the end."""
@@ -303,7 +319,7 @@ class ScoringPass:
 
     def catch_up(self) -> None:
         """Score the replies that lack the scores of a function."""
-        if self._result.ledger is None or self._is_stopped:
+        if self._result.ledger is None or self._is_stopped or not self._scores.rules:
             return
         try:
             wanted = self._unscored(self._result.ledger)
@@ -355,7 +371,11 @@ class ScoringPass:
         if not ended or self._is_stopped:
             return
         frames, prices = self._result.frames, self._result.plan.prices
-        columns = Columns(frames.frame_of_exchanges(ended, prices))
+        frame = frames.frame_of_exchanges(ended, prices)
+        if wanted is None:  # others were counted when they came
+            for model, of_model in frame.groupby("model"):
+                self._n_unread[str(model)] += unread_answers([of_model]).n
+        columns = Columns(frame)
         ids = columns["exchange_id"]
         for name, rule in self._scores.rules.copy().items():
             positions = [

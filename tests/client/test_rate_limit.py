@@ -296,7 +296,7 @@ def test_a_known_number_in_flight_is_kept(now: Now, *, is_own: bool) -> None:
 
     assert waits == [0.0, 0.0, 0.0, 0.5, 0.5]
     assert limiter.try_pass(slots[3]).wait_s == 0.0
-    assert limiter.learnt_limit is None
+    assert limiter.met_limit is None
 
 
 def answer(limiter: RateLimiter, slots: list[Slot], now: Now) -> None:
@@ -318,7 +318,22 @@ def test_the_level_rises_while_replies_come_in_time(
         answer(limiter, slots, now)
 
     assert n_at_once == [8, 16, 32, 64]
-    assert limiter.learnt_limit == Limit(per_second=None, per_minute=None, in_flight=64)
+    assert limiter.met_limit is None
+
+
+def test_a_number_that_brings_no_more_replies_is_a_limit(now: Now) -> None:
+    """A server that answers 8 at a time gets 16, and then 8 are the limit."""
+    limiter, n_at_once, limits = limiter_of(None, now), [], []
+    for _ in range(2):
+        slots = passed(limiter, limiter.in_flight or 0)
+        n_at_once.append(len(slots))
+        limits.append(limiter.met_limit)
+        for first in range(0, len(slots), 8):
+            answer(limiter, slots[first : first + 8], now)
+
+    assert n_at_once == [8, 16]
+    assert limits == [None, None]
+    assert limiter.met_limit == Limit(per_second=None, per_minute=None, in_flight=8)
 
 
 def test_an_overloaded_server_gets_fewer_at_once(now: Now) -> None:
@@ -372,7 +387,7 @@ def test_what_was_found_is_kept_for_an_hour(now: Now, tmp_path: Path) -> None:
     assert other.limit == Limit(per_second=20, per_minute=150)
     assert other.in_flight == 64
     assert len(slots) == 20
-    assert late.learnt_limit is None
+    assert late.in_flight == 8
     assert late.in_flight == 8
 
 

@@ -15,6 +15,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_frames import replies_df
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
+from svc_notebook.sweeps.stored_runs import stored_run
 
 OpenSession = Callable[[Emulator], Session]
 Mail = Literal["spam", "ham"]
@@ -45,7 +46,8 @@ def emulator() -> Iterator[Emulator]:
 
 
 def _swept(session: Session, answer: Any = None, **how: Any) -> Any:  # noqa: ANN401 - any type
-    return plan_run(session, "Label: {{mail}}", rows=ROWS, answer=answer, **how)
+    how = {"rows": ROWS, **how}
+    return plan_run(session, "Label: {{mail}}", answer=answer, **how)
 
 
 @pytest.mark.slow
@@ -193,3 +195,72 @@ def test_a_score_needs_a_name(session: Session) -> None:
     """Without a function there is nothing to do, and the message shows how."""
     with pytest.raises(ParameterError, match=r"run\.score\(right=svc"):
         _swept(session).score()
+
+
+def _warned(run: Any, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:  # noqa: ANN401 - a run
+    """Return what a run prints at its end, and its text, each in one line."""
+    run.run()
+    return _in_a_line(capsys.readouterr().err), _in_a_line(repr(run))
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_answers_that_cannot_be_read_are_reported(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The end of a run, its text and its page say how many, why, where, and what next.
+
+    One of 24 is as clear as all of them.
+    """
+    rows = [{"mail": f"win {number}"} for number in range(23)] + [{"mail": "hi"}]
+    run = _swept(session, Literal["spam", "eggs"], rows=rows)
+
+    ended, text = _warned(run, capsys)
+
+    why = "1 of 24 answers could not be read. The first: None of the labels is in the"
+    assert ended.count(why) == text.count(why) == 1
+    assert "The column answer_error of replies_df()" in ended
+    assert ".read(...)" in ended
+    assert "24 requests: 24 ok, 1 answer not read." in text
+    assert ">1 answer not read</span>" in run._repr_mimebundle_()["text/html"]
+
+    assert "not read" not in repr(run.read(str))
+
+
+def test_a_type_that_the_model_does_not_call_is_reported(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replies in plain text are ok, and their answers are not."""
+
+    @dataclass
+    class Sender:
+        """Who wrote."""
+
+        name: str
+
+    ended, text = _warned(_swept(session, Sender), capsys)
+
+    why = "2 of 2 answers could not be read. The first: The reply neither calls Sender"
+    assert why in ended
+    assert "2 requests: 2 ok, 2 answers not read." in text
+
+
+def test_a_resumed_run_counts_all_answers_that_cannot_be_read(
+    emulator: Emulator, open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of earlier passes and kernels count, too, and each counts once."""
+    rows = [{"mail": f"{mail} {n}"} for n in range(4) for mail in ("win", "hi")]
+    how: dict[str, Any] = {"rows": rows, "name": "mails"}
+    first = _swept(open_session(emulator), Literal["spam", "eggs"], **how)
+    first.run(first=4)
+    n_first = int((~first.replies_df()["answer_ok"].dropna()).sum())
+    assert f"{n_first} of 4 answers could not be read." in capsys.readouterr().err
+
+    run = stored_run(open_session(emulator), "mails")
+
+    assert f"4 ok, 4 not run, {n_first} answer" in repr(run)
+    ended, text = _warned(run, capsys)
+    assert "4 of 8 answers could not be read." in ended
+    assert "8 requests: 8 ok, 4 answers not read." in text

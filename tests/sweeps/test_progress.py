@@ -18,7 +18,7 @@ from svc_notebook.display.terminal_width import width
 from svc_notebook.errors import BadRequestError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.progress import Bars, ModelProgress, progress_of
+from svc_notebook.sweeps.progress import Bars, ModelProgress, RepliesSoFar, progress_of
 from svc_notebook.sweeps.scheduler import (
     FAILURES_IN_A_ROW,
     Answered,
@@ -169,26 +169,30 @@ def _queue(
 
 
 def test_a_line_has_the_scores_so_far() -> None:
-    """The rates of its model are after the tokens."""
+    """Problems come before the tokens, and colour the bar; rates come after them."""
     queue = _queue(2, [])
     [part] = progress_of(
         [queue],
         now_s=0.0,
         now_at=NOON,
         state="paused",
-        scores=lambda model: [f"right 83 % of 6 by {model}"],
+        replies=lambda model: RepliesSoFar(
+            scores=[f"right 83 % of 6 by {model}"], problems=["1 answer not read"]
+        ),
     )
 
-    assert part.note == f"0 tokens · right 83 % of 6 by {SMALL} · paused"
+    right = f"right 83 % of 6 by {SMALL}"
+    assert part.note == f"1 answer not read · 0 tokens · {right} · paused"
+    assert part.is_bad
 
 
 def test_a_line_says_what_was_done_before() -> None:
-    """A run that goes on counts only what is sent now, and says that there is more."""
+    """A run that goes on counts only what is sent now, and says so."""
     pending = PendingTrials(pull=iter(()), n_trials=26, n_before=1_014)
     [part] = progress_of([ModelQueue(SMALL, pending)], now_s=0.0, now_at=NOON)
 
     assert part.count == f"{SMALL} 0/26"
-    assert part.note.startswith("1,014 done before · 0 tokens")
+    assert part.note.startswith("1,014 done before · now: 0 tokens")
 
 
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
@@ -197,7 +201,7 @@ def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
 
 
 def test_says_which_limits_were_found() -> None:
-    """A model without known limits has what its 429s and replies have shown."""
+    """A model without known limits has what its 429s have shown, and nothing before."""
     queue = _queue(20, [], model="svc-instruct")
     limits = RateLimits(clock=lambda: now_s)
     now_s, queue.limiter = 0.0, limits.of("svc-instruct")
@@ -218,8 +222,8 @@ def test_says_which_limits_were_found() -> None:
     queue.limiter.due()
 
     assert before == "0 tokens"
-    assert level == "0 tokens · limit found: 8 at once"
-    assert _note(queue) == "0 tokens · limit found: 8 a second, 8 at once"
+    assert level == "0 tokens"
+    assert _note(queue) == "0 tokens · limit found: 8 a second"
 
 
 def test_says_tokens_failures_and_the_computed_end() -> None:

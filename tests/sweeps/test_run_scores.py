@@ -14,6 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import read_scores
 from svc_notebook.session import Session
 from svc_notebook.sweeps import run_scores
+from svc_notebook.sweeps.progress import RepliesSoFar
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
@@ -81,11 +82,9 @@ def test_the_progress_shows_the_rate_so_far(session: Session) -> None:
     run = _swept(session, scores=rules, model=[SMALL, LARGE]).run()
 
     so_far = run._scores.newest.so_far  # noqa: SLF001 - what the bars show
-    assert so_far(SMALL) == [
-        "field_all 50 % of 6",
-        "right 83 % of 6",
-        "n raised for 6",
-    ]
+    assert so_far(SMALL) == RepliesSoFar(
+        scores=["field_all 50 % of 6", "right 83 % of 6"], problems=["n raised for 6"]
+    )
 
 
 def test_new_replies_get_the_scores_of_before(session: Session) -> None:

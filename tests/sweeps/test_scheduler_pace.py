@@ -32,7 +32,7 @@ def test_a_level_that_is_found_finds_limits_too(reply_s: float) -> None:
 
     world.run(conditions_of(300), answer, in_flight=None)
 
-    found = world.limits.of("m").learnt_limit
+    found = world.limits.of("m").met_limit
     optimum_s = last_sent_s(300, Limit(per_second=20, per_minute=150)) + reply_s
     assert world.now_s <= 1.15 * optimum_s
     assert n_refused <= 60
