@@ -19,6 +19,7 @@ from svc_notebook.display.reply_footer import (
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import (
+    Charge,
     Exchange,
     UsageSource,
     is_cut,
@@ -48,8 +49,9 @@ class Completion:
         'stop'
     """
 
-    __slots__ = ("_last_request", "_notes", "exchange", "tool_runs")
+    __slots__ = ("_last_request", "_notes", "charge", "exchange", "tool_runs")
 
+    charge: Charge  # of all rounds, tries and parts of the reply
     exchange: Exchange
     tool_runs: tuple[Step, ...]  # tool calls that were run for this reply, in order
     _notes: tuple[str, ...]
@@ -61,7 +63,10 @@ class Completion:
         tool_runs: tuple[Step, ...] = (),
         notes: tuple[str, ...] = (),
         last_request: CompletionRequest | None = None,
+        charge: Charge | None = None,
     ) -> None:
+        charge = charge or Charge.of(exchange)
+        object.__setattr__(self, "charge", charge)
         object.__setattr__(self, "exchange", exchange)
         object.__setattr__(self, "tool_runs", tool_runs)
         object.__setattr__(self, "_notes", notes)
@@ -209,7 +214,8 @@ class Completion:
 
     def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
         tool_runs = tuple(map(_without_value, self.tool_runs))
-        return Completion, (self.exchange, tool_runs, self._notes, self._last_request)
+        parts = (self.exchange, tool_runs, self._notes, self._last_request, self.charge)
+        return Completion, parts
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -219,7 +225,7 @@ class Completion:
 
     def __repr__(self) -> str:
         text = self.text
-        parts = [footer(self.exchange)]
+        parts = [footer(self.exchange, self.charge)]
         answered = self.exchange.body.model if self.exchange.body else None
         parts += filter(None, [other_model(self.model, answered)])
         if self.exchange.status == "ok" and is_empty(self.exchange):
@@ -272,20 +278,33 @@ class Completion:
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same completion with these tool runs."""
-        return Completion(self.exchange, tool_runs, self._notes, self._last_request)
+        return self._with(tool_runs=tool_runs)
 
     def with_notes(self, *notes: str) -> "Completion":
         """Return the same completion with more notes, which its footer shows."""
-        notes = (*self._notes, *notes)
-        return Completion(self.exchange, self.tool_runs, notes, self._last_request)
+        return self._with(notes=(*self._notes, *notes))
+
+    def following(self, before: "Completion | None") -> "Completion":
+        """Return the same completion, charged for the rounds or tries before it."""
+        own = Charge.of(self.exchange)
+        return self._with(charge=own if before is None else before.charge + own)
+
+    def _with(self, **changes: Any) -> "Completion":  # noqa: ANN401 - an argument's value
+        unchanged = {
+            "tool_runs": self.tool_runs,
+            "notes": self._notes,
+            "last_request": self._last_request,
+            "charge": self.charge,
+        }
+        return Completion(self.exchange, **{**unchanged, **changes})
 
     def final(self) -> Final:
         """Return the final form in which a cell shows the reply."""
         return Final(
             texts=self.texts,
             reasonings=tuple(choice.reasoning for choice in self.choices),
-            footer=footer(self.exchange),
-            hint=estimate_hint(self.exchange),
+            footer=footer(self.exchange, self.charge),
+            hint=estimate_hint(self.charge),
             marks=marks(self.exchange),
             tool_runs=(*self.tool_runs, *self._calls_not_run()),
         ).with_notes(*self.notes)

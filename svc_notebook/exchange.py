@@ -75,6 +75,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         turn_id: The turn of the conversation that the request is for.
         attached: The attachments in the newest prompt.
         continues: The exchange whose reply this one continues, if any.
+        follows: The exchange before this one in the tool rounds, or in the tries for a
+            typed answer, if any.
         run, request_key, repeat: The sweep's run; a hash of everything that is sent,
             equal for repeats; the number of the repeat.
         columns: The template columns of the row, for the frame of replies.
@@ -87,6 +89,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     turn_id: str | None = None
     attached: tuple[Attached, ...] = ()
     continues: str | None = None
+    follows: str | None = None
     run: str | None = None
     request_key: str | None = None
     repeat: int | None = None
@@ -204,6 +207,61 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None if another server was sent no number: its default is unknown.
         """
         return self.request.max_tokens
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a reply was charged for: one request, or its rounds, tries and parts.
+
+    Attributes:
+        n_requests: Requests that were sent for the reply.
+        prompt_tokens, completion_tokens: Their sums, reported or estimated. A request
+            without an answer adds none. None if a server left a number out.
+        source: estimated if any number is an estimate; missing if no request has one.
+        low_tokens, high_tokens: The interval of all tokens; None if it is unknown.
+        latency_s: The seconds of all requests; None if a time is unknown.
+    """
+
+    n_requests: int = 0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    source: UsageSource = "missing"
+    low_tokens: int | None = 0
+    high_tokens: int | None = 0
+    latency_s: float | None = 0.0
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> "Charge":
+        """Return the charge of one request."""
+        source, latency_s = exchange.usage_source, exchange.latency_s
+        if source == "missing":
+            return cls(n_requests=1, latency_s=latency_s)
+        usage, n_tokens = exchange.usage, exchange.n_tokens
+        is_exact = source == "reported"
+        return cls(
+            n_requests=1,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            source=source,
+            low_tokens=n_tokens if is_exact else exchange.est_low_tokens,
+            high_tokens=n_tokens if is_exact else exchange.est_high_tokens,
+            latency_s=latency_s,
+        )
+
+    def __add__(self, other: "Charge") -> "Charge":
+        """Return the charge of both together."""
+        sums = add_up(self, other, _SUMMED)
+        return Charge(**sums, source=min(self.source, other.source, key=_WEAKEST.index))
+
+
+NO_CHARGE = Charge()
+_SUMMED = tuple(name for name in Charge.__struct_fields__ if name != "source")
+_WEAKEST = ("estimated", "reported", "missing")
+
+
+def add_up(first: object, last: object, names: tuple[str, ...]) -> dict[str, Any]:
+    """Add up fields of two objects; a sum is None if one of its numbers is."""
+    pairs = {name: (getattr(first, name), getattr(last, name)) for name in names}
+    return {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
 
 
 CUT_REASONS = frozenset({"length"})

@@ -19,7 +19,7 @@ from svc_notebook.client.async_client import Defaults
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.request_pipeline import RunTools, SendRequest, print_wait
 from svc_notebook.completion import Completion
-from svc_notebook.conversations.continuation import join_exchange
+from svc_notebook.conversations.continuation import charge_of, join_exchange
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, hide_others, known_keys
 from svc_notebook.endpoints import FILE
@@ -251,7 +251,8 @@ class Context:
         whole = join_exchange(exchange, self.ledger)
         sent = None if whole is exchange else exchange.request
         runs = self.session.tool_record.runs_of(whole)
-        return Completion(whole, runs, last_request=sent)
+        charge = charge_of(exchange, self.ledger)
+        return Completion(whole, runs, last_request=sent, charge=charge)
 
 
 class Session:

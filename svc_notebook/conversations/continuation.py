@@ -6,13 +6,12 @@ of that text: the last line, the unfinished word, or the first line of a code bl
 """
 
 import re
-from typing import Any
 from unicodedata import category
 
 from msgspec.structs import replace
 
 from svc_notebook.display.markdown import Fence, fences
-from svc_notebook.exchange import Exchange
+from svc_notebook.exchange import Charge, Exchange, add_up
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 
@@ -204,16 +203,25 @@ def join_exchange(exchange: Exchange, ledger: Ledger) -> Exchange:
     if before.max_tokens is not None and exchange.max_tokens is not None:
         params["max_tokens"] = before.max_tokens + exchange.max_tokens
     usages = before.body and before.body.usage, body.usage
-    usage = Usage(**_add_up(*usages, Usage.__struct_fields__)) if all(usages) else None
+    usage = Usage(**add_up(*usages, Usage.__struct_fields__)) if all(usages) else None
     return replace(
         whole,
         request=replace(whole.request, params=params),
         body=replace(body, choices=choices, usage=usage),
-        **_add_up(before, exchange, _SUMS),
+        **add_up(before, exchange, _SUMS),
     )
 
 
-def _add_up(first: object, last: object, names: tuple[str, ...]) -> dict[str, Any]:
-    """Add up fields of two objects; a sum is None if one of its numbers is."""
-    pairs = {name: (getattr(first, name), getattr(last, name)) for name in names}
-    return {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+def charge_of(exchange: Exchange, ledger: Ledger) -> Charge:
+    """Add up what a reply was charged for: its rounds, tries and parts in the ledger.
+
+    A request that is not in the ledger any more adds nothing.
+    """
+    charge = Charge.of(exchange)
+    while before_id := exchange.origin.continues or exchange.origin.follows:
+        earlier = ledger.last(scope="all", exchange_id=before_id)
+        # ids sort by time
+        if earlier is None or earlier.exchange_id >= exchange.exchange_id:
+            break
+        exchange, charge = earlier, Charge.of(earlier) + charge
+    return charge

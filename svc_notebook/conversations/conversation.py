@@ -37,7 +37,7 @@ from svc_notebook.tools.rounds import Permit, ToolParams, take_permit
 from svc_notebook.tools.toolbox import Toolbox, to_offer
 
 from . import import_turns
-from .continuation import join_exchange
+from .continuation import charge_of, join_exchange
 from .export import to_json, to_markdown
 from .history import History, HistoryState, Turn, UndoableHistory, new_series
 from .picks import changed_picks, with_preferred
@@ -206,8 +206,10 @@ class Conversation:
             turn, model=model, params=dict(params), max_tokens=max_tokens
         )
         completion = self._answer(next_turn, self._registry.ask)
-        whole = join_exchange(completion.exchange, self._registry.ledger())
-        return Completion(whole, (), completion.notes, completion.request)
+        ledger = self._registry.ledger()
+        whole = join_exchange(completion.exchange, ledger)
+        charge = charge_of(completion.exchange, ledger)
+        return Completion(whole, (), completion.notes, completion.request, charge)
 
     @with_params
     def stream(

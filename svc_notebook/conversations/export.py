@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from svc_notebook.exchange import Attached
+from svc_notebook.exchange import NO_CHARGE, Attached, Charge
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message
 
@@ -60,6 +60,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     choices: tuple[str, ...] = ()
     picked_choice: int | None = None
     footer: str = ""
+    charge: Charge = NO_CHARGE
     first_text_s: float | None = None
     marks: tuple[str, ...] = ()
     attached: tuple[Attached, ...] = ()

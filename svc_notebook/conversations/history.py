@@ -17,7 +17,7 @@ from uuid import uuid4
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Attached
+from svc_notebook.exchange import NO_CHARGE, Attached, Charge
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message, ToolCall
 
@@ -41,6 +41,7 @@ class Version:
     is_open: bool = False  # it ends with tool calls, so it has no answer yet
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
+    charge: Charge = NO_CHARGE  # of all its rounds and parts
     first_text_s: float | None = None  # seconds until its first text
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
     tool_runs: tuple[Step, ...] = ()  # if this kernel ran them

@@ -21,7 +21,7 @@ from svc_notebook.errors import (
     ParameterError,
     warn,
 )
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import Charge, Exchange, Origin
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
 from svc_notebook.service.chunk import Choice
@@ -280,7 +280,13 @@ def add_answers(
     If there are several, later requests send the first.
     """
     for completion in completions:
-        history = add_answer(history, completion.exchange, origin, completion.tool_runs)
+        history = add_answer(
+            history,
+            completion.exchange,
+            origin,
+            completion.tool_runs,
+            completion.charge,
+        )
     if comparison is None:
         return history
     used = completions[0].exchange.exchange_id
@@ -292,9 +298,11 @@ def add_answer(
     exchange: Exchange,
     origin: Origin,
     tool_runs: tuple[Step, ...] = (),
+    charge: Charge | None = None,
 ) -> History:
     """Return the history with the complete or partial answer of an exchange.
 
+    `charge` is that of the rounds that ended with it; without one, of this request.
     Nothing changes if the answer has no text and no tool calls, or if `origin` names no
     turn.
     """
@@ -308,7 +316,7 @@ def add_answer(
         return history
     texts = [choice.text or "" for choice in choices]
     version = replace(
-        _to_version(exchange, exchange.request.messages, texts),
+        _to_version(exchange, exchange.request.messages, texts, charge),
         attached=origin.attached,
         indexes=tuple(choice.index for choice in choices),
         is_open=bool(choices[0].tool_calls),
@@ -320,6 +328,7 @@ def add_answer(
     turn = _find_turn(history, origin.turn_id)
     has_results = exchange.request.messages[-1].role == "tool"
     if turn and has_results and turn.versions[-1].is_open:
+        version = _charged_after(turn.versions[-1], version, exchange)
         return history.with_version(turn.turn_id, len(turn.versions) - 1, version)
     return history.with_answer(origin.turn_id, version)
 
@@ -343,8 +352,17 @@ def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
     return tuple(rounds) if rounds and not reply.content else version.replies
 
 
+def _charged_after(before: Version, version: Version, exchange: Exchange) -> Version:
+    """Charge a version for the rounds or parts before it, too."""
+    charge = before.charge + version.charge
+    return replace(version, charge=charge, footer=footer(exchange, charge))
+
+
 def _to_version(
-    exchange: Exchange, sent: tuple[Message, ...], texts: list[str]
+    exchange: Exchange,
+    sent: tuple[Message, ...],
+    texts: list[str],
+    charge: Charge | None = None,
 ) -> Version:
     """Make a version of an answer to a prompt, and to the tool rounds after it."""
     users = [index for index, message in enumerate(sent) if message.role == "user"]
@@ -358,7 +376,8 @@ def _to_version(
         is_partial=exchange.status != "ok",
         is_cut=Completion(exchange).is_cut,
         limit=_limit_text(exchange) if Completion(exchange).is_cut else "",
-        footer=footer(exchange),
+        footer=footer(exchange, charge),
+        charge=charge or Charge.of(exchange),
         first_text_s=exchange.first_text_s,
         marks=marks(exchange),
     )
@@ -380,17 +399,22 @@ def _add_continuation(
     so_far = partial.content or ""
     version = _to_version(exchange, tuple(sent), [join_text(so_far, text)])
     ended = tuple(mark for mark in version.marks if mark != "empty")
-    version = replace(version, footer=f"{version.footer} · continued", marks=ended)
+    version = replace(version, marks=ended)
     turn_id = origin.turn_id or ""
     turn = _find_turn(history, turn_id)
     ids = [version.exchange_id for version in turn.versions] if turn else []
     if turn is None or origin.continues not in ids:
-        return history.with_answer(turn_id, version)
+        return history.with_answer(turn_id, _noted_as_continued(version))
     at = ids.index(origin.continues)
-    version = _with_choices_of(turn.versions[at], version, so_far)
     old = turn.versions[at]
+    version = _charged_after(old, _with_choices_of(old, version, so_far), exchange)
+    version = _noted_as_continued(version)
     version = replace(version, attached=old.attached, reasonings=old.reasonings)
     return history.with_version(turn_id, at, version)
+
+
+def _noted_as_continued(version: Version) -> Version:
+    return replace(version, footer=f"{version.footer} · continued")
 
 
 def _with_choices_of(old: Version, version: Version, so_far: str) -> Version:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from svc_notebook.exchange import CUT_REASONS, Exchange, is_at_limit, is_empty
+from svc_notebook.exchange import CUT_REASONS, Charge, Exchange, is_at_limit, is_empty
 from svc_notebook.service.params import shorten
 
 from .escape import to_text
@@ -33,28 +33,39 @@ def live_html(status: str, *, is_waiting: bool) -> str:
     return quiet_html(_DOT * is_waiting + to_text(line))
 
 
-def footer(exchange: Exchange, *, has_model: bool = True) -> str:
-    """Return the footer: model, tokens of prompt and reply, seconds."""
-    parts = [exchange.request.model if has_model else "", _tokens(exchange)]
-    if exchange.latency_s is not None:
-        parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
+def footer(
+    exchange: Exchange, charge: Charge | None = None, *, has_model: bool = True
+) -> str:
+    """Return the footer: model, tokens of prompt and reply, seconds.
+
+    Args:
+        exchange: The last request of the reply.
+        charge: What the reply was charged for, if that may be more than this request:
+            `Completion.charge` and `Version.charge` have it.
+        has_model: Whether the line begins with the model.
+    """
+    charge = charge or Charge.of(exchange)
+    parts = [exchange.request.model if has_model else "", _tokens(charge)]
+    if charge.latency_s is not None:
+        parts.append(f"{charge.latency_s:.1f}\N{NO-BREAK SPACE}s")
     return " · ".join(part for part in parts if part)
 
 
-def _tokens(exchange: Exchange) -> str:
-    usage, source = exchange.usage, exchange.usage_source
-    if source == "missing":
-        return "no usage"
-    tilde = "~" if source == "estimated" else ""
-    return f"{tilde}{usage.prompt_tokens} → {tilde}{usage.completion_tokens} tokens"
+def _tokens(charge: Charge) -> str:
+    requests = f"{charge.n_requests} requests, " if charge.n_requests > 1 else ""
+    if charge.source == "missing":
+        return f"{requests}no usage"
+    tilde = "~" if charge.source == "estimated" else ""
+    prompt, reply = charge.prompt_tokens, charge.completion_tokens
+    return f"{requests}{tilde}{prompt} → {tilde}{reply} tokens"
 
 
-def estimate_hint(exchange: Exchange) -> str:
+def estimate_hint(charge: Charge) -> str:
     """Return the details of the footer's estimate; "" where tokens were reported."""
-    if exchange.usage_source != "estimated":
+    if charge.source != "estimated":
         return ""
-    parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
-    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    parts = f"{charge.prompt_tokens} + {charge.completion_tokens}"
+    low, high = charge.low_tokens, charge.high_tokens
     total = "" if low is None or high is None else f", together {low:,} to {high:,}"
     return f"estimated: {parts} tokens{total}"
 

@@ -101,8 +101,8 @@ class ValueCell(RoundsCell):
                 form, cell_request.request, cell_request.origin, send=send, keep=keep
             )
         )
-        n_tries = len(self._texts) + 1
-        note = f"the last of {n_tries} tries" if n_tries > 1 else ""
+        replies = "1 reply" if len(self._texts) == 1 else f"{len(self._texts)} replies"
+        note = f"{replies} before it did not fit" if self._texts else ""
         last = self._newest.final() if self._newest else Final(texts=())
         final = replace(last, texts=(_to_text(value),), is_verbatim=True, tool_runs=())
         self._display.finish(final.with_notes(*cell_request.notes, note))

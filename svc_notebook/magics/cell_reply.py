@@ -91,6 +91,7 @@ class RoundsCell(CellView):
         self._texts: list[str] = []  # of earlier rounds
         self._tool_runs: tuple[ToolRun, ...] = ()
         self._newest: Completion | None = None  # of this round
+        self._before: Completion | None = None  # the newest one of earlier rounds
         self._calls: dict[int | None, tuple[str, str]] = {}
         self._printed = StringIO()  # what the running tool prints
         self._running = ""
@@ -127,7 +128,7 @@ class RoundsCell(CellView):
             )
         )
         n_denied = session.at_prompt.n_unasked - n_unasked
-        notes = _notes(completion, len(self._texts) + 1, n_denied)
+        notes = _notes(completion, n_denied)
         self._finish(completion, *notes)
         return completion
 
@@ -168,7 +169,9 @@ class RoundsCell(CellView):
 
     def end(self, completion: object | None) -> None:
         """Keep the reply of this round."""
-        self._newest = completion if isinstance(completion, Completion) else None
+        self._newest = None
+        if isinstance(completion, Completion):
+            self._newest = completion.following(self._before)
 
     def _flush_before(self, consent: Consent) -> Consent:
         """Return a consent function that first shows the text and what waits."""
@@ -190,6 +193,7 @@ class RoundsCell(CellView):
     def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
         if self._newest is not None:
             self._texts.append(self._newest.text)
+            self._before = self._newest
         self._newest = None
         self._is_gap_due = any(self._texts)
         self._calls = {}
@@ -213,6 +217,8 @@ class RoundsCell(CellView):
     def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
         """Draw the final form: the text of all rounds, and the tool runs."""
         shown = completion if isinstance(completion, Completion) else self._newest
+        if shown and shown == self._newest:
+            shown = self._newest  # with the charge of all rounds
         if shown is None and not self._tool_runs:
             self._display.finish(None)
             return
@@ -220,7 +226,9 @@ class RoundsCell(CellView):
         final = (
             self.place.draw(shown.with_tool_runs(tool_runs))
             if shown
-            else Final(texts=())
+            else Final(
+                texts=(), footer=self._before.final().footer if self._before else ""
+            )
         )
         final = final.with_notes(*notes)
         texts = [text for text in (*self._texts, *final.texts) if text]
@@ -235,12 +243,11 @@ class RoundsCell(CellView):
         )
 
 
-def _notes(completion: Completion, n_rounds: int, n_denied: int) -> list[str]:
+def _notes(completion: Completion, n_denied: int) -> list[str]:
     n_calls = len(completion.tool_runs)
     notes = []
     if n_calls:
-        calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"
-        notes.append(f"{calls}, the last of {n_rounds} rounds")
+        notes.append("1 tool call" if n_calls == 1 else f"{n_calls} tool calls")
     if n_denied:
         notes.append(f"{n_denied} {UNASKED}")
     return notes

@@ -183,6 +183,7 @@ class _ToolRounds:
     _runner: "_CallRunner"
     _new_messages: tuple[Message, ...] = ()
     _tool_runs: tuple[ToolRun, ...] = ()
+    _newest: Completion | None = None
 
     def run(self) -> Completion:
         max_rounds = self._runner.limits.max_rounds
@@ -217,10 +218,12 @@ class _ToolRounds:
         try:
             request = refitted(request)
             check_budget(request)
-            return self._send(request, self._origin)
+            sent = self._send(request, follow_on(self._origin, self._newest))
         except (SvcError, KeyboardInterrupt) as error:
             self._add_history(error)
             raise
+        self._newest = completion = sent.following(self._newest)
+        return completion
 
     def _answer_calls(self, completion: Completion) -> None:
         """Answer the calls of a reply, and add both to the history."""
@@ -301,11 +304,13 @@ class _ToolRounds:
 
     def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
         """Add the messages so far to an error: results of tools must not be lost."""
-        if not self._tool_runs:
+        if self._newest is None or not self._tool_runs:
             return
         error.messages, error.tool_runs = self._messages, self._tool_runs
         partial = getattr(error, "partial", None)
         if isinstance(partial, Completion):
+            if partial.exchange is not self._newest.exchange:
+                partial = partial.following(self._newest)
             error.partial = partial.with_tool_runs(self._tool_runs)
         n_calls = len(self._tool_runs)
         advice = (
@@ -317,6 +322,13 @@ class _ToolRounds:
             f"{n_calls} tool call{'s were' if n_calls > 1 else ' was'} answered "
             f"before this; the error's `messages` are the history so far, {advice}"
         )
+
+
+def follow_on(origin: Origin, before: Completion | None) -> Origin:
+    """Return the origin of the next round or try, which names the one before it."""
+    if before is None:
+        return origin
+    return msgspec.structs.replace(origin, follows=before.exchange.exchange_id)
 
 
 _TOOL_FIELDS = ("tool_choice", "parallel_tool_calls")

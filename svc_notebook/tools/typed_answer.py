@@ -29,7 +29,7 @@ from svc_notebook.service.request import (
 from svc_notebook.tokens import check_budget, refitted
 
 from .call import ToolRun, check_whole, cut_error, failed_run, parse_arguments
-from .rounds import RunSink
+from .rounds import RunSink, follow_on
 from .signature import texts_of
 
 Value = TypeVar("Value")
@@ -135,10 +135,12 @@ def extract(
     """Send the request of `asking_for`, until the model calls with a fitting value."""
     check_int("max_tries", max_tries, minimum=1)
     attempt = request
+    before: Completion | None = None
     for _ in range(max_tries):
         attempt = refitted(attempt)
         check_budget(attempt)
-        completion = send(attempt, origin)
+        sent = send(attempt, follow_on(origin, before))
+        completion = before = sent.following(before)
         check_whole(completion)
         runs = _read_calls(form, completion.tool_calls)
         for run in runs:

@@ -31,6 +31,15 @@ def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
         yield svc.conversation(name)
 
 
+def weather(city: str) -> str:
+    """Say the weather.
+
+    Args:
+        city: Where.
+    """
+    return f"rain in {city}"
+
+
 def prompts(plan: svc.Conversation) -> list[str | None]:
     """Return the prompts of a conversation."""
     return [turn.prompt.content for turn in plan.turns]
@@ -57,6 +66,21 @@ def test_the_newest_turns_are_restored_and_older_ones_can_be_added() -> None:
     assert newest == ["three"]
     assert both == ["one", "two", "three"]
     assert stale == [False, False, True]
+
+
+def test_a_restored_turn_counts_all_its_requests() -> None:
+    """Tool rounds and continued parts are added up as when they were asked."""
+    with kernel() as plan:
+        plan.ask("weather", tools=[weather])
+        plan.ask("Count", max_tokens=2)
+        plan.go_on()
+        asked = [turn.version.footer for turn in plan.turns]
+    with kernel() as plan:
+        plan.restore()
+        restored = [turn.version.footer for turn in plan.turns]
+
+    assert restored == asked
+    assert all("2 requests, " in footer for footer in restored)
 
 
 @pytest.mark.slow

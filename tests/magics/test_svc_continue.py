@@ -96,7 +96,7 @@ def test_tokens_and_seconds_add_up(shell: Shell) -> None:
     """The whole has those of its parts, reported or estimated; so has the ledger."""
     shell.run("%%svc --no-stream\nCount")
     before = last().usage
-    shell.run("%svc --no-stream continue")
+    cell = shell.run("%svc --no-stream continue")
 
     used = last().usage
     both = svc.replies_df()
@@ -104,7 +104,9 @@ def test_tokens_and_seconds_add_up(shell: Shell) -> None:
         assert getattr(used, name) == both[name].sum()
         assert getattr(used, name) > getattr(before, name)
     assert last().usage_source == "reported"
-    assert f"{used.prompt_tokens} → {used.completion_tokens} tokens" in repr(last())
+    counted = f"{used.prompt_tokens} → {used.completion_tokens} tokens"
+    assert f"2 requests, {counted}" in cell.shown
+    assert f"2 requests, {counted}" in repr(last())
 
 
 @pytest.mark.slow

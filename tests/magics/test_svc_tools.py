@@ -64,8 +64,26 @@ def test_tools_are_run_and_the_trail_is_printed(tools: Shell) -> None:
     assert cell.value is answer
     assert [step.result for step in answer.tool_runs] == ["rain"]
     assert 'weather({"city": "Rome"}) → rain' in cell.shown
-    assert "1 tool call, the last of 2 rounds" in cell.shown
+    assert "s · 1 tool call" in cell.shown
     assert cell.shown.count("weather answered: rain.") == 1
+
+
+def test_the_line_below_counts_every_round(tools: Shell) -> None:
+    """Tokens are those of all requests, also in `last()` and in a conversation."""
+    cell = tools.run(
+        "%%svc --no-stream -c trip --tools weather -o answer\nUse weather for Rome"
+    )
+
+    sent = svc.replies_df()
+    prompt, reply = (
+        sent[name].sum() for name in ("prompt_tokens", "completion_tokens")
+    )
+    counted = f"2 requests, {prompt} → {reply} tokens"
+    assert len(sent) == 2
+    assert counted in cell.shown
+    assert counted in repr(tools.names["answer"])
+    assert counted in repr(svc.last())
+    assert counted in svc.conversation("trip").turns[0].version.footer
 
 
 @pytest.mark.parametrize(

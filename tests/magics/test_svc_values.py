@@ -97,6 +97,22 @@ def test_a_cell_gives_a_value(
     assert len(emulator.requests[0].json["tools"]) == 1
 
 
+def test_the_line_below_counts_every_try(shell: Shell, serve: Serve) -> None:
+    """A value that fits at the third try was charged for three times."""
+    serve({"text": "No idea.", "times": 2}, calling("Invoice", GOOD))
+
+    cell = shell.run("%%svc --no-stream --as Invoice -o x\nNumber 7.")
+
+    sent = svc.replies_df()
+    prompt, reply = (
+        sent[name].sum() for name in ("prompt_tokens", "completion_tokens")
+    )
+    assert len(sent) == 3
+    assert f"3 requests, {prompt} → {reply} tokens" in cell.shown
+    assert "2 replies before it did not fit" in cell.shown
+    assert f"3 requests, {prompt} → {reply} tokens" in repr(svc.last())
+
+
 def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
     """The name keeps what it had."""
     serve({"text": "No idea.", "times": None})

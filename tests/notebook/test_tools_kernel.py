@@ -103,7 +103,7 @@ def test_a_call_is_shown_in_a_shared_cell_too(tools: Kernel) -> None:
     ]
     assert ran.status == "ok"
     assert "<details>" in shown[-1]
-    assert "last of 2 rounds" in shown[-1]
+    assert "2 requests, " in shown[-1]
 
 
 def _answer(kernel: Kernel, *answers: str) -> list[str]:
