@@ -126,7 +126,8 @@ def extract(
     Args:
         type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` extracts
             all invoices in the text. `Literal["good", "bad"]`, or an Enum, extracts
-            one of these labels.
+            one of these labels: from the call, or, as in a sweep, from a text that has
+            one label as a whole word.
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text that is sent first, as a system message.
@@ -154,7 +155,9 @@ def extract(
                 f"choice. Leave {name} out.",
                 param=name,
             )
-    form = to_form(type_)
+    from svc_notebook.analysis.read_answers import label_reader  # noqa: PLC0415 - rare
+
+    form = to_form(type_, read_label=label_reader(type_))
     session = current()
     context = session.context()
     arguments = {"model": model, "system": system, **params}

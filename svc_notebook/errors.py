@@ -315,11 +315,15 @@ class ToolCallError(ToolError):
 
     Attributes:
         faults: A sentence for each fault, written for the model.
+        type_name: The type that no reply fitted; "" for the call of a tool.
     """
 
-    def __init__(self, message: str = "", *, faults: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str = "", *, faults: tuple[str, ...] = (), type_name: str = ""
+    ) -> None:
         super().__init__(message)
         self.faults = faults or (message,)
+        self.type_name = type_name
 
 
 class ToolLoopError(ToolError):

@@ -189,6 +189,32 @@ def _of_labels(labels: tuple[Any, ...], param: str) -> AnswerType:
     )
 
 
+def label_reader(type_: object) -> Callable[[str], Any] | None:
+    """Return the function that reads a label of a Literal or an Enum in a text.
+
+    It raises ToolCallError, with the reason, if the text does not have one label. None
+    for other types, and for labels that cannot be told apart in a text.
+    """
+    type_ = getattr(type_, "__value__", type_)  # of `type Label = ...`
+    is_enum = isinstance(type_, type) and issubclass(type_, Enum)
+    try:
+        is_literal = get_origin(type_) is Literal and None not in get_args(type_)
+        how = answer_type(type_) if is_enum or is_literal else None
+    except ParameterError:
+        return None
+    read = how and how.read
+    if read is None:
+        return None
+
+    def read_label(text: str) -> Any:  # noqa: ANN401 - a label
+        try:
+            return read(text, ())
+        except NoAnswer as reason:
+            raise ToolCallError(str(reason)) from None
+
+    return read_label
+
+
 def _members(type_: type[Enum]) -> dict[str, Any]:
     return {name: member.value for name, member in type_.__members__.items()}
 

@@ -57,6 +57,8 @@ def error_box(
 
 def headline(error: SvcError) -> str:
     """Return the headline for this kind of error, with the status of a refusal."""
+    if type_name := getattr(error, "type_name", ""):
+        return f"The reply does not fit {type_name}"
     names = (class_.__name__ for class_ in type(error).__mro__)
     text = next(_HEADLINES[name] for name in names if name in _HEADLINES)
     status = error.status if isinstance(error, ServiceError) else 0

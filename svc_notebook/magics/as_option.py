@@ -9,7 +9,7 @@ from typing import Any, get_origin
 from IPython.lib.pretty import pretty
 
 from svc_notebook.display.reply_display import Final, ReplyDisplay
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import refitted
 from svc_notebook.tools.typed_answer import Form, asking_for, extract, to_form
@@ -20,6 +20,10 @@ from .cell_request import CellPrompt, CellRequest, single_request, to_prompt
 from .dry_run import dry_run
 from .options import SvcOptions
 
+_REMEDY = (
+    "The replies are above; svc.last() is the last one. Add what is missing to the "
+    "prompt, or ask another model with -m."
+)
 _NAMED = re.compile(r"(?P<list>list\[)?(?P<name>\w+)(?(list)\])")
 
 
@@ -55,7 +59,10 @@ def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
             param="as",
         )
     type_: Any = names[name]
-    return to_form(list[type_] if named["list"] else type_)
+    type_ = list[type_] if named["list"] else type_
+    from svc_notebook.analysis.read_answers import label_reader  # noqa: PLC0415 - rare
+
+    return to_form(type_, title=text, read_label=label_reader(type_))
 
 
 def known_types(names: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -96,11 +103,14 @@ class ValueCell(RoundsCell):
     def ask(self, form: Form[Result], cell_request: CellRequest) -> Result:
         """Ask until the reply fits the type, and show the value."""
         keep = self._session.tool_record
-        value = self.attempt(
-            lambda send: extract(
-                form, cell_request.request, cell_request.origin, send=send, keep=keep
+        request, origin = cell_request.request, cell_request.origin
+        try:
+            value = self.attempt(
+                lambda send: extract(form, request, origin, send=send, keep=keep)
             )
-        )
+        except ToolCallError as error:
+            error.remedy = _REMEDY
+            raise
         replies = "1 reply" if len(self._texts) == 1 else f"{len(self._texts)} replies"
         note = f"{replies} before it did not fit" if self._texts else ""
         last = self._newest.final() if self._newest else Final(texts=())

@@ -143,7 +143,8 @@ class RoundsCell(CellView):
             self._finish(partial, mark="interrupted")
             raise Interrupted(partial) from None
         except SvcError as error:
-            self._finish(error.partial, mark="incomplete")
+            mark = "does not fit" if getattr(error, "type_name", "") else "incomplete"
+            self._finish(error.partial, mark=mark)
             raise
 
     def show(self, delta: Delta) -> None:

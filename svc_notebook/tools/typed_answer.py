@@ -7,7 +7,7 @@ writes as JSON text, without a call, is read too.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.params import check_int
+from svc_notebook.service.params import check_int, shorten
 from svc_notebook.service.request import (
     CompletionRequest,
     FunctionCall,
@@ -33,14 +33,18 @@ from .rounds import RunSink, follow_on
 from .signature import texts_of
 
 Value = TypeVar("Value")
+ReadLabel = Callable[[str], Any]
+"""Takes a text and returns the label in it; raises ToolCallError if there is none."""
 MAX_TRIES = 3
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*["}]|\[\s*\{')
 _LIST = re.compile(r'\{\s*["}]|\[\s*["{\[\]\d-]')
+_TITLE_CHARS = 60
+_TEXT_CHARS = 200  # of the last reply, in an error
 _ITEMS = "items"  # the field of the arguments that has a list
 _LABEL = "label"  # the tool for one of a few labels, and the field that has it
-_AROUND_LABEL = " \t\r\n\"'`*_."  # marks around a label that is all of a reply
+_TAKEN = "Taken."
 _UNUSED = "Only one call was asked for; this one was not used."
 
 
@@ -54,6 +58,8 @@ class Form(Generic[Value]):
     name: str
     definition: dict[str, Any]
     field: str = ""  # of the arguments, with the value; "" if they are the value
+    title: str = ""  # the type as a person writes it
+    read_label: ReadLabel | None = None  # reads a label in a text without JSON
 
     @property
     def is_list(self) -> bool:
@@ -72,8 +78,14 @@ def _build(type_: type[Value], value: object) -> Value:
     return build(type_, value)
 
 
-def to_form(type_: type[Value]) -> Form[Value]:
-    """Make the tool definition for a type."""
+def to_form(
+    type_: type[Value], *, title: str = "", read_label: ReadLabel | None = None
+) -> Form[Value]:
+    """Make the tool definition for a type.
+
+    `title` is the name of the type in messages. `read_label` reads a label in a text;
+    it is used for a Literal and an Enum.
+    """
     from .schema import schema_of  # noqa: PLC0415 - pydantic loads with the first type
 
     type_ = getattr(type_, "__value__", type_)  # of `type Label = ...`
@@ -111,7 +123,19 @@ def to_form(type_: type[Value]) -> Form[Value]:
         name=name,
         definition={"type": "function", "function": function},
         field=field,
+        title=title or _title(type_),
+        read_label=read_label if field == _LABEL else None,
     )
+
+
+def _title(type_: object) -> str:
+    if get_origin(type_) is Literal:
+        return shorten(
+            f"Literal[{', '.join(map(repr, get_args(type_)))}]", _TITLE_CHARS
+        )
+    if get_origin(type_) is list:
+        return f"list[{', '.join(map(_title, get_args(type_)))}]"
+    return str(getattr(type_, "__name__", type_))
 
 
 def _is_enum(type_: object) -> bool:
@@ -255,7 +279,7 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
         name=form.name,
         arguments=call.function.arguments,
         sent_arguments=arguments,
-        result="Taken.",
+        result=_TAKEN,
         value=arguments[form.field] if form.field else arguments,
     )
 
@@ -263,10 +287,29 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
 def _read_text(form: Form[Value], text: str) -> ToolRun:
     """Read the first JSON value in a text, plain or fenced, like a call.
 
-    A text that is nothing but one of the labels is one, too.
+    Without one, a label is read as in the answers of a sweep.
     """
-    if form.field == _LABEL:
-        text = _label_as_json(form, text)
+    run = _read_json(form, text)
+    if form.read_label is None or run.error is None:
+        return run
+    call = ToolCall(id="", function=FunctionCall(name=form.name, arguments=""))
+    try:
+        label = form.read_label(text)
+        arguments = {_LABEL: label}
+        _build(form.sent_type, arguments)
+    except ToolCallError as problem:
+        return failed_run(call, str(problem))
+    return ToolRun(
+        call_id="",
+        name=form.name,
+        arguments=json.dumps(arguments),
+        sent_arguments=arguments,
+        result=_TAKEN,
+        value=label,
+    )
+
+
+def _read_json(form: Form[Value], text: str) -> ToolRun:
     fenced = _FENCED.search(text)
     text = (fenced[1] if fenced else text).strip()
     start = (_LIST if form.is_list else _OBJECT).search(text)
@@ -282,24 +325,19 @@ def _read_text(form: Form[Value], text: str) -> ToolRun:
     )
 
 
-def _label_as_json(form: Form[Value], text: str) -> str:
-    """Return a text that is one of the labels as arguments; else the text itself."""
-    parameters = form.definition["function"]["parameters"]
-    bare = text.strip(_AROUND_LABEL).casefold()
-    for label in parameters["properties"][_LABEL].get("enum", ()):
-        if isinstance(label, str) and label.casefold() == bare:
-            return json.dumps({_LABEL: label})
-    return text
-
-
 def _no_value(
     form: Form[Value], completion: Completion, reason: str, *, n_tries: int
 ) -> ToolCallError:
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
-        f"The model gave no valid {form.name} in {tries}. The last error: {reason} "
-        "svc.last() is its last reply; `svc.tool_calls_df()` lists its calls. Add what "
-        "is missing to the prompt, or allow more tries with max_tries."
+        f"The model gave no valid {form.title} in {tries}. The last error: {reason}",
+        type_name=form.title,
+    )
+    text = shorten(repr(completion.text), _TEXT_CHARS)
+    error.remedy = (
+        f"{f'The last reply: {text}. ' * bool(completion.text)}svc.last() is all of "
+        "it; `svc.tool_calls_df()` lists its calls. Add what is missing to the prompt, "
+        "or allow more tries with max_tries."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id

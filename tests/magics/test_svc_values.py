@@ -73,6 +73,7 @@ def serve(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         ("Order", {"text": '{"item": "a"}'}, "Order(item='a')", "Order(item='a')"),
         ("Mood", calling("label", {"label": "bad"}), "'bad'", "'bad'"),
         ("Mood", {"text": "**Good**."}, "'good'", "'good'"),
+        ("Mood", {"text": "The mood is bad."}, "'bad'", "'bad'"),
     ],
 )
 def test_a_cell_gives_a_value(
@@ -121,7 +122,12 @@ def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
     cell = shell.run("%%svc --as Invoice -o x\nNumber 7.")
 
     assert isinstance(cell.error, svc.errors.ToolCallError)
+    assert "The reply does not fit Invoice" in cell.shown
     assert "gave no valid Invoice in 3 tries" in cell.shown
+    assert cell.shown.count("No idea.") == 3
+    assert "[does not fit]" in cell.shown
+    assert "or ask another model with -m" in cell.shown
+    assert "max_tries" not in cell.shown
     assert shell.names["x"] == "before"
 
 

@@ -276,3 +276,44 @@ def test_a_thai_name_stays(serve: Serve) -> None:
 
     assert svc.extract(place, "ภูเก็ต") == place("ภูเก็ต")
     assert emulator.requests[0].json["tools"][0]["function"]["name"] == "ชื่อ"
+
+
+class Tone(Enum):
+    """The tone of a text."""
+
+    WARM_HEARTED = "warm"
+    COLD = "cold"
+
+
+@pytest.mark.parametrize("type_", [Literal["good", "bad", "not good"], Tone])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The mood is bad.",
+        "**Not good**, I would say.",
+        "It is not bad.",
+        "good or bad?",
+        "Goodness!",
+        "It is warm-hearted.",
+        "WARM HEARTED",
+        "I cannot say.",
+    ],
+)
+def test_a_label_in_words_is_read_as_in_a_sweep(
+    serve: Serve,
+    type_: Any,  # noqa: ANN401 - a Literal is no class
+    text: str,
+) -> None:
+    """What a sweep's `answer=` reads is extracted, and what it refuses is not."""
+    serve({"text": text, "times": None})
+    run = svc.sweep("How is it?", answer=type_, name="moods").run()
+    row = run.replies_df().iloc[0]
+
+    if not row["answer_ok"]:
+        with pytest.raises(svc.errors.ToolCallError) as caught:
+            svc.extract(type_, "How is it?", max_tries=1)
+        assert row["answer_error"] in str(caught.value)
+        assert repr(text) in str(caught.value)
+        return
+    value = svc.extract(type_, "How is it?", max_tries=1)
+    assert getattr(value, "value", value) == row["answer"]
