@@ -67,13 +67,21 @@ def _matching(search: str, pairs: NamedValues) -> list[tuple[str, object]]:
 
 
 def _variables(names: Mapping[str, Any], shell: Shell | None) -> NamedValues:
-    """Iterate the notebook's variables, except private names, modules, functions."""
+    """Iterate the notebook's variables, except private names, modules, functions.
+
+    A panel is left out, too: what it shows is in the conversation already.
+    """
     hidden = shell.user_ns_hidden if shell else {}
     for name in reversed([name for name in names if str(name).isidentifier()]):
         value = names[name]
         is_own = name not in hidden or hidden[name] is not value
-        if is_own and name[0] != "_" and not issubclass(type(value), _CODE):
+        is_data = not (issubclass(type(value), _CODE) or _is_panel(value))
+        if is_own and name[0] != "_" and is_data:
             yield name, value
+
+
+def _is_panel(value: object) -> bool:
+    return type(value).__module__.startswith("svc_notebook.panels.")
 
 
 def _cells(names: Mapping[str, Any]) -> NamedValues:

@@ -88,6 +88,14 @@ def test_modules_functions_and_private_names_are_not_offered(
     assert [*offered(page)] == ["n", "df", "In[1]"]
 
 
+def test_a_panel_is_not_offered(open_page: OpenPage, shell: InteractiveShell) -> None:
+    """What it shows is in its conversation already."""
+    page = open_page()
+    shell.user_ns["panel"] = svc.panel()
+
+    assert [*offered(page)] == ["df", "In[1]"]
+
+
 def test_names_that_cannot_be_typed_are_not_offered(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:
