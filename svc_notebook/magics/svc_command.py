@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.display.front_end import Output
-from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
+from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 
 from .cell_context import (
@@ -72,8 +72,7 @@ def _show_interrupt(context: CellContext, stopped: KeyboardInterrupt) -> Interru
     If a reply was streaming, its output shows the interrupt already. The cell must
     fail, so that the cells queued after it do not run.
     """
-    if context.mode is not Mode.SETTLED:  # there, the saved notebook shows the failure
-        hide_interrupt(context.shell)
+    hide_interrupt(context.shell)
     if isinstance(stopped, Interrupted):
         return stopped
     footer = "" if context.is_sending else "nothing was sent"

@@ -1,9 +1,11 @@
 """A real kernel, spoken to as a front end does."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from queue import Empty
+from threading import Event
 from typing import Any
 
 import pytest
@@ -124,6 +126,14 @@ class Kernel:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.manager.cleanup_resources()
+
+
+def wait_for_request(emulator: Emulator) -> None:
+    """Wait until a request has come."""
+    late_s = time.monotonic() + TIMEOUT_S
+    while not emulator.requests:
+        assert time.monotonic() < late_s
+        Event().wait(0.01)
 
 
 @pytest.fixture

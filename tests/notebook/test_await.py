@@ -1,13 +1,11 @@
 """A request that is awaited in a real kernel, and interrupted."""
 
-import time
 from collections.abc import Iterator
-from threading import Event
 
 import pytest
 
 from svc_notebook.emulator.emulator import Emulator
-from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
+from tests.notebook.conftest import Kernel, Ran, wait_for_request
 
 
 @pytest.fixture
@@ -17,14 +15,6 @@ def emulator() -> Iterator[Emulator]:
     slow = {"text": "Late", "before_s": 30, "times": None}
     with Emulator(script=[slow], keys=[key], limits=False) as running:
         yield running
-
-
-def wait_for_request(emulator: Emulator) -> None:
-    """Wait until a request has come."""
-    late_s = time.monotonic() + TIMEOUT_S
-    while not emulator.requests:
-        assert time.monotonic() < late_s
-        Event().wait(0.01)
 
 
 CELLS = [

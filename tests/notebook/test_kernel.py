@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.emulator import Emulator
-from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
+from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran, wait_for_request
 
 PIECES = [f"word{n} " for n in range(40)]
 STUCK: dict[str, Any] = {
@@ -70,6 +70,22 @@ def test_text_shows_while_the_reply_comes_and_an_interrupt_ends_both(
     assert kernel.value("repr((svc.last().text, answer.is_partial))") == (
         "('Partial answer', True)"
     )
+
+
+def test_an_unwatched_cell_says_once_that_it_was_interrupted(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """The cell fails, and its saved output has the mark, without a second line."""
+    ran = Ran()
+    cell = kernel.begin("%%svc\nGet stuck", is_watched=False)
+    wait_for_request(emulator)
+
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    assert ran.status == "error"
+    assert ran.all("error") == []
+    assert ran.shown.count("interrupted") == 2  # as HTML, and as plain text
 
 
 def test_an_interrupt_hides_no_other_error(kernel: Kernel) -> None:
