@@ -363,6 +363,10 @@ class _SafeRenderer(RendererHTML):
         label = to_text(alt or url or "image")
         return _image_link(url, label, is_in_link=bool(env.get(_N_LINKS_OPEN)))
 
+    def heading_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
+        # JupyterLab's outline then keeps to the notebook's own headings.
+        return f'<{tokens[idx].tag} class="jp-toc-ignore">'
+
     def table_open(self, *_: object) -> str:
         return "<div style=overflow-x:auto><table>\n"
 

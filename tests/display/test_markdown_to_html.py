@@ -13,7 +13,7 @@ from svc_notebook.display.reply_display import Final
 
 _AWAY = {"href", "rel", "target"}
 _ALLOWED: dict[str, set[str]] = {
-    **{f"h{level}": set() for level in range(1, 7)},
+    **{f"h{level}": {"class"} for level in range(1, 7)},
     **{tag: set() for tag in ("p", "ul", "li", "em", "s", "br", "hr")},
     **{tag: set() for tag in ("table", "thead", "tbody", "tr", "blockquote", "code")},
     "strong": {"style"},
@@ -26,7 +26,7 @@ _ALLOWED: dict[str, set[str]] = {
     "span": {"class", "style"},
     "a": _AWAY,
 }
-_CLASS = re.compile(r"highlight|[a-z][a-z0-9]{0,2}|err")
+_CLASS = re.compile(r"highlight|jp-toc-ignore|[a-z][a-z0-9]{0,2}|err")
 _HREF = re.compile(r"(https?://[^/\\]|mailto:|#)", re.IGNORECASE)
 _VOID = {"br", "hr"}
 
@@ -334,3 +334,8 @@ def test_long_lines_of_code_scroll() -> None:
 
     assert re.search(r"<pre style=[^>]*overflow:auto", html)
     assert re.search(r"<code style=[^>]*white-space:pre>", html)
+
+
+def test_headings_stay_headings_but_are_not_in_the_outline() -> None:
+    """JupyterLab's outline skips their class; other hosts show them as usual."""
+    assert to_html("## Plan") == '<h2 class="jp-toc-ignore">Plan</h2>\n'

@@ -158,7 +158,7 @@ def test_however_it_comes_the_page_shows_the_same(
 
     [drawn] = renderer.drawn
     assert shown == drawn["html"] + drawn["tail"]
-    assert "<h1>Head</h1>" in shown
+    assert '<h1 class="jp-toc-ignore">Head</h1>' in shown
     assert "The end" in shown
 
 
