@@ -47,7 +47,9 @@ def verbatim_html(html: str) -> str:
 
 def card_html(heading: str, body: str, closing: str = "") -> str:
     """Put HTML into a card, below a heading."""
-    head = quiet_html(f"<strong>{to_text(heading)}</strong>") if heading else ""
+    # "svc-v2.1-12b" has no place to break: browsers allow none between "-" and a digit
+    name = to_text(heading).replace("-", "-<wbr>")
+    head = quiet_html(f"<strong>{name}</strong>") if heading else ""
     return f'<div style="{_CARD}">{head}{body}{closing}</div>'
 
 

@@ -114,7 +114,7 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     if exchange.status == "cancelled":
         badges.append("interrupted")
     elif exchange.status == "error":
-        badges.append("incomplete")
+        badges.append("incomplete" if exchange.choices else "failed")
     if exchange.is_emulated:
         note = exchange.emulator_note
         badges.append(f"emulator: {note}" if note else "emulator")

@@ -216,7 +216,9 @@ class _Cards:
         ended = [_final_card(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
         more = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
-        note = " · ".join(filter(None, (self._note, more)))
+        n_failed = self._run.n_failed
+        failed = f"{n_failed} of {len(self._run)} requests failed" if n_failed else ""
+        note = " · ".join(filter(None, (self._note, failed, more)))
         if self._mode is Mode.PLAIN:
             self._output.write(_cards_as_text(ended, note=note) + "\n")
         else:

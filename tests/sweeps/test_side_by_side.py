@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.display.front_end import Output
+from svc_notebook.display.html_styles import card_html
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted, SvcError
@@ -153,9 +154,13 @@ def test_goes_on_where_something_was_answered(
     with _refusing(when={"contains": "b"}) as emulator:
         run = plan_run(open_session(emulator), ["a", "b"], raw=True, origin="magic")
 
-        run_side_by_side(run, mode=Mode.SETTLED, output=_Seen().output)
+        seen = _Seen()
+        run_side_by_side(run, mode=Mode.SETTLED, output=seen.output)
 
     assert run.replies_df()["status"].tolist() == ["ok", "error"]
+    shown = seen.published[0][0]["text/plain"]
+    assert "[failed]" in shown
+    assert shown.endswith("1 of 2 requests failed")
 
 
 def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
@@ -176,3 +181,10 @@ def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
 
     assert "one" in seen.updated[-1]["text/plain"]
     assert not run.is_running
+
+
+def test_a_long_name_of_a_model_breaks_after_a_hyphen() -> None:
+    """In a narrow card, browsers would break it after any letter."""
+    assert "svc-<wbr>v2.1-<wbr>12b-<wbr>instruct" in card_html(
+        "svc-v2.1-12b-instruct", ""
+    )
