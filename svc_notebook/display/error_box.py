@@ -9,7 +9,8 @@ from svc_notebook.errors import ServiceError, SvcError
 
 from .escape import to_terminal
 
-LINE_CHARS = 70  # fits a notebook with an open side bar
+# fits a notebook of 1280 pixels with an open side bar; a kernel does not know the width
+LINE_CHARS = 96
 _MIN_CHARS = 20  # even if a terminal reports fewer columns
 _REFUSED_STATUS = 400  # with a lower status, the error came within a stream
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"

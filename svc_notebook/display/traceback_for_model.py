@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import groupby
+from linecache import getlines
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException, extract_tb
 from typing import Any, NamedTuple
@@ -60,17 +61,28 @@ def to_report(error: BaseException) -> ErrorReport:
 
 
 def user_lines(error: BaseException) -> list[str]:
-    """Return the first and the last line of the user's code in an error's traceback."""
+    """Return the first and the last line of the user's code in an error's traceback.
+
+    The line of a cell that has no other is left out: it is right above the error.
+    """
     frames = [
         frame
         for frame in _of_user(list(extract_tb(error.__traceback__)))
         if not _is_library(frame.filename)
     ]
+    if frames and _is_only_line(frames[0]):
+        del frames[0]
     ends = frames if len(frames) <= _N_ENDS else [frames[0], frames[-1]]
     return [
         f"{_place_of(frame.filename)}, line {frame.lineno}: {frame.line}"
         for frame in ends
     ]
+
+
+def _is_only_line(frame: FrameSummary) -> bool:
+    """Whether a frame is in a cell that has one line."""
+    lines = getlines(frame.filename) if _cell_number(frame.filename) else []
+    return sum(bool(line.strip()) for line in lines) == 1
 
 
 def causes(error: BaseException) -> list[BaseException]:

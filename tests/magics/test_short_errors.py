@@ -45,21 +45,34 @@ def test_the_line_of_a_function_is_shown_below_that_of_its_cell(shell: Shell) ->
     shell.run("def ask(heat):\n    return svc.complete('Hi', temperature=heat)")
     shell.run("import svc_notebook as svc")
 
-    shown = shell.run("[ask(heat) for heat in (0, 3)]").shown
+    shown = shell.run("heats = 0, 3\n[ask(heat) for heat in heats]").shown
 
-    assert "line 1: [ask(heat) for heat in (0, 3)]" in shown
+    assert "line 2: [ask(heat) for heat in heats]" in shown
     assert "line 2: return svc.complete('Hi', temperature=heat)" in shown
-    assert shown.index("line 1:") < shown.index("line 2:")
+    assert shown.index("in heats]") < shown.index("return")
+
+
+def test_the_only_line_of_a_cell_is_not_repeated(shell: Shell) -> None:
+    """It is right above; the line of a function that it calls is shown."""
+    shell.run("import svc_notebook as svc")
+    shell.run("def ask(heat):\n    return svc.complete('Hi', temperature=heat)")
+
+    direct = shell.run("svc.complete('Hi', temperature=3)").shown
+    called = shell.run("ask(3)").shown
+
+    assert "line 1" not in direct
+    assert "ask(3)" not in called
+    assert "line 2: return svc.complete('Hi', temperature=heat)" in called
 
 
 def test_an_awaited_call_is_shown_so_too(shell: Shell) -> None:
     """A cell with `await` has no other form."""
     shell.run("import svc_notebook as svc\nclient = svc.AsyncClient()")
 
-    shown = shell.run("await client.complete('Hello', temperature=3)").shown
+    shown = shell.run("x = 1\nawait client.complete('Hello', temperature=3)").shown
 
     assert shown.startswith("Nothing was sent")
-    assert "line 1: await client.complete('Hello', temperature=3)" in shown
+    assert "line 2: await client.complete('Hello', temperature=3)" in shown
     assert "Traceback" not in shown
 
 
@@ -89,7 +102,7 @@ def test_a_key_is_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> No
     )
 
     shown = shell.run(code).shown
-    typed = shell.run('svc.use(key="sk-typed-here", base_url="nowhere")').shown
+    typed = shell.run('x = 1\nsvc.use(key="sk-typed-here", base_url="nowhere")').shown
 
     assert "[key]" in shown
     assert KEY not in shown
