@@ -98,6 +98,7 @@ def emulator(listener: Listener) -> Iterator[Emulator]:
             ],
         },
         {"when": {"role": "tool"}, "text": "All are paid."},
+        {"when": {"contains": "plan"}, "text": "# Reply's heading\n\nSteps."},
         {"when": {"contains": "page"}, "text": f"Sure:\n\n```html\n{page}```\n"},
     ]
     with Emulator(script=script, limits=False) as running:
@@ -114,6 +115,24 @@ def test_code_is_put_into_the_next_cell_and_not_run(bench: Bench) -> None:
     sources = notebook.cells.locator(".cm-content").all_inner_texts()
     assert sources[2] == "print('from' + ' the cell')"
     assert notebook.output(2) == ""
+
+
+def test_the_outline_is_without_the_headings_of_replies(bench: Bench) -> None:
+    """Headings of other outputs are in JupyterLab's; a reply's are only below its cell.
+
+    A reply comes first, so its heading would be there by then.
+    """
+    other = "from IPython.display import HTML\nHTML('<h1>Other heading</h1>')"
+    notebook = bench.open(bench.write("outline", "%%svc\nMake a plan", other))
+    notebook.run_all()
+    expect(notebook.shown(1).locator("h1")).to_have_text("Reply's heading")
+    expect(notebook.shown(2).locator("h1")).to_have_text("Other heading")
+
+    notebook.command("toc:show-panel")
+
+    outline = notebook.page.locator(".jp-TableOfContents")
+    expect(outline).to_contain_text("Other heading")
+    expect(outline).not_to_contain_text("Reply's heading")
 
 
 def test_html_stays_in_its_frame(bench: Bench, listener: Listener) -> None:
