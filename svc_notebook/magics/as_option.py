@@ -10,8 +10,10 @@ from IPython.lib.pretty import pretty
 
 from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import ParameterError, ToolCallError
+from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.tokens import refitted
+from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.typed_answer import Form, asking_for, extract, to_form
 
 from .cell_context import CellContext, HiddenResult
@@ -102,11 +104,10 @@ class ValueCell(RoundsCell):
 
     def ask(self, form: Form[Result], cell_request: CellRequest) -> Result:
         """Ask until the reply fits the type, and show the value."""
-        keep = self._session.tool_record
         request, origin = cell_request.request, cell_request.origin
         try:
             value = self.attempt(
-                lambda send: extract(form, request, origin, send=send, keep=keep)
+                lambda send: extract(form, request, origin, send=send, keep=self._keep)
             )
         except ToolCallError as error:
             error.remedy = _REMEDY
@@ -117,6 +118,13 @@ class ValueCell(RoundsCell):
         final = replace(last, texts=(_to_text(value),), is_verbatim=True, tool_runs=())
         self._display.finish(final.with_notes(*cell_request.notes, note))
         return value
+
+    def _keep(self, exchange: Exchange, run: ToolRun) -> None:
+        """Record a call; show it if it does not fit."""
+        self._session.tool_record(exchange, run)
+        if run.error is not None:
+            self._tool_runs = (*self._tool_runs, run)
+            self._display.tool_run(run)
 
 
 def _to_text(value: object) -> str:

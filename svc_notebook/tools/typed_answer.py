@@ -333,11 +333,10 @@ def _no_value(
         f"The model gave no valid {form.title} in {tries}. The last error: {reason}",
         type_name=form.title,
     )
-    text = shorten(repr(completion.text), _TEXT_CHARS)
+    text = completion.text and f", {shorten(repr(completion.text), _TEXT_CHARS)}"
     error.remedy = (
-        f"{f'The last reply: {text}. ' * bool(completion.text)}svc.last() is all of "
-        "it; `svc.tool_calls_df()` lists its calls. Add what is missing to the prompt, "
-        "or allow more tries with max_tries."
+        f"svc.last() is the last reply{text}; `svc.tool_calls_df()` lists its calls. "
+        "Add what is missing to the prompt, or allow more tries with max_tries."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id

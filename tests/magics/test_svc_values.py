@@ -131,6 +131,18 @@ def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
     assert shell.names["x"] == "before"
 
 
+def test_a_call_that_never_fits_is_shown_with_its_reason(
+    shell: Shell, serve: Serve
+) -> None:
+    """Each try's call is there with what was wrong."""
+    serve(calling("Invoice", {"number": "x"}) | {"times": None})
+
+    cell = shell.run("%%svc --as Invoice -o x\nNumber 7.")
+
+    assert cell.shown.count('Invoice({"number": "x"}) ✕ Error: number: input') == 3
+    assert "handed back" not in cell.shown
+
+
 def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> None:
     """A `__repr__` of the user that fails costs no reply."""
     serve(calling("Shy", {"item": "a"}))
