@@ -202,7 +202,7 @@ def label_reader(type_: object) -> Callable[[str], Any] | None:
         how = answer_type(type_) if is_enum or is_literal else None
     except ParameterError:
         return None
-    read = how and how.read
+    read = how.read if how else None
     if read is None:
         return None
 

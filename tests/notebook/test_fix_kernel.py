@@ -92,7 +92,7 @@ def test_a_cell_gives_a_value_of_a_type(kernel: Kernel) -> None:
     assert not ran.all("clear_output")
     last = ran.all("update_display_data")[-1]["data"]
     assert last["text/plain"].startswith("Invoice(total=120.0)\n")
-    assert "the last of 2 tries" in last["text/html"]
+    assert "1 reply before it did not fit" in last["text/html"]
     assert "I cannot say" not in last["text/html"]
     assert kernel.value("(x.total, _)") == "(120.0, Invoice(total=120.0))"
 
