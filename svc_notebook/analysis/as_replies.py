@@ -16,7 +16,7 @@ from svc_notebook.ledger.reply_columns import (
     RowStatus,
     as_names,
 )
-from svc_notebook.ledger.reply_frames import put, to_array
+from svc_notebook.ledger.reply_frames import put_score, to_array
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import did_you_mean, shorten, shown
 
@@ -234,7 +234,7 @@ def _filled_frame(
     _fill_cuts(frame)
     _fill_tokens(frame)
     for name, values in scored.items():
-        put(frame, name, values)
+        put_score(frame, name, values)
     ahead = {name: ours[name] for name in ("row", *_LABELS) if name in ours}
     known = frame.assign(**ahead)
     front += _constant(

@@ -18,9 +18,10 @@ from svc_notebook.display.text_table import (
     ComparisonTable,
 )
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.reply_columns import REPLIES
-from svc_notebook.service.params import check_flag, shorten
+from svc_notebook.ledger.scores import PREFIX
+from svc_notebook.service.params import check_flag, printable, shorten
 
+from .contrast_sentences import ADJECTIVES
 from .missing import missing_lines
 from .reply_factors import (
     LABEL,
@@ -28,9 +29,13 @@ from .reply_factors import (
     check_replies,
     factors,
     in_words,
+    is_rate,
     named,
+    row_and_condition_columns,
+    scores,
     unit,
 )
+from .rounding import number
 from .summary import say
 from .text_diff import Differences
 
@@ -38,6 +43,8 @@ MAX_ROWS = 50
 MAX_COLUMNS = 12
 MAX_IN_FIELD = 12
 _LABEL_CHARS = 60
+_N_SCORES = 4  # are shown with a reply
+_HALF = 0.5
 _N_OWN_COLUMNS = 3  # columns of the user's rows that help to tell prompts apart
 _REFUSED = 400  # the HTTP status of a request that would be refused again
 # the columns that a table shows; replies that are equal in all of them are shown once
@@ -172,12 +179,10 @@ def _row_columns(df: pd.DataFrame, varied: Sequence[str]) -> list[str]:
     prompts = df.groupby(names, dropna=False)["prompt"] if len(df) else None
     if prompts is None or prompts.nunique(dropna=False).max() <= 1:
         return ["prompt"]
-    known = {*varied, *(column.name for column in REPLIES)}
-    before = list(df.columns[: df.columns.get_loc("text")])
     extra = [
         name
-        for name in before
-        if name not in known and not name.endswith((LABEL, TEMPLATE))
+        for name in row_and_condition_columns(df)
+        if name not in varied and not name.endswith((LABEL, TEMPLATE))
     ]
     return list(dict.fromkeys((*names, *extra[:_N_OWN_COLUMNS])))
 
@@ -213,7 +218,10 @@ class _Fields:
         self._tie_breakers = _varying_columns(
             shown, places, [x for x in _TIE_BREAKERS if x in df.columns]
         )
-        names = dict.fromkeys((*self._labels, *self._tie_breakers, *_CONTENT))
+        self._scores = _shown_scores(df)
+        names = dict.fromkeys(
+            (*self._labels, *self._tie_breakers, *self._scores, *_CONTENT)
+        )
         self._values = {
             name: plain(shown[name]) if name in shown else [None] * len(shown)
             for name in names
@@ -225,16 +233,18 @@ class _Fields:
     def entries(self, row: int, top: int) -> list[ComparedText]:
         """Return the replies in a field; replies with equal content appear once."""
         equal: dict[Any, list[int]] = {}
+        parts_of_key = (self._labels, _CONTENT, tuple(self._scores))
         for position in self._positions.get((row, top), ()):
-            key = (self._read(self._labels, position), self._read(_CONTENT, position))
+            key = tuple(self._read(names, position) for names in parts_of_key)
             equal.setdefault(key, []).append(position)
-        n_alike = Counter(labels for labels, _ in equal)
+        n_alike = Counter(labels for labels, *_ in equal)
         shown = list(equal.items())[:MAX_IN_FIELD]
         self.n_more_replies += len(self._positions.get((row, top), ()))
         self.n_more_replies -= sum(len(positions) for _, positions in shown)
         entries = []
-        for (labels, content), positions in shown:
+        for (labels, content, values), positions in shown:
             parts = list(map(_named_value, self._labels, labels))
+            parts += self._scores_in_words(values)
             if len(positions) > 1:
                 parts.append(f"{len(positions):,} times")
             elif n_alike[labels] > 1:
@@ -243,6 +253,15 @@ class _Fields:
             record = dict(zip(_CONTENT, content, strict=True))
             entries.append(replace(_entry(record), label=" · ".join(parts)))
         return entries
+
+    def _scores_in_words(self, values: Sequence[Any]) -> list[str]:
+        return [
+            score_text(_short_name(name), value, is_rate=is_share)
+            for (name, is_share), value in zip(
+                self._scores.items(), values, strict=True
+            )
+            if value is not None
+        ]
 
     def _read(self, names: Sequence[str], position: int) -> tuple[Any, ...]:
         return tuple(self._values[name][position] for name in names)
@@ -296,6 +315,30 @@ def plain(values: pd.Series) -> list[Any]:
 def _named_value(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
     text = " ".join(in_words(name, value).split())
     return f"{name.removesuffix('_index')} {shorten(text, _LABEL_CHARS)}"
+
+
+def score_text(score: str, value: Any, *, is_rate: bool) -> str:  # noqa: ANN401 - a number or a text
+    """Say the score of a reply, such as "right", "not right" or "grade 0.5"."""
+    if not is_rate:
+        text = number(value) if isinstance(value, (int, float)) else str(value)
+        return f"{score} {text}"
+    is_true = value > _HALF
+    if score in ADJECTIVES:
+        return score if is_true else f"not {score}"
+    return f"{score} is {'true' if is_true else 'false'}"
+
+
+def _short_name(column: str) -> str:
+    return shorten(printable(column.removeprefix(PREFIX)), _LABEL_CHARS)
+
+
+def _shown_scores(df: pd.DataFrame) -> dict[str, bool]:
+    """Return the first scores, and whether each is a rate."""
+    names = [name for name in scores(df) if df[name].notna().any()][:_N_SCORES]
+    return {
+        name: pd.api.types.is_numeric_dtype(df[name].dtype) and is_rate(df, name)
+        for name in names
+    }
 
 
 def compared(df: pd.DataFrame) -> list[ComparedText]:

@@ -29,7 +29,7 @@ from .contrast_study import (
     shown,
 )
 from .differences import Correction, Difference, corrected, difference_of, p_value
-from .flips import Flips, chosen_comparison
+from .flips import N_SHOWN, Flips, chosen_comparison
 from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, column_of, named, scores
@@ -177,7 +177,7 @@ class Contrast:
         *,
         factor: str | None = None,
         on: str | None = None,
-        n: int = 3,
+        n: int = N_SHOWN,
     ) -> Flips:
         """Find the rows that only one of two values gets right.
 

@@ -15,7 +15,7 @@ from svc_notebook.ledger.scores import PREFIX
 
 from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn
 from .contrast_study import short_names
-from .flips import Flips, chosen_comparison, flips, records
+from .flips import N_SHOWN, Flips, chosen_comparison, flips, records
 from .joined_runs import IMPROVED, REGRESSED, RUN
 from .missing import Missing
 from .reply_factors import column_of, in_words, is_rate
@@ -26,7 +26,6 @@ _SENTENCES = 6  # further sentences are folded, or counted in a terminal
 _MAX_DRAWN = 30  # differences in the chart of a page
 _MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
-_FLIPS = 2  # rows that are shown in each direction
 _PER_REQUESTS = 1_000  # costs are stated for so many requests
 
 
@@ -171,7 +170,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
     )
 
 
-def most_different(contrast: Contrasted, n: int = _FLIPS) -> Flips | None:
+def most_different(contrast: Contrasted, n: int = N_SHOWN) -> Flips | None:
     """Return the flips in the clearest comparison of a score; None if none."""
     is_score = [
         _score(contrast, row).startswith(PREFIX) for row in records(contrast.df)

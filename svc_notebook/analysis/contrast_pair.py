@@ -15,6 +15,7 @@ from .differences import (
     RatesEstimate,
     Shape,
     StudentEstimate,
+    flip_tail,
     p_value,
     share_of_unit,
     shares,
@@ -225,7 +226,12 @@ def _corrected_pair(
         levels=levels,
         groups=() if group is None else (group,),
         figures=(figure,),
-        estimate=_between(study, (figure,), most=study.most),
+        estimate=_between(
+            study,
+            (figure,),
+            most=study.most,
+            is_exact=study.is_rate and not weight,
+        ),
         n_prompts=n_prompts,
         n_scored=n_scored,
         means=(means[0], means[1]),
@@ -421,13 +427,18 @@ def _estimate(
     sides: Sequence[_Side],
     group: int | None,
 ) -> Estimate:
-    """Estimate by Newcombe for rates of independent groups, else Student."""
+    """Estimate by Newcombe for rates of independent groups, else Student.
+
+    Student's interval of rates in pairs contains 0 unless the exact test excludes it.
+    """
     is_independent = all(len(figure.samples) > 1 for figure in figures)
     if not (study.is_rate and is_independent):
         shape = None
         if study.is_of_requests:
             shape = Shape.of(*(_mean(study, side, "low") for side in sides))
-        return _between(study, figures, most=study.most, shape=shape)
+        return _between(
+            study, figures, most=study.most, shape=shape, is_exact=study.is_rate
+        )
     side_of_level = np.full(len(study.levels), -1)
     side_of_level[[side.level for side in sides]] = 0, 1
     side = side_of_level[study.codes["level"]]
@@ -472,6 +483,7 @@ def _between(
     *,
     most: float,
     shape: Shape | None = None,
+    is_exact: bool = False,
 ) -> Estimate:
     if study.design.looks == "any":
         [figure] = figures
@@ -483,6 +495,7 @@ def _between(
                 largest=float(np.nanmax(np.abs(study.values), initial=0.0)),
                 shape=shape,
                 most=most,
+                exact_tail=flip_tail(figure.moves) if is_exact else 0.0,
             )
             for figure in figures
         ]

@@ -11,7 +11,7 @@ from svc_notebook.ledger.scores import PREFIX
 from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown
-from .differences import Correction, Difference, units_needed
+from .differences import Correction, Difference, StudentEstimate, units_needed
 from .reply_factors import in_number
 from .rounding import is_shown_as_none, number, percent, round_up
 from .sequential import MIN_UNITS, ConfidenceSequence
@@ -20,6 +20,7 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 # names of scores that describe a reply: "a is right more often than b"
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
+_FEW = 9  # of so few rows that differ, the sentence says how many they are
 _MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
 SAME_COST = 0.005  # costs that differ by a smaller share would be shown as equal
 _TWICE, _HUNDREDTH = 2.0, 0.01
@@ -202,8 +203,9 @@ def _better(
         return f"too early to say whether {seen}; {why}{closing}"
     if difference.p < 1 - terms.level:
         return f"{seen}{closing}"
+    few = _few_differ(study, pair, difference, facts.first)
     would = _what_would_tell(study, pair, difference)
-    return f"cannot tell yet whether {seen}; {would}{closing}"
+    return f"cannot tell yet whether {seen}; {few}{would}{closing}"
 
 
 def _no_difference(study: Study, pair: Pair, facts: _Facts, figures: str) -> str:
@@ -403,6 +405,7 @@ def _what_would_tell(
         )
         if margin is None:
             condition = "if it is that large"
+            n = max(n, _least_units(pair, difference))
         else:
             condition = "if the difference is as seen"
         labelled = ""
@@ -415,6 +418,44 @@ def _what_would_tell(
         return f"with so few {study.counted} no difference could have been found"
     least = rounding.difference(smallest, is_rate=study.is_rate)
     return f"this run would have found a difference of {least}"
+
+
+def _least_units(pair: Pair, difference: Difference) -> int:
+    """Return how many units are needed so that enough of them differ; 0 for any."""
+    n_differ, _ = _n_differing(pair, difference)
+    if not n_differ:
+        return 0
+    n_all_alike = int(-np.log2(difference.tail)) + 1  # the exact test needs so many
+    return int(np.ceil(pair.estimate.n_units * n_all_alike / n_differ))
+
+
+def _few_differ(study: Study, pair: Pair, difference: Difference, first: str) -> str:
+    """Say how many units differ if they are too few for the exact test."""
+    n_differ, n_first = _n_differing(pair, difference)
+    if not 0 < n_differ <= _FEW:
+        return ""
+    which = f"all {n_differ}" if n_first == n_differ else f"{n_first} of them"
+    if n_differ == 1:
+        which = "it is"
+    verb = "differs" if n_differ == 1 else "differ"
+    return (
+        f"{n_differ} of {in_number(pair.estimate.n_units, study.counted)} {verb}, "
+        f"{which} for {first}: too few to be sure; "
+    )
+
+
+def _n_differing(pair: Pair, difference: Difference) -> tuple[int, int]:
+    """Return how many units differ, and how many of them as the mean does.
+
+    Both are 0 if the exact test does not decide.
+    """
+    estimate = pair.estimate
+    if not isinstance(estimate, StudentEstimate) or (
+        estimate.exact_tail < difference.tail
+    ):
+        return 0, 0
+    moves = pair.figures[0].moves * np.sign(estimate.value)
+    return int(np.count_nonzero(moves)), int((moves > 0).sum())
 
 
 def _more_units_needed(

@@ -36,6 +36,7 @@ _FARTHEST = 8.0  # in standard deviations: the smallest p is 1e-15
 _HALVINGS = 60  # of the search for p
 _STEPS = 40  # of the iteration that corrects an interval for skew
 _MOST_UNITS = 10**9
+_MOST_FLIPPED = 12  # units whose signs are all exchanged: 4,096 combinations
 # in `share_of_unit`: a prior of half a unit whose differences are all equal
 _PSEUDO_UNITS = 0.5
 
@@ -144,6 +145,19 @@ class Figure:
         return sum(sample.n_units for sample in self.samples)
 
     @property
+    def moves(self) -> Floats:
+        """By how much each unit moves a difference from 0; their sum is the value.
+
+        Empty if the difference is not one of pairs.
+        """
+        if len(self.samples) != 1:
+            return np.zeros(0)
+        [sample] = self.samples
+        moves = self.by_unit * sample.share[sample.share > 0]
+        moves[np.abs(moves) <= NEGLIGIBLE] = 0.0
+        return moves
+
+    @property
     def by_unit(self) -> Floats:
         """The value of each unit; the figure must have a single sample."""
         if not self.samples:
@@ -152,6 +166,33 @@ class Figure:
         is_used = sample.share > 0
         values: Floats = sample.influence[is_used] / sample.share[is_used]
         return self.value + values
+
+
+def flip_tail(moves: Floats) -> float:
+    """Return the exact chance of such a difference in this direction, if there is none.
+
+    Without a difference, each unit that differs is as likely to differ the other way.
+    If all of them count the same, this is the sign test, or McNemar's exact test (1947,
+    Psychometrika 12), else Fisher's randomization test. For many units that differ by
+    unequal amounts it is 0: Student's t is good enough for them.
+
+    Args:
+        moves: The `moves` of a paired difference.
+    """
+    functions = special()
+    moves = moves[moves != 0]
+    if functions is None or not len(moves):
+        return 0.0
+    sizes = np.abs(moves)
+    if np.ptp(sizes) <= NEGLIGIBLE:
+        n_fewer = min(int((moves > 0).sum()), int((moves < 0).sum()))
+        return min(float(functions.bdtr(n_fewer, len(moves), 0.5)), 0.5)
+    if len(moves) > _MOST_FLIPPED:
+        return 0.0
+    sums = np.zeros(1)
+    for size in sizes:
+        sums = np.concatenate([sums + size, sums - size])
+    return min(float((sums >= abs(moves.sum()) - NEGLIGIBLE).mean()), 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +274,9 @@ class StudentEstimate:
     Attributes:
         shape: The skew that the interval is corrected for, if any.
         most: The largest possible distance from 0: 1 for rates.
+        exact_tail: The `flip_tail` of rates in pairs: an interval whose chance of error
+            on each side is not larger contains 0. Where few units differ, Student's t
+            alone would exclude it too early.
     """
 
     value: float
@@ -241,6 +285,7 @@ class StudentEstimate:
     n_units: int
     shape: Shape | None = None
     most: float = np.inf
+    exact_tail: float = 0.0
 
     @classmethod
     def of(
@@ -250,6 +295,7 @@ class StudentEstimate:
         largest: float = 0.0,
         shape: Shape | None = None,
         most: float = np.inf,
+        exact_tail: float = 0.0,
     ) -> "StudentEstimate":
         """Return the estimate of a figure.
 
@@ -263,6 +309,7 @@ class StudentEstimate:
                 error, and counts as not known.
             shape: The shape of the two means, if they are skewed.
             most: As the attribute.
+            exact_tail: As the attribute.
         """
         n_units = [sample.n_units for sample in figure.samples]
         if min(n_units, default=0) < MIN_PROMPTS:
@@ -281,7 +328,12 @@ class StudentEstimate:
             sum(n_units),
             shape=shape,
             most=most,
+            exact_tail=exact_tail,
         )
+
+    def has_formula(self, null: float) -> bool:
+        """Return whether p is a formula, so that no search is needed."""
+        return not (null and (self.shape or self.exact_tail))
 
     def ends(self, tail: float) -> tuple[float, float]:
         """Return the interval whose chance of error on each side is `tail`."""
@@ -296,6 +348,8 @@ class StudentEstimate:
                 moved = self.value - self.error * unskewed(reaches, skew, np.ones(2))
                 ends = (ends + moved) / 2
         low, high = ends.tolist()
+        if tail <= self.exact_tail:
+            low, high = min(low, 0.0), max(high, 0.0)
         return max(low, -self.most), min(high, self.most)
 
 
@@ -382,10 +436,10 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float:
     functions = special()
     if functions is None or not estimate.error > 0:
         return np.nan
-    if isinstance(estimate, StudentEstimate) and not (estimate.shape and null):
-        # without skew there is a formula, so that no search is needed
+    if isinstance(estimate, StudentEstimate) and estimate.has_formula(null):
         far = abs(estimate.value - null) / estimate.error
-        return 2 * float(functions.stdtr(estimate.freedom, -far))
+        tail = float(functions.stdtr(estimate.freedom, -far))
+        return 2 * (tail if null else max(tail, estimate.exact_tail))
     near, far = 0.0, _FARTHEST
     for _ in range(_HALVINGS):
         middle = (near + far) / 2

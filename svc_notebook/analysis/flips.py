@@ -16,7 +16,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import printable, shorten
 
-from .compare import compared, plain
+from .compare import compared, plain, score_text
 from .contrast_sentences import ADJECTIVES
 from .contrast_study import shown
 from .missing import Missing, with_missing
@@ -28,7 +28,6 @@ from .reply_factors import (
     is_rate,
     varying_along,
 )
-from .rounding import number
 
 _AGAINST = "_against"
 _ENDINGS = ("", _AGAINST)  # of the column names of `level` and of `against`
@@ -36,6 +35,7 @@ _HALF = 0.5  # a row counts as right if more than half of the replies to it are
 _TOLERANCE = 1e-9  # relative; scores that differ less are equal
 _NAME_CHARS = 40
 _HEAD = "margin:.8em 0 .3em;font-weight:bold"
+N_SHOWN = 10  # rows in each direction; more are counted
 _N_NAMED = 6
 _N_ATTRIBUTES = 4  # columns of a row that are shown with it
 
@@ -392,6 +392,7 @@ def _tables(
                 for key, first, second in zip(keys, *sides, strict=True)
             ),
             n_more_rows=len(places) - len(first_places),
+            how_to_show=f".flips(n={len(places)}) shows all",
         )
         tables.append((head, table))
     return tuple(tables)
@@ -436,15 +437,13 @@ def _answer_label(entry: ComparedText, answer: object) -> list[str]:
 
 
 def _score(question: _Question, mean: float, n: int) -> str:
-    score = question.score
+    text = score_text(question.score, mean, is_rate=question.is_rate)
+    if n == 1:
+        return text
     if not question.is_rate:
-        return f"{score} {number(mean)}{f', mean of {n:,}' if n > 1 else ''}"
-    is_true, is_false = f"{score} is true", f"{score} is false"
-    if question.is_adjective:
-        is_true, is_false = score, f"not {score}"
-    if n > 1:
-        return f"{is_true} in {round(mean * n)} of {n}"
-    return is_true if mean > _HALF else is_false
+        return f"{text}, mean of {n:,}"
+    is_true = score_text(question.score, 1.0, is_rate=True)
+    return f"{is_true} in {round(mean * n)} of {n}"
 
 
 def _sentence(question: _Question, **counts: int) -> str:

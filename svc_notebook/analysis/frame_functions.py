@@ -704,7 +704,8 @@ def score(
             these (`score_right_KEY`). Only good replies are scored.
 
     Returns:
-        How many scores were saved.
+        How many scores were saved. After functions, a cell shows the rate or mean of
+        each score, of how many replies, and the name of its column.
 
     Raises:
         ParameterError: There is no such column, a value cannot be saved, a score has

@@ -12,7 +12,7 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
-from svc_notebook.ledger.reply_columns import EXTRA, NUMBERS, REPLIES, as_names
+from svc_notebook.ledger.reply_columns import ANSWER, EXTRA, NUMBERS, REPLIES, as_names
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import PARAM_NAMES, did_you_mean, printable, shorten
@@ -191,12 +191,12 @@ def named(df: pd.DataFrame, names: Any, *, param: str = "by") -> list[str]:  # n
     columns = []
     for name in as_names(names):
         if name not in df.columns:
-            known = list(map(str, df.columns))
+            known = [str(column) for column in df.columns]
             raise ParameterError(
                 f"{shorten(repr(name), _SHOWN_CHARS)} is not a column of the frame."
-                f"{did_you_mean(str(name), known, n=1)} The columns that vary are: "
-                f"{', '.join(factors(df)) or 'none'}. All columns are: "
-                f"{', '.join(known)}.",
+                f"{did_you_mean(str(name), known)} The columns that vary are: "
+                f"{', '.join(factors(df)) or 'none'}. list(run.replies_df()) has "
+                "all names.",
                 param=param,
             )
         label = f"{str(name).removesuffix(TEMPLATE)}{LABEL}"
@@ -213,7 +213,7 @@ def attributes(df: pd.DataFrame) -> list[str]:
     taken = {*_candidates(df)}
     return [
         name
-        for name in _row_and_condition_columns(df)
+        for name in row_and_condition_columns(df)
         if name not in taken and name != "tools"
     ]
 
@@ -221,11 +221,11 @@ def attributes(df: pd.DataFrame) -> list[str]:
 def _candidates(df: pd.DataFrame) -> list[str]:
     """Return the columns that may be factors: sent parameters, and labels.
 
-    Labels of conditions are columns before `text` that differ within a prompt. Columns
-    that a user added come after `text`.
+    Labels of conditions are columns of `row_and_condition_columns` that differ within a
+    prompt.
     """
     names = [str(name) for name in df.columns]
-    before = _row_and_condition_columns(df)
+    before = row_and_condition_columns(df)
     sent = [name for name in before if name == "tools" or name.startswith(EXTRA)]
     unclear = [name for name in before if not _is_label(name) and name not in sent]
     # these belong to the rows, unless they differ within a prompt
@@ -237,11 +237,21 @@ def _candidates(df: pd.DataFrame) -> list[str]:
     return [name for name in names if name in allowed]
 
 
-def _row_and_condition_columns(df: pd.DataFrame) -> list[str]:
-    """Return the columns of rows and conditions, which come before `text`."""
+def row_and_condition_columns(df: pd.DataFrame) -> list[str]:
+    """Return the columns of rows and conditions, and the fields of `extra`.
+
+    They come before `prompt` and `text`, or between them and `repeat`. Columns that a
+    user added come after these.
+    """
     names = [str(name) for name in df.columns]
-    before = names[: names.index("text")] if "text" in names else []
-    return [name for name in before if name not in _KNOWN and name != "row"]
+    last = [names.index(name) for name in ("text", "prompt", "repeat") if name in names]
+    own = names[: max(last, default=0)] if "text" in names else []
+    of_replies = (PREFIX, f"{ANSWER.name}_")
+    return [
+        name
+        for name in own
+        if name not in _KNOWN and name != "row" and not name.startswith(of_replies)
+    ]
 
 
 def _is_label(name: str) -> bool:

@@ -21,6 +21,7 @@ from svc_notebook.service.params import (
     check_text,
     did_you_mean,
     must_be,
+    printable,
     shorten,
 )
 
@@ -411,6 +412,52 @@ def good_rows(columns: Columns) -> list[int]:
     ]
 
 
+class SavedScores(int):
+    """How many scores were saved: a number, which a cell shows in words.
+
+    Attributes:
+        says: The rate or mean of each score, of how many replies, and its column.
+    """
+
+    says: str
+
+    @classmethod
+    def of(
+        cls, n_saved: int, scored: Mapping[str, list[Any]], n_good: int
+    ) -> "SavedScores":
+        """Return the number of scores, with the values of all good replies by name."""
+        saved = cls(n_saved)
+        lines = [
+            _line_of(name, values, n_good)
+            for name, values in scored.items()
+            if not name.endswith(ERROR)
+        ]
+        saved.says = "\n".join(lines) or f"{n_saved:,} scores saved"
+        return saved
+
+    def _repr_pretty_(self, printer: Any, *_: object) -> None:  # noqa: ANN401 - IPython's
+        printer.text(self.says)
+
+
+def _line_of(name: str, values: Sequence[Any], n_good: int) -> str:
+    """Say what a score is: "right: 16 of 24 replies (67 %), column score_right"."""
+    from .rounding import number, percent  # noqa: PLC0415 - numpy
+
+    known = [value for value in values if value is not None]
+    numbers = [float(value) for value in known if not isinstance(value, str)]
+    of = f"{len(known):,} of {n_good:,} replies"
+    if known and len(numbers) == len(known):
+        mean = sum(numbers) / len(numbers)
+        if set(numbers) <= {0.0, 1.0}:
+            of = f"{sum(numbers):,.0f} of {len(known):,} replies ({percent(mean)})"
+            n_without = n_good - len(known)
+            of += f", {n_without:,} without a score" if n_without else ""
+        else:
+            of = f"mean {number(mean)}, {of}"
+    name = printable(name)
+    return f"{name}: {of}; the column score_{name} of replies_df()"
+
+
 def score_replies(
     ledger: Ledger | None,
     frame: "pd.DataFrame",
@@ -419,7 +466,7 @@ def score_replies(
     on_error: OnError = "missing",
     answer: AnswerType | None = None,
     remembered: Collection[str] = (),
-) -> int:
+) -> SavedScores:
     """Score the good replies of a frame, or remove scores: see `svc.score`.
 
     Args:
@@ -463,7 +510,7 @@ def score_replies(
         write_line(line)
     if columns.frame is not frame:
         write_line(_NO_COLUMNS)
-    return n_kept
+    return SavedScores.of(n_kept, scored, len(positions))
 
 
 _NO_COLUMNS = (
@@ -477,14 +524,14 @@ def _put_scores(
     frame: "pd.DataFrame", old: Sequence[str], scored: Mapping[str, list[Any]]
 ) -> None:
     """Put scores into a frame, in place of the old ones."""
-    from svc_notebook.ledger.reply_frames import put, to_array  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.reply_frames import put_score, to_array  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.scores import PREFIX  # noqa: PLC0415 - pandas
 
     for name in old:
         if PREFIX + name in frame.columns:
             del frame[PREFIX + name]
     for name, values in scored.items():
-        put(frame, PREFIX + name, to_array(values, dtype_of(values)))
+        put_score(frame, PREFIX + name, to_array(values, dtype_of(values)))
 
 
 def _names_of(

@@ -4,8 +4,9 @@ import os
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import wrap
+from traceback import walk_tb
 
-from svc_notebook.errors import ServiceError, SvcError
+from svc_notebook.errors import AskError, ServiceError, SvcError
 
 from .escape import to_terminal
 
@@ -13,7 +14,18 @@ from .escape import to_terminal
 LINE_CHARS = 96
 _MIN_CHARS = 20  # even if a terminal reports fewer columns
 _REFUSED_STATUS = 400  # with a lower status, the error came within a stream
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+# verbs that send nothing, so it is no news that nothing was sent; so are all `*_df`
+QUIET_VERBS = frozenset(
+    {
+        *("agreement", "as_replies", "categories", "compare", "contrast", "describe"),
+        *("estimate_tokens", "export", "export_answers", "flips", "how_many", "plot"),
+        *("ranking", "rate", "read", "read_answers", "read_eval", "read_parquet"),
+        *("reply", "report", "score", "take_ratings", "to_arrow", "to_eval"),
+        *("to_polars", "to_rate", "trend", "write_parquet"),
+    }
+)
 _HEADLINES = {
     "AuthError": "The key was refused",
     "BadRequestError": "The request was refused",
@@ -62,8 +74,21 @@ def headline(error: SvcError) -> str:
         return f"The reply does not fit {type_name}"
     names = (class_.__name__ for class_ in type(error).__mro__)
     text = next(_HEADLINES[name] for name in names if name in _HEADLINES)
+    if isinstance(error, AskError) and (verb := _verb(error)):
+        return f"{verb} did not work"
     status = error.status if isinstance(error, ServiceError) else 0
     return f"{text} ({status})" if status >= _REFUSED_STATUS else text
+
+
+def _verb(error: SvcError) -> str:
+    """Return the verb that the user called, if it sends nothing; "" if it may send."""
+    names = (
+        frame.f_code.co_name
+        for frame, _ in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE
+    )
+    verb = next(names, "")
+    return verb if verb in QUIET_VERBS or verb.endswith("_df") else ""
 
 
 def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:

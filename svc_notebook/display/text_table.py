@@ -74,6 +74,7 @@ class ComparisonTable:
     n_more_rows: int = 0  # left out
     n_more_columns: int = 0
     n_more_replies: int = 0  # of the rows and columns that are shown
+    how_to_show: str = ""  # what shows the rows that are left out
 
     def __repr__(self) -> str:
         return self._plain()
@@ -142,7 +143,16 @@ class ComparisonTable:
         n_rows = self.n_more_rows + len(self.rows) - n_shown
         counts = {"rows": n_rows, "columns": self.n_more_columns}
         counts["replies of these rows"] = self.n_more_replies
-        return [f"{n} more {kind} are not shown" for kind, n in counts.items() if n]
+        lines = []
+        for kind, n in counts.items():
+            how = f": {self.how_to_show}" if kind == "rows" and self.how_to_show else ""
+            if n == 1:
+                one = {"replies of these rows": "reply of these rows"}
+                line = f"1 more {one.get(kind, kind.removesuffix('s'))} is not shown"
+            else:
+                line = f"{n:,} more {kind} are not shown"
+            lines += [line + how] if n else []
+        return lines
 
 
 def _rows_that_fit(rows: Iterable[str], max_bytes: int) -> list[str]:

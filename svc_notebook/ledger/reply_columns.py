@@ -153,8 +153,8 @@ def pick(
         if name not in known:
             raise ParameterError(
                 f"{name!r} is not a column of replies."
-                f"{did_you_mean(str(name), known, n=1)} The columns are "
-                f"{', '.join(known)}.",
+                f"{did_you_mean(str(name), known)} list(svc.replies_df()) has all "
+                "names.",
                 param=param,
             )
     return tuple(known[name] for name in wanted)
@@ -458,7 +458,7 @@ _DTYPES: dict[str, Dtype] = {
 }
 
 
-_FIRST = ("temperature", "top_p")
+_FIRST = "temperature"  # the parameter that is varied most
 _INSTANT: Dtype = "datetime64[us, UTC]"
 _REPORTED = "as the service reported it; missing if it did not"
 _ESTIMATED = "estimated in every row, also where tokens were reported"
@@ -477,25 +477,22 @@ ANSWERS = (
     Column("answer_error", "string", _no_answers, "why the reply has no answer"),
 )
 """Columns of answers; the fields of a structured answer come after the first one."""
-FACTORS = (
+ASKED = (
     Column("model", "string", "request.model", "model id asked for"),
-    # unlike the document's table, frames begin with temperature and top_p
-    *map(_param_column, sorted(PARAMS, key=lambda param: param.name not in _FIRST)),
-    Column("system", "string", _system, "the system message, if there is one"),
-    Column("prompt", "string", _prompt, "the newest user message"),
-    Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
-    Column("choice_index", "Int64", _choice_index, "position of the choice"),
+    *(_param_column(param) for param in PARAMS if param.name == _FIRST),
 )
 REPLY = (
     Column("text", "string", "choice.text", 'the reply, also partial; "" is empty'),
     *ANSWERS,
-    Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
-    Column(
-        "is_cut",
-        "boolean",
-        cut_flags,
-        "finish reason `length`, or max_tokens was reached",
-    ),
+)
+SENT = (
+    Column("prompt", "string", _prompt, "the newest user message"),
+    Column("system", "string", _system, "the system message, if there is one"),
+    *(_param_column(param) for param in PARAMS if param.name != _FIRST),
+    Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
+    Column("choice_index", "Int64", _choice_index, "position of the choice"),
+)
+TOOLS = (
     Column(
         "n_tool_calls",
         "Int64",
@@ -526,12 +523,8 @@ REPLY = (
         "origin.tool_round.n_tool_runs",
         "tool calls answered before this reply, where a sweep runs tools",
     ),
-    Column(
-        "status",
-        "string",
-        "status",
-        "planned, ok, error, cancelled, or not_run (in a run, but not sent)",
-    ),
+)
+FAILURE = (
     Column("error_type", "string", "failure.type", "our error class; missing when ok"),
     Column("http_status", "Int64", "failure.http_status", "HTTP status of the error"),
     Column("error_code", "string", "failure.code", "the error body's code"),
@@ -549,69 +542,6 @@ REPLY = (
         "first.n_refused",
         "429s in this exchange; usage_df counts those of a whole run",
     ),
-)
-NUMBERS = (
-    Column("prompt_tokens", "Int64", "first.body.usage.prompt_tokens", _REPORTED),
-    Column(
-        "completion_tokens", "Int64", "first.body.usage.completion_tokens", _REPORTED
-    ),
-    Column("total_tokens", "Int64", "first.body.usage.total_tokens", _REPORTED),
-    Column("est_prompt_tokens", "Int64", "est_prompt_tokens", _ESTIMATED),
-    Column("est_completion_tokens", "Int64", "first.est_completion_tokens", _ESTIMATED),
-    Column(
-        "est_low_tokens",
-        "Int64",
-        "first.est_low_tokens",
-        "lower end of the estimate of prompt and reply together",
-    ),
-    Column(
-        "est_high_tokens",
-        "Int64",
-        "first.est_high_tokens",
-        "upper end of that estimate",
-    ),
-    Column(
-        "usage_source",
-        "string",
-        usage_source,
-        "reported, estimated (none was reported) or missing (no reply)",
-    ),
-    Column(
-        "cost",
-        "Float64",
-        "cost.amount",
-        "by your price table, in its currency; missing = unknown, or nothing was paid",
-    ),
-    Column(
-        "cost_source",
-        "string",
-        "cost.source",
-        "reported or estimated tokens, and the price table with its date",
-    ),
-    Column(
-        "latency_s",
-        "Float64",
-        "first.latency_s",
-        "from sending the last attempt to its end, without any wait",
-    ),
-    Column(
-        "first_text_s",
-        "Float64",
-        "first.first_text_s",
-        "from sending the last attempt to the first text",
-    ),
-    Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
-    Column("retry_wait_s", "Float64", "first.retry_wait_s", "wait between attempts"),
-    Column(
-        "n_chunks", "Int64", "first.n_chunks", "chunks of a stream; 0 for a whole reply"
-    ),
-    Column(
-        "started_at",
-        _INSTANT,
-        "exchange.started_at",
-        "when it started, before any wait",
-    ),
-    Column("ended_at", _INSTANT, "exchange.ended_at", "when it ended"),
 )
 IDS = (
     Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
@@ -659,9 +589,102 @@ IDS = (
         "exchange_id of the reply that this one continues",
     ),
 )
-REPLIES = (*FACTORS, *REPLY, *NUMBERS, *IDS)
+ESTIMATES_AND_TIMES = (
+    Column("est_prompt_tokens", "Int64", "est_prompt_tokens", _ESTIMATED),
+    Column("est_completion_tokens", "Int64", "first.est_completion_tokens", _ESTIMATED),
+    Column(
+        "est_low_tokens",
+        "Int64",
+        "first.est_low_tokens",
+        "lower end of the estimate of prompt and reply together",
+    ),
+    Column(
+        "est_high_tokens",
+        "Int64",
+        "first.est_high_tokens",
+        "upper end of that estimate",
+    ),
+    Column(
+        "usage_source",
+        "string",
+        usage_source,
+        "reported, estimated (none was reported) or missing (no reply)",
+    ),
+    Column(
+        "cost_source",
+        "string",
+        "cost.source",
+        "reported or estimated tokens, and the price table with its date",
+    ),
+    Column(
+        "first_text_s",
+        "Float64",
+        "first.first_text_s",
+        "from sending the last attempt to the first text",
+    ),
+    Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
+    Column("retry_wait_s", "Float64", "first.retry_wait_s", "wait between attempts"),
+    Column(
+        "n_chunks", "Int64", "first.n_chunks", "chunks of a stream; 0 for a whole reply"
+    ),
+    Column(
+        "started_at",
+        _INSTANT,
+        "exchange.started_at",
+        "when it started, before any wait",
+    ),
+    Column("ended_at", _INSTANT, "exchange.ended_at", "when it ended"),
+)
+END = (
+    Column(
+        "status",
+        "string",
+        "status",
+        "planned, ok, error, cancelled, or not_run (in a run, but not sent)",
+    ),
+    Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
+    Column(
+        "is_cut",
+        "boolean",
+        cut_flags,
+        "finish reason `length`, or max_tokens was reached",
+    ),
+)
+USAGE = (
+    Column("prompt_tokens", "Int64", "first.body.usage.prompt_tokens", _REPORTED),
+    Column(
+        "completion_tokens", "Int64", "first.body.usage.completion_tokens", _REPORTED
+    ),
+    Column("total_tokens", "Int64", "first.body.usage.total_tokens", _REPORTED),
+    Column(
+        "cost",
+        "Float64",
+        "cost.amount",
+        "by your price table, in its currency; missing = unknown, or nothing was paid",
+    ),
+    Column(
+        "latency_s",
+        "Float64",
+        "first.latency_s",
+        "from sending the last attempt to its end, without any wait",
+    ),
+)
+NUMBERS = (*ESTIMATES_AND_TIMES, *USAGE)
+"""Numbers of a request."""
+REPLIES = (
+    # pandas shows the first ten columns and the last ten
+    *ASKED,
+    *REPLY,
+    *SENT,
+    *TOOLS,
+    *FAILURE,
+    *IDS,
+    *ESTIMATES_AND_TIMES,
+    *END,
+    *USAGE,
+)
 """All columns of `replies_df`, in its order. Template columns come before them, scores
-come after `ANSWERS`."""
+come after the answer."""
 
 TEXTS = frozenset(
     {

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -215,7 +216,7 @@ def tool_calls_df(
 
 
 _ALWAYS = frozenset({"answer", "answer_error"})  # in narrow frames, unless empty
-_BEHIND_SCORES = ("prompt", "system", "answer_ok", "answer_error")  # in narrow frames
+_N_IN_FRONT = 5  # of the columns of rows: with the score they are the first ten
 
 
 def select_columns(
@@ -224,36 +225,47 @@ def select_columns(
     """Return a frame with the named columns, or with those that differ; all if None.
 
     `narrow` leaves out columns that are empty. If there are several rows, it also
-    leaves out columns with one value, but never the text, answers and scores. pandas
-    shows the first ten columns, so long prompts, and what has a label, are behind them.
+    leaves out columns with one value, but never the text, answers and scores.
     """
     if columns is None:
-        return frame
+        return _with_reply_in_front(frame)
     if isinstance(columns, str) and columns == "narrow":
         names = [name for name in frame.columns if _is_informative(frame[name])]
-        return frame[_with_scores_in_front(names)]
+        return _with_reply_in_front(frame[names])
     for name in (names := as_names(columns)):
         if name not in frame.columns:
             raise ParameterError(
                 f"{name!r} is not a column of the frame."
-                f"{did_you_mean(str(name), frame.columns, n=1)} columns takes a list "
-                "of names, or 'narrow' for what differs. The names are "
-                f"{', '.join(map(str, frame.columns))}.",
+                f"{did_you_mean(str(name), map(str, frame.columns))} columns takes a "
+                "list of names, or 'narrow' for what differs; list(run.replies_df()) "
+                "has all names.",
                 param="columns",
             )
     return frame[names]
 
 
-def _with_scores_in_front(names: list[str]) -> list[str]:
-    """Return the names of a narrow frame, with scores before what they push out."""
-    scores = [at for at, name in enumerate(names, 1) if name.startswith(PREFIX)]
-    end = max(scores, default=0)
-    first, rest = names[:end], names[end:]
-    labelled = {
-        name.removesuffix("_label") for name in first if name.endswith("_label")
-    }
-    behind = [name for name in first if name in {*_BEHIND_SCORES, *labelled}]
-    return [*(name for name in first if name not in behind), *behind, *rest]
+def _with_reply_in_front(frame: pd.DataFrame) -> pd.DataFrame:
+    """Move columns of rows behind the scores if there are many.
+
+    pandas shows the first ten columns, and the text and a score are to be among them.
+    The labels of conditions and the first columns of the rows stay in front.
+    """
+    names = list(map(str, frame.columns))
+    if not {"model", "text"} <= {*names} or names.index("model") <= _N_IN_FRONT:
+        return frame
+    of_rows = names[: names.index("model")]
+    labels = [name for name in of_rows if name.endswith("_label")]
+    n_first = max(_N_IN_FRONT - len(labels), 1)
+    first = [name for name in of_rows if name not in labels][:n_first] + labels
+    behind = [name for name in of_rows if name not in first]
+    rest = names[len(of_rows) :]
+    replies = list(takewhile(_is_of_reply, rest))
+    return frame[[*first, *replies, *behind, *rest[len(replies) :]]]
+
+
+def _is_of_reply(name: str) -> bool:
+    is_one = name in {"model", "temperature", "text", "answer"}
+    return is_one or name.startswith(("answer_", PREFIX))
 
 
 def _is_informative(values: pd.Series) -> bool:
@@ -332,8 +344,19 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
         column = [values.get(key) for key in keys]
         if dtype == "string":  # several runs may have texts and numbers under a name
             column = [None if value is None else str(value) for value in column]
-        put(frame, PREFIX + name, to_array(column, dtype))
+        put_score(frame, PREFIX + name, to_array(column, dtype))
     return frame
+
+
+def put_score(frame: pd.DataFrame, name: str, array: Any) -> None:  # noqa: ANN401 - as below
+    """Replace a score, or insert it after the answer and the scores that are there."""
+    names = list(map(str, frame.columns))
+    if name not in names and "answer" in names:
+        first = names.index("answer") + 1
+        n_scores = len([*takewhile(lambda x: x.startswith(PREFIX), names[first:])])
+        frame.insert(first + n_scores, name, array)
+    else:
+        put(frame, name, array, before="repeat")
 
 
 def put(
@@ -341,7 +364,7 @@ def put(
     name: str,
     array: Any,  # noqa: ANN401 - the stubs of pandas take no array to insert
     *,
-    before: str = "finish_reason",
+    before: str = "prompt",
 ) -> None:
     """Replace a column, or insert it before another one, or else at the end."""
     if name in frame.columns or before not in frame.columns:

@@ -496,7 +496,8 @@ class Run:
                 the score, as in `svc.score`.
 
         Returns:
-            How many scores were saved.
+            How many scores were saved. As the last line of a cell it says the rate or
+            mean, of how many replies, and the name of the column.
 
         Raises:
             ParameterError: A function failed for all replies, or returned both texts

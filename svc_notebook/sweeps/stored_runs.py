@@ -32,7 +32,6 @@ class StoredRun(NamedTuple):
     """A run in the ledger and its outcome: a row of `runs_df`."""
 
     run: str
-    name: str | None
     origin: OriginKind
     started_at: datetime
     ended_at: datetime
@@ -46,11 +45,13 @@ class StoredRun(NamedTuple):
 
 
 RUNS = (
-    Column("run", "string", "run", "id of the run: the column `run` of replies"),
-    Column("name", "string", "name", "name of the run; missing if it has none"),
+    Column("run", "string", "run", "name of the run, or the id of one without a name"),
     Column("origin", "string", "origin", "the part of the package that asked"),
     Column(
-        "started_at", "datetime64[us, UTC]", "started_at", "start of the first request"
+        "started_at",
+        "datetime64[us, UTC]",
+        "started_at",
+        "start of the first request, to the second",
     ),
     Column("ended_at", "datetime64[us, UTC]", "ended_at", "end of the last request"),
     Column("n_trials", "Int64", "n_trials", "requests of the plan, if it was stored"),
@@ -93,10 +94,9 @@ def _stored_run_of(
     amounts = [cost.amount for cost in costs if cost is not None]
     return StoredRun(
         run=first.origin.run or "",
-        name=plan.name if plan else None,
         origin=first.origin.kind,
-        started_at=first.started_at,
-        ended_at=max(exchange.ended_at for exchange in exchanges),
+        started_at=first.started_at.replace(microsecond=0),
+        ended_at=max(row.ended_at for row in exchanges).replace(microsecond=0),
         n_trials=plan.n_trials if plan else None,
         n_ok=counts["ok"],
         n_failed=counts["error"],

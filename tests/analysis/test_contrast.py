@@ -1,5 +1,7 @@
 """Values of a factor are compared in pairs, over the prompts that have both."""
 
+import itertools
+import math
 import sys
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.analysis.contrast import contrast, contrast_df
+from svc_notebook.analysis.differences import flip_tail
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import LARGE, SMALL, replies, right_replies
 
@@ -103,9 +106,85 @@ def test_a_doubtful_difference_says_what_would_tell() -> None:
 
     assert found["says"][0] == (
         "cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
-        "difference 3.0 points (-0.4 to 6.4); if it is that large, a new run with "
-        "260 rows would tell; 70b costs 7 times as much."
+        "difference 3.0 points (-0.4 to 6.4); 3 of 100 rows differ, all 3 for 70b: too "
+        "few to be sure; if it is that large, a new run with 260 rows would tell; 70b "
+        "costs 7 times as much."
     )
+
+
+def _paired(n_first: int, n_second: int, n_rows: int) -> pd.DataFrame:
+    """Return rows of which only one of two models gets so many right."""
+    return replies(
+        {"row": row, "prompt": f"Say {row}", "model": model, "score_right": is_right}
+        for row in range(n_rows)
+        for model, is_right in (
+            (SMALL, n_first <= row < n_first + n_second),
+            (LARGE, row < n_first),
+        )
+    )
+
+
+def test_four_rows_that_differ_are_too_few() -> None:
+    """The sentence says how few differ, and the interval does not exclude 0."""
+    found = contrast_df(_paired(4, 0, 12), "model").iloc[0]
+
+    assert found["says"].startswith("cannot tell yet whether 70b is right more often")
+    assert "; 4 of 12 rows differ, all 4 for 70b: too few to be sure; " in found["says"]
+    assert (found["low"], found["p"]) == (0.0, 0.125)
+
+
+def test_six_rows_that_differ_alike_are_enough() -> None:
+    """The exact test finds a difference, so the sentence says it."""
+    found = contrast_df(_paired(6, 0, 12), "model").iloc[0]
+
+    assert found["says"].startswith("70b is right more often than 8b")
+    assert found["low"] > 0
+    assert found["p"] == pytest.approx(2 / 2**6)
+
+
+@settings(max_examples=60)
+@given(
+    n_first=st.integers(0, 40),
+    n_second=st.integers(0, 40),
+    n_same=st.integers(3, 60),
+    level=st.sampled_from([0.8, 0.95, 0.99]),
+)
+def test_a_rate_is_never_clearer_than_by_the_exact_test(
+    n_first: int, n_second: int, n_same: int, level: float
+) -> None:
+    """Neither p nor the interval says more than McNemar's exact test; they agree."""
+    frame = _paired(n_first, n_second, n_first + n_second + n_same)
+    n = n_first + n_second
+    tail = sum(math.comb(n, k) for k in range(min(n_first, n_second) + 1)) / 2**n
+
+    found = contrast_df(frame, "model", level=level).iloc[0]
+
+    assert found["p"] >= min(2 * tail, 1.0) * (1 - 1e-9)
+    is_clear = not found["low"] <= 0 <= found["high"]
+    assert is_clear == (found["p"] < 1 - level)
+    assert found["low"] <= found["difference"] <= found["high"]
+
+
+@settings(max_examples=60)
+@given(
+    moves=st.lists(st.integers(-3, 3), min_size=3, max_size=12),
+    scale=st.sampled_from([1.0, 1 / 3, 0.1]),
+)
+def test_repeats_are_compared_by_exchanging_signs(
+    moves: list[int], scale: float
+) -> None:
+    """With few units that differ, the tail counts all combinations of their signs."""
+    values = [move * scale for move in moves if move]
+    sums = [
+        sum(sign * value for sign, value in zip(signs, values, strict=True))
+        for signs in itertools.product((-1, 1), repeat=len(values))
+    ]
+    n_far = sum(total >= abs(sum(values)) - 1e-9 for total in sums)
+    expected = min(n_far / len(sums), 0.5) if values else 0.0
+
+    tail = flip_tail(np.array([move * scale for move in moves]))
+
+    assert tail == pytest.approx(expected)
 
 
 def test_no_difference_says_how_large_it_may_be() -> None:

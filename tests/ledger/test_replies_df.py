@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -14,7 +14,12 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.column_meanings import describe
 from svc_notebook.ledger.reply_columns import dtype_of, template_columns
-from svc_notebook.ledger.reply_frames import replies_frame, select_columns
+from svc_notebook.ledger.reply_frames import (
+    put_score,
+    replies_frame,
+    select_columns,
+    to_array,
+)
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import FunctionCall, ToolCall, build_request
 
@@ -23,30 +28,27 @@ MakeExchange = Callable[..., Exchange]
 SCHEMA = {
     "model": "string",
     "temperature": "Float64",
-    "top_p": "Float64",
+    "text": "string",
+    "answer": "string",
+    "answer_ok": "boolean",
+    "answer_error": "string",
+    "prompt": "string",
+    "system": "string",
     "max_tokens": "Int64",
+    "top_p": "Float64",
     "n": "Int64",
     "stop": "string",
     "presence_penalty": "Float64",
     "frequency_penalty": "Float64",
     "repetition_penalty": "Float64",
     "user": "string",
-    "system": "string",
-    "prompt": "string",
     "repeat": "Int64",
     "choice_index": "Int64",
-    "text": "string",
-    "answer": "string",
-    "answer_ok": "boolean",
-    "answer_error": "string",
-    "finish_reason": "string",
-    "is_cut": "boolean",
     "n_tool_calls": "Int64",
     "tool_calls": "string",
     "reasoning": "string",
     "n_rounds": "Int64",
     "n_tool_runs": "Int64",
-    "status": "string",
     "error_type": "string",
     "http_status": "Int64",
     "error_code": "string",
@@ -54,23 +56,6 @@ SCHEMA = {
     "error_message": "string",
     "n_attempts": "Int64",
     "n_refused": "Int64",
-    "prompt_tokens": "Int64",
-    "completion_tokens": "Int64",
-    "total_tokens": "Int64",
-    "est_prompt_tokens": "Int64",
-    "est_completion_tokens": "Int64",
-    "est_low_tokens": "Int64",
-    "est_high_tokens": "Int64",
-    "usage_source": "string",
-    "cost": "Float64",
-    "cost_source": "string",
-    "latency_s": "Float64",
-    "first_text_s": "Float64",
-    "queue_s": "Float64",
-    "retry_wait_s": "Float64",
-    "n_chunks": "Int64",
-    "started_at": "datetime64[us, UTC]",
-    "ended_at": "datetime64[us, UTC]",
     "origin": "string",
     "conversation": "string",
     "run": "string",
@@ -85,6 +70,26 @@ SCHEMA = {
     "exchange_id": "string",
     "completion_id": "string",
     "continues": "string",
+    "est_prompt_tokens": "Int64",
+    "est_completion_tokens": "Int64",
+    "est_low_tokens": "Int64",
+    "est_high_tokens": "Int64",
+    "usage_source": "string",
+    "cost_source": "string",
+    "first_text_s": "Float64",
+    "queue_s": "Float64",
+    "retry_wait_s": "Float64",
+    "n_chunks": "Int64",
+    "started_at": "datetime64[us, UTC]",
+    "ended_at": "datetime64[us, UTC]",
+    "status": "string",
+    "finish_reason": "string",
+    "is_cut": "boolean",
+    "prompt_tokens": "Int64",
+    "completion_tokens": "Int64",
+    "total_tokens": "Int64",
+    "cost": "Float64",
+    "latency_s": "Float64",
 }
 
 
@@ -305,22 +310,41 @@ def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
     assert not {"model", "temperature", "status", "answer", "run"} & set(narrow)
 
 
-def test_a_narrow_frame_begins_with_what_pandas_shows(make: MakeExchange) -> None:
-    """Prompts, and models with a label, are behind the text, the answer and scores."""
-    columns = dict.fromkeys(("id", "message", "language", "label"), "x")
-    rows = [make(at, origin=Origin(columns=columns)) for at in range(2)]
-    frame = replies_frame(rows).assign(
-        **{name: ["a", "b"] for name in (*columns, "prompt", "model", "answer")},
-        answer_ok=[True, False],
-    )
-    frame.insert(list(frame).index("answer_error"), "score_right", [1, 0])
-    frame.insert(len(columns), "model_label", ["small", "large"])
+@pytest.mark.parametrize("n_own", [0, 3, 4, 12])
+@pytest.mark.parametrize("columns", [None, "narrow"])
+def test_a_frame_begins_with_what_pandas_shows(
+    make: MakeExchange, columns: Literal["narrow"] | None, n_own: int
+) -> None:
+    """Labels, text, answer and a score are in the first ten, however wide the rows."""
+    own = dict.fromkeys((f"own_{n}" for n in range(n_own)), "x")
+    template = {**own, "model_label": "small"}
+    rows = [make(at, origin=Origin(columns=template)) for at in range(2)]
+    frame = replies_frame(rows)
+    changed = {name: ["a", "b"] for name in (*template, "prompt", "model", "answer")}
+    frame = frame.assign(**changed)
+    put_score(frame, "score_right", to_array([1, 0], "Int64"))
 
-    narrow = list(select_columns(frame, "narrow"))
+    names = list(select_columns(frame, columns))
 
-    seen = [*columns, "model_label", "text", "answer", "score_right"]
-    assert narrow[: len(seen)] == seen
-    assert {"prompt", "model", "answer_ok"} <= set(narrow)
+    first = {"model_label", "model", "text", "answer", "score_right"}
+    assert first | {*list(own)[:4]} <= {*names[:10]}
+    assert {*own, "prompt"} <= {*names}
+    if columns is None:
+        assert sorted(names) == sorted(frame)
+        assert names[-2:] == ["cost", "latency_s"]
+
+
+def test_pandas_shows_text_answer_and_score(make: MakeExchange) -> None:
+    """A cell shows them with pandas' usual limit of 20 columns."""
+    rows = [make(at, origin=Origin(columns={"label": "spam"})) for at in range(2)]
+    frame = replies_frame(rows)
+    put_score(frame, "score_right", to_array([1, 0], "Int64"))
+
+    with pd.option_context("display.max_columns", 20):
+        shown = select_columns(frame, None)._repr_html_()
+
+    for name in ("label", "model", "text", "answer", "score_right", "latency_s"):
+        assert f"<th>{name}</th>" in shown
 
 
 def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pytest
+from IPython.lib.pretty import pretty
 
 from svc_notebook.analysis import scorers
 from svc_notebook.analysis.read_answers import answer_type
@@ -48,6 +49,26 @@ def test_a_function_scores_each_good_reply(
     assert replies["score_right"].tolist() == [1, 0, 0, 0, pd.NA]
     found = replies_df(ledger)
     pd.testing.assert_frame_equal(found, replies)
+
+
+def test_a_cell_says_what_was_scored(ledger: Ledger, replies: pd.DataFrame) -> None:
+    """It shows the rate or mean, of how many replies, and the column; it is a number."""
+    saved = score_replies(
+        ledger,
+        replies,
+        {
+            "right": lambda r: r.text == r.label,
+            "length": lambda r: len(r.text) or None,
+            "tone": lambda _: "warm",
+        },
+    )
+
+    assert pretty(saved).splitlines() == [
+        "right: 1 of 4 replies (25 %); the column score_right of replies_df()",
+        "length: mean 5, 3 of 4 replies; the column score_length of replies_df()",
+        "tone: 4 of 4 replies; the column score_tone of replies_df()",
+    ]
+    assert (saved + 1, f"{saved}", repr(saved)) == (12, "11", "11")
 
 
 @pytest.mark.slow

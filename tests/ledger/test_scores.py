@@ -39,8 +39,8 @@ def test_scores_are_columns_after_the_answer(
     assert keep_scores(ledger, replies) == 7
 
     found = replies_df(ledger)
-    here = list(found).index("answer_error") + 1
-    assert list(found)[here : here + 4] == [*list(replies)[-3:], "finish_reason"]
+    here = list(found).index("answer") + 1
+    assert list(found)[here : here + 4] == [*list(replies)[-3:], "answer_ok"]
     expected = pd.DataFrame(
         {
             "score_right": pd.array([1, 0, None], dtype="Int64"),

@@ -9,7 +9,7 @@ import pytest
 import svc_notebook
 import svc_notebook as svc
 from svc_notebook import errors
-from svc_notebook.display.error_box import error_box, error_lines, headline
+from svc_notebook.display.error_box import QUIET_VERBS, error_box, error_lines, headline
 from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent
@@ -24,6 +24,13 @@ def test_every_error_has_a_headline() -> None:
     ]
 
     assert not [each for each in kinds if "Error" in headline(each())]
+
+
+def test_quiet_verbs_are_public() -> None:
+    """Each is a function of the package, or a method of a run or a contrast."""
+    public = {*svc.__all__, *dir(svc.Run), *dir(svc.Contrast)}
+
+    assert public >= QUIET_VERBS
 
 
 def _texts(path: Path) -> list[str]:

@@ -29,6 +29,22 @@ def test_a_refusal_is_short_and_names_the_users_line(shell: Shell) -> None:
     assert len(cell.shown) < 400
 
 
+@pytest.mark.parametrize(
+    ("code", "head"),
+    [
+        ("svc.score([1], right=len)", "score did not work"),
+        ("svc.contrast([1], 'model')", "contrast did not work"),
+        ("svc.usage_df(by='modle')", "usage_df did not work"),
+        ("svc.sweep('{{a}}', rows=[{'b': 1}])", "Nothing was sent"),
+    ],
+)
+def test_a_verb_that_sends_nothing_is_named(shell: Shell, code: str, head: str) -> None:
+    """Only the errors of verbs that send are headed by what was not sent."""
+    shown = shell.run(f"import svc_notebook as svc\n{code}").shown
+
+    assert shown.startswith(head)
+
+
 @pytest.mark.slow
 def test_tb_shows_the_rest(shell: Shell) -> None:
     """The frames within the package are there on demand."""

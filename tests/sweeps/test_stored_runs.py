@@ -132,7 +132,8 @@ def test_runs_are_listed_with_how_they_ended(session: Session) -> None:
 
     found = runs_df(session.ledger)
 
-    assert found["name"].tolist() == ["r", pd.NA]
+    assert found["run"][0] == "r"
+    assert found["run"][1].startswith("run-")
     assert found["models"].tolist() == [MODEL, f"svc-v2-8b-instruct, {MODEL}"]
     assert found[["n_trials", "n_ok", "n_failed"]].to_numpy().tolist() == [
         [3, 3, 0],
@@ -140,6 +141,7 @@ def test_runs_are_listed_with_how_they_ended(session: Session) -> None:
     ]
     assert found["is_emulated"].all()
     assert (found["started_at"] <= found["ended_at"]).all()
+    assert (found["started_at"].dt.microsecond == 0).all()
     pd.testing.assert_series_equal(found.dtypes, runs_df(session.ledger)[:0].dtypes)
 
 
