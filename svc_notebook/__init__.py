@@ -13,8 +13,7 @@ Settings       use (address, key, model, files, limits); Emulator
 Questions      complete, stream, extract; Completion, CompletionStream, Message
 Conversations  conversation, panel, conversations_df; Conversation
 Tools          tool, Toolbox, tool_calls_df
-Sweeps         sweep, run, runs_df, replay, dataset; Run; df.svc, which
-               `import svc_notebook.pandas` adds
+Sweeps         sweep, run, runs_df, replay, dataset; Run; df.svc
 Results        replies_df, usage_df, summary_df, contrast, contrast_df, trend,
                how_many, agreement, agreement_df, repeats_df, confusion_df, ranking,
                compare, plot, score, scores, read_answers, describe, estimate_tokens;
@@ -57,6 +56,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
+    _offer_accessor()  # pandas may have been imported since
     if name in _HOMES:
         home = _HOMES[name]
         module = import_module(f"{__name__}.{home or name}")
@@ -75,6 +75,22 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """Let Tab offer only the public names."""
     return [*__all__, "__version__"]
+
+
+def _frame_accessor(frame: Any) -> object:  # noqa: ANN401 - pandas may not be there
+    from svc_notebook.pandas import FrameAccessor  # noqa: PLC0415 - loads the sweeps
+
+    return FrameAccessor(frame)
+
+
+def _offer_accessor() -> None:
+    """Register `df.svc` with pandas if pandas is loaded; its module loads when used."""
+    pandas = sys.modules.get("pandas")
+    extensions = getattr(getattr(pandas, "api", None), "extensions", None)
+    if extensions is None or hasattr(pandas.DataFrame, "svc"):  # type: ignore[union-attr]  # a module
+        return
+    extensions.register_dataframe_accessor("svc")(_frame_accessor)
+    extensions.register_series_accessor("svc")(_frame_accessor)
 
 
 def _show_rating(rating: Any) -> None:  # noqa: ANN401 - loads with the sweeps
@@ -100,6 +116,7 @@ def _join_shell() -> None:
 
 
 _join_shell()
+_offer_accessor()
 
 
 def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
@@ -107,6 +124,7 @@ def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's sh
     from svc_notebook.magics.ipython_extension import load  # noqa: PLC0415 - IPython only here
 
     _join_shell()  # the package may have been imported before the shell existed
+    _offer_accessor()
     load(ipython)
 
 

@@ -1,11 +1,13 @@
 r"""`df.svc` and `series.svc`: one reply for each row, from a template.
 
-    import svc_notebook.pandas
+    import pandas as pd
+    import svc_notebook as svc
 
     df["summary"] = df.svc.complete("Summarise: {{text}}", max_tokens=60)
     df["text"].svc.complete("Summarise: {{value}}")
 
-Importing this file registers them with pandas.
+`import svc_notebook` registers them if pandas is loaded, and so does importing this
+module.
 """
 
 from functools import partial
@@ -38,8 +40,6 @@ EXPANDED = (
 """Columns of `complete(..., expand=True)`; they mean what they mean in `replies_df`."""
 
 
-@pd.api.extensions.register_series_accessor("svc")
-@pd.api.extensions.register_dataframe_accessor("svc")
 class FrameAccessor:
     """The verbs of the service on a DataFrame or a Series: `df.svc`, `series.svc`.
 
@@ -128,6 +128,13 @@ class FrameAccessor:
         replies = _replies_of(run, self._frame, called=self._called, is_retried=retry)
         aligned = replies.set_axis(self._frame.index, axis="index")
         return aligned[list(EXPANDED)] if expand else aligned["text"]
+
+
+for _kind in (pd.DataFrame, pd.Series):
+    if "svc" in vars(_kind):  # that of the package, which would load this module again
+        delattr(_kind, "svc")
+pd.api.extensions.register_dataframe_accessor("svc")(FrameAccessor)
+pd.api.extensions.register_series_accessor("svc")(FrameAccessor)
 
 
 def _replies_of(

@@ -1,7 +1,7 @@
 """Show a comparison: its sentences, a chart of the differences, and the flips."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any, Protocol
 
@@ -157,7 +157,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
             row = {**row, "level": row["against"], "against": row["level"]}
         heads = (REGRESSED, IMPROVED)
     first, second = _names(row, _level_names(contrast))
-    return flips(
+    flipped = flips(
         contrast.replies,
         row["factor"],
         _score(contrast, row),
@@ -168,6 +168,9 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
         n=n,
         heads=heads,
     )
+    how = f".flips(n={max(flipped.n_level, flipped.n_against)}) shows all"
+    tables = ((head, replace(table, how_to_show=how)) for head, table in flipped.tables)
+    return replace(flipped, tables=tuple(tables))
 
 
 def most_different(contrast: Contrasted, n: int = N_SHOWN) -> Flips | None:

@@ -20,6 +20,7 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 # names of scores that describe a reply: "a is right more often than b"
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
+_ALL = ("", "both ")  # in place of "all 1" and "all 2"
 _FEW = 9  # of so few rows that differ, the sentence says how many they are
 _MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
 SAME_COST = 0.005  # costs that differ by a smaller share would be shown as equal
@@ -434,13 +435,13 @@ def _few_differ(study: Study, pair: Pair, difference: Difference, first: str) ->
     n_differ, n_first = _n_differing(pair, difference)
     if not 0 < n_differ <= _FEW:
         return ""
-    which = f"all {n_differ}" if n_first == n_differ else f"{n_first} of them"
-    if n_differ == 1:
-        which = "it is"
+    which = f"all {n_differ} " if n_first == n_differ else f"{n_first} of them "
+    if n_first == n_differ <= len(_ALL):
+        which = _ALL[n_differ - 1]
     verb = "differs" if n_differ == 1 else "differ"
     return (
         f"{n_differ} of {in_number(pair.estimate.n_units, study.counted)} {verb}, "
-        f"{which} for {first}: too few to be sure; "
+        f"{which}for {first}: too few to be sure; "
     )
 
 

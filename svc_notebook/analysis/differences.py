@@ -599,7 +599,8 @@ def paired(
 ) -> Difference:
     """Compare by Student's t on the differences of prompts (Student 1908).
 
-    Bonferroni's correction is applied to the interval and to p.
+    Rates must also pass the exact test: see `flip_tail`. Bonferroni's correction is
+    applied to the interval and to p.
 
     Args:
         differences: Shape (prompts,): the mean difference of each prompt.
@@ -614,6 +615,7 @@ def paired(
         figure,
         largest=float(np.abs(differences).max(initial=0)),
         most=np.inf if share is None else 1.0,
+        exact_tail=0.0 if share is None else flip_tail(figure.moves),
     )
     p = min(p_value(estimate) * n_comparisons, 1.0)
     return difference_of(estimate, tail=(1 - LEVEL) / 2 / n_comparisons, p=p)

@@ -392,7 +392,6 @@ def _tables(
                 for key, first, second in zip(keys, *sides, strict=True)
             ),
             n_more_rows=len(places) - len(first_places),
-            how_to_show=f".flips(n={len(places)}) shows all",
         )
         tables.append((head, table))
     return tuple(tables)

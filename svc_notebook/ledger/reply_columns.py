@@ -153,11 +153,17 @@ def pick(
         if name not in known:
             raise ParameterError(
                 f"{name!r} is not a column of replies."
-                f"{did_you_mean(str(name), known)} list(svc.replies_df()) has all "
-                "names.",
+                f"{did_you_mean(str(name), known)}{_own_columns(known)} "
+                "list(svc.replies_df()) has all names.",
                 param=param,
             )
     return tuple(known[name] for name in wanted)
+
+
+def _own_columns(names: Iterable[str]) -> str:
+    """Say which of the names are not columns of every frame, such as those of rows."""
+    own = [name for name in names if name not in {column.name for column in REPLIES}]
+    return f" The columns of the rows are {', '.join(own)}." if own else ""
 
 
 def as_names(names: object) -> list[Any]:

@@ -287,3 +287,33 @@ def test_what_was_not_sent_cannot_be_returned() -> None:
     """A planned request is no reply, and the error says how to get one."""
     with pytest.raises(ParameterError, match=r"not sent yet\). Call run.run\(\)"):
         find(replies([{"status": "planned", "exchange_id": None}]), {})
+
+
+def test_a_reply_has_its_scores() -> None:
+    """Right or not right, a grade or a label; a missing score is not shown."""
+    frame = replies(
+        {"row": 0, "prompt": "a", "model": model, "text": "yes"} | scores
+        for model, scores in (
+            (SMALL, {"score_right": 0, "score_grade": 0.5, "score_all": 0}),
+            (LARGE, {"score_right": 1, "score_all": 1, "score_tone": "warm"}),
+        )
+    )
+
+    labels = [entry.label for entry in _entries(compare(frame))]
+
+    assert labels == [
+        "not right · grade 0.5 · all is false",
+        "right · all is true · tone warm",
+    ]
+
+
+def test_equal_replies_with_other_scores_are_shown_apart() -> None:
+    """They are counted together only if their scores are equal, too."""
+    frame = replies(
+        {"row": 0, "prompt": "a", "repeat": repeat, "text": "yes", "score_right": value}
+        for repeat, value in enumerate([True, True, False])
+    )
+
+    labels = [entry.label for entry in _entries(compare(frame))]
+
+    assert labels == ["right · 2 times", "not right · repeat 2"]

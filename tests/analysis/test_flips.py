@@ -69,9 +69,22 @@ def test_the_first_rows_are_shown_with_their_own_columns() -> None:
     shown = repr(svc.contrast(STUDY, "model", on="right").flips(n=1))
 
     assert "only 70b is right: 3 rows\n\nrow: 1, label: ham" in shown
-    assert "2 more rows are not shown" in shown
+    assert "2 more rows are not shown: .flips(n=3) shows all" in shown
     assert f"model: {SMALL}\n    not right:\n    {SMALL} 1 0 False" in shown
     assert "only 8b is right: 1 row\n" in shown
+
+
+def test_ten_rows_of_each_direction_are_shown() -> None:
+    """A contrast and its flips show all if there are so few; more are counted."""
+    few, many = (
+        svc.contrast(_studied([[False]] * n, [[True]] * n), "model", on="right")
+        for n in (10, 12)
+    )
+
+    assert "not shown" not in repr(few.flips())
+    assert few._repr_mimebundle_()["text/html"].count("row: ") == 10
+    assert "2 more rows are not shown: .flips(n=12) shows all" in repr(many.flips())
+    assert ".flips(n=12) shows all" in many._repr_mimebundle_()["text/html"]
 
 
 def test_of_repeats_more_than_half_decide() -> None:

@@ -52,7 +52,7 @@ def test_a_function_scores_each_good_reply(
 
 
 def test_a_cell_says_what_was_scored(ledger: Ledger, replies: pd.DataFrame) -> None:
-    """It shows the rate or mean, of how many replies, and the column; it is a number."""
+    """It shows rate or mean, of how many replies, and the column; it is a number."""
     saved = score_replies(
         ledger,
         replies,

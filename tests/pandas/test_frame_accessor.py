@@ -1,12 +1,14 @@
 """`df.svc`: a column from a template."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
 
-import svc_notebook.pandas  # noqa: F401 - registers df.svc
+import svc_notebook  # noqa: F401 - registers df.svc, as pandas is loaded
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import isolated
@@ -40,6 +42,30 @@ def _session(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 def _frame(texts: list[str], index: list[int]) -> Any:  # noqa: ANN401 - df.svc is no stub's
     return pd.DataFrame({"text": texts, "n": range(len(texts))}, index=index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import pandas as pd, svc_notebook as svc",
+        "import svc_notebook as svc, pandas as pd; svc.errors",
+        "import pandas as pd, svc_notebook.pandas",
+        "import pandas as pd, svc_notebook as svc, svc_notebook.pandas",
+    ],
+)
+def test_frames_have_it_without_another_import(imports: str) -> None:
+    """It is there with pandas and the package, and its module loads when it is used."""
+    program = (
+        f"{imports}; import sys; is_named = 'svc_notebook.pandas' in {imports!r};"
+        "assert ('svc_notebook.pandas' in sys.modules) == is_named;"
+        "import svc_notebook;"
+        "assert type(pd.DataFrame({'a': [1]}).svc).__name__ == 'FrameAccessor';"
+        "assert type(pd.Series([1]).svc).__name__ == 'FrameAccessor';"
+        "import svc_notebook.pandas"
+    )
+
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)  # noqa: S603 - ours
 
 
 @pytest.mark.slow
