@@ -63,7 +63,8 @@ def test_a_cell_says_what_was_scored(ledger: Ledger, replies: pd.DataFrame) -> N
         },
     )
 
-    assert pretty(saved).splitlines() == [
+    shown: str = pretty(saved)  # type: ignore[no-untyped-call]  # IPython's
+    assert shown.splitlines() == [
         "right: 1 of 4 replies (25 %); the column score_right of replies_df()",
         "length: mean 5, 3 of 4 replies; the column score_length of replies_df()",
         "tone: 4 of 4 replies; the column score_tone of replies_df()",
