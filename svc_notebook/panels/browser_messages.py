@@ -95,7 +95,12 @@ def _parent_header() -> Any:  # noqa: ANN401 - JSON
 
 VERDICTS = ("approve", "deny", "always")
 _MAX_SECONDS_S = 1e7  # larger values are not a time that a person took
-_NUMBERS = ("seq", "version", "choice")  # a message has one of them at most
+_NUMBERS = (
+    "seq",
+    "version",
+    "choice",
+    "n_attached",
+)  # a message has one of them at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +109,11 @@ class BrowserMessage:
 
     kind: str  # the name of the action
     turn: str = ""  # the id of a turn
-    text: str = ""  # a prompt, a part of a name, or a text to search for
+    text: str = ""  # a prompt or draft, a part of a name, or a text to search for
     attached: tuple[str, ...] = ()  # names of values to attach to a prompt
     kept: tuple[str, ...] = ()  # names of attachments that stay unchanged
-    number: int = 0  # a version from 1, a choice from 0, or the newest seq
+    # a version from 1, a choice from 0, the newest seq, or tokens that are attached
+    number: int = 0
     table: int = 0  # index of a table in a reply, from 0
     name: str = ""  # of a variable, setting or conversation, or the kind of an export
     value: Any = None
@@ -115,7 +121,7 @@ class BrowserMessage:
     is_on: bool = False
     card: str = ""  # the id of a card to rate
     seconds_s: float | None = None  # how long a rating took
-    question_id: str = ""  # of a tool call to decide on, or of an export
+    question_id: str = ""  # of a tool call to decide on, an export or a draft
     verdict: str = ""
     arguments: str | None = None
     is_subshelled: bool = False  # whether it came in a subshell: a cell may be running

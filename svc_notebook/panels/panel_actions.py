@@ -421,6 +421,12 @@ class PanelController:
         hide = self.context.session.key_hider()
         self.context.comm.send(to_size(message.name, current_shell(), hide))
 
+    def measure_draft(self, message: BrowserMessage) -> None:
+        """Send the size of the next request with the draft of a page."""
+        meter = self.view.meter(message.text, n_attached=message.number)
+        answer = {"t": "meter", "id": message.question_id, "meter": meter}
+        self.context.comm.send(answer)
+
     def make_frame(self, message: BrowserMessage) -> None:
         """Assign a table of a reply to a variable of the notebook."""
         turn = self.context.conversation.history.turn(message.turn)
@@ -517,6 +523,12 @@ ACTIONS: Mapping[str, PanelAction] = {
     ),
     "size": PanelAction(
         act=PanelController.measure, needs=("name",), phases=_ALWAYS, is_offered=False
+    ),
+    "draft": PanelAction(
+        act=PanelController.measure_draft,
+        needs=("text", "n_attached", "id"),
+        phases=_ALWAYS,
+        is_offered=False,
     ),
     "stop": PanelAction(
         act=lambda panel, _: panel.replies.stop(),

@@ -24,7 +24,12 @@ from svc_notebook.display.tool_runs import shortened_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
-from svc_notebook.tokens import Tokens, estimate_prompt_tokens, room_for_reply
+from svc_notebook.tokens import (
+    Tokens,
+    estimate_prompt_tokens,
+    estimate_tokens,
+    room_for_reply,
+)
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -124,16 +129,32 @@ class PanelContext:
 
 
 def draw_meter(
-    used: Tokens, *, budget_tokens: int | None = BUDGET_TOKENS, note: str
+    used: Tokens,
+    *,
+    budget_tokens: int | None = BUDGET_TOKENS,
+    note: str,
+    message: Tokens | None = None,
+    n_attached: int = 0,
 ) -> dict[str, Any]:
-    """Return the size of the next request, without its prompt, for the browser."""
+    """Return the size of the next request for the browser.
+
+    `used` is the size without the draft in the composer; `message` is the size of the
+    draft, and `n_attached` counts the tokens that are attached to it.
+    """
+    whole = used if message is None else used + message
+    best = whole.best + n_attached
     of_budget = "" if budget_tokens is None else f" of {budget_tokens}"
-    text = f"about {used.best}{of_budget} tokens (estimated: {used})"
+    # no interval with attachments: the page knows only their best estimates
+    interval = "" if n_attached else f": {whole}"
+    text = f"about {best}{of_budget} tokens (estimated{interval})"
+    if message is not None:
+        attached = f", attached {n_attached}" if n_attached else ""
+        text += f": conversation {used.best}{attached}, message {message.best}"
     if not of_budget:
         text += "; the model's context is unknown"
     if note:
         text += f"; {note}"
-    return {"used_tokens": used.best, "budget_tokens": budget_tokens, "text": text}
+    return {"used_tokens": best, "budget_tokens": budget_tokens, "text": text}
 
 
 def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
@@ -336,7 +357,7 @@ class PanelView:
             n_older=self._n_older,
             label="New conversation" * context.conversation.is_untitled,
             turns=self._draw_turns(history.turns),
-            meter=self._meter(),
+            meter=self.meter(),
             model=context.session.settings.model,
             models=context.models(),
             tools=[tool["function"]["name"] for tool in context.tool_definitions],
@@ -363,17 +384,26 @@ class PanelView:
             self._drawn[turn.turn_id] = turn, drawn
         return [drawn for _, drawn in self._drawn.values()]
 
-    def _meter(self) -> dict[str, Any]:
+    def meter(self, draft: str = "", *, n_attached: int = 0) -> dict[str, Any]:
+        """Return the size of the next request, with a draft and what is attached."""
         context = self._context
         history, tools = context.conversation.history, context.tool_definitions
         budget = context.budget_tokens
-        n_tool_tokens = estimate_prompt_tokens((), tools).best
+        n_others = estimate_prompt_tokens((), tools).best + n_attached
         fitted = fit(
             history.system,
             history.turns,
-            Message(role="user", content=""),
+            Message(role="user", content=draft),
             reply_tokens=room_for_reply(context.state.settings.max_tokens),
-            budget_tokens=None if budget is None else budget - n_tool_tokens,
+            budget_tokens=None if budget is None else budget - n_others,
         )
-        used = estimate_prompt_tokens(fitted.messages, tools)
-        return draw_meter(used, budget_tokens=budget, note=fitted.note)
+        empty = Message(role="user", content="")
+        used = estimate_prompt_tokens((*fitted.messages[:-1], empty), tools)
+        is_drafted = bool(draft or n_attached)
+        return draw_meter(
+            used,
+            budget_tokens=budget,
+            note=fitted.note,
+            message=estimate_tokens(draft) if is_drafted else None,
+            n_attached=n_attached,
+        )

@@ -323,13 +323,22 @@ class PanelPage:
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """What the panel has sent, without its greetings; its fields are typed."""
+        """What the user has sent; all fields are typed."""
+        unasked = {"hello", "draft"}
+        return [message for message in self._all_sent() if message["t"] not in unasked]
+
+    @property
+    def drafts(self) -> list[dict[str, Any]]:
+        """The drafts whose size the panel has asked for."""
+        return [message for message in self._all_sent() if message["t"] == "draft"]
+
+    def _all_sent(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.page.evaluate("() => sent")
         types = of_kind("Action")
         assert [set(each) for each in found] == [
             set(types[each["t"]]) for each in found
         ]
-        return [message for message in found if message["t"] != "hello"]
+        return found
 
     @property
     def n_greetings(self) -> int:

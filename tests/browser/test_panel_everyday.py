@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from svc_notebook.panels.live_reply import ReplyRenderer
 from tests.browser.hosts import VSCODE
@@ -151,6 +151,39 @@ def test_the_header_has_model_meter_and_changed_settings(page: Page) -> None:
     expect(chips).to_be_hidden()
 
     assert panel.sent == [{"t": "set", "name": "model", "value": "b"}]
+
+
+def test_the_meter_has_the_draft(browser: Browser) -> None:
+    """It is measured in a pause, not at each key, and once; an empty one at once."""
+    with browser.new_page() as page:
+        page.clock.install()
+        shown = view([turn(1)])
+        panel = PanelPage(page, shown)
+        words = panel.root.locator(".svc-budget")
+        page.clock.pause_at("2030-01-01")
+        panel.composer.press_sequentially("a draft of 24 characters", delay=0)
+        assert panel.drafts == []
+        page.clock.run_for(2000)
+        (sent,) = panel.drafts
+        assert (sent["text"], sent["n_attached"]) == ("a draft of 24 characters", 0)
+        text = "about 900 of 8192 tokens (estimated): conversation 512, message 388"
+        meter = {"used_tokens": 900, "budget_tokens": 8192, "text": text}
+        panel.tell(t="meter", id="of another page", meter=meter)
+        expect(words).to_have_text("~512 of 8.2k")
+        panel.tell(t="meter", id=sent["id"], meter=meter)
+        panel.tell(t="heard", kind="draft")
+        expect(words).to_have_text("~900 of 8.2k")
+        expect(words).to_have_attribute("title", text)
+        page.clock.run_for(2000)
+        assert panel.drafts == [sent]
+        panel.show(meter=shown["meter"] | {"used_tokens": 600})
+        page.clock.run_for(2000)
+        assert panel.drafts == [sent, sent]
+
+        panel.composer.fill("")
+        expect(words).to_have_text("~600 of 8.2k")
+        page.clock.run_for(2000)
+        assert panel.drafts == [sent, sent]
 
 
 def test_settings_begin_with_the_system_prompt(page: Page) -> None:

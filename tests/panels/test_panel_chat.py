@@ -331,6 +331,31 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     assert page.view["notice"].startswith("Left out to fit the limit: the oldest")
 
 
+def test_the_meter_counts_the_draft(open_page: OpenPage) -> None:
+    """It has the draft and what is attached, split, and the turns they push out."""
+    page = open_page()
+    page.ask("Hello")
+    before = page.view["meter"]
+    draft = {"id": "a", "text": "word " * 200, "n_attached": 300}
+
+    page.say("draft", **draft)
+    page.say("draft", **{**draft, "n_attached": 0})
+    page.say("draft", **{**draft, "n_attached": 7900})
+
+    split, alone, full = (each["meter"] for each in page.all("meter"))
+    used, message = before["used_tokens"], split["used_tokens"] - 300
+    message -= used
+    assert 150 < message < 300
+    parts = f"conversation {used}, attached 300, message {message}"
+    assert split["text"] == (
+        f"about {used + 300 + message} of 8192 tokens (estimated): {parts}"
+    )
+    assert f": conversation {used}, message {message}" in alone["text"]
+    assert "left out to fit the limit: the oldest turn" in full["text"]
+    assert page.view["meter"] == before
+    assert {each["id"] for each in page.all("meter")} == {"a"}
+
+
 @pytest.mark.slow
 def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     """A limit that makes it wait is said with the time at which it ends."""

@@ -65,7 +65,10 @@ class Composer {
     this.drafts.text = this.area.value;
     this.drafts.store();
     fit(this.area);
-    for (const view of this.connection.views) if (view !== this.panel) view.composer.drawDraft();
+    for (const view of this.connection.views) {
+      if (view !== this.panel) view.composer.drawDraft();
+      view.drawMeter();
+    }
     this.drawButtons();
   }
 

@@ -3,9 +3,15 @@
  * A text that the kernel refused or never received comes back into the composer or the editor.
  */
 
+const MEASURE_AFTER_MS = 500; // without a key
+const CHARS_PER_MS = 50; // a long draft is measured less often
+
 class Drafts {
   constructor(connection) {
     this.connection = connection;
+    this.id = Math.random().toString(36).slice(2); // pages have different drafts
+    this.meter = null; // the size of the next request with the draft
+    this.measured = "";
     this.text = stored("draft", this.panelId);
     this.chips = JSON.parse(stored("chips", this.panelId) || "[]"); // attached to the text
     this.pending = null; // sent, but not yet confirmed by the kernel
@@ -20,6 +26,28 @@ class Drafts {
   store() {
     store("draft", this.panelId, this.text);
     store("chips", this.panelId, this.chips.length ? JSON.stringify(this.chips) : "");
+    this.measure();
+  }
+
+  /** Ask for the size of the next request, once the draft has not changed for a while. */
+  measure() {
+    const { text, chips, connection } = this;
+    const n_attached = chips.reduce((sum, chip) => sum + (chip.n_tokens ?? 0), 0);
+    const draft = JSON.stringify([text, n_attached, connection.view.meter]);
+    if (draft === this.measured) return;
+    this.measured = draft;
+    clearTimeout(this.timer);
+    if (!text.trim() && !n_attached) {
+      this.meter = null;
+      return;
+    }
+    const send = () => connection.send({ t: "draft", id: this.id, text, n_attached });
+    this.timer = setTimeout(send, MEASURE_AFTER_MS + text.length / CHARS_PER_MS);
+  }
+
+  /** @param {MeterMessage} message */
+  takeMeter({ id, meter }) {
+    if (id === this.id && (this.text.trim() || this.chips.length)) this.meter = meter;
   }
 
   sendPrompt(text) {

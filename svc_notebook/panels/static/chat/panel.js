@@ -229,9 +229,13 @@ class Panel {
       this.label.replaceChildren(...(title === `Conversation ${name}` ? [word, name] : [title]));
       this.label.title = title;
     }
-    this.meter.draw(this.connection.view);
+    this.drawMeter();
     HEADER_BUTTONS.forEach((name, at) => allow(this.buttons[at], this.can(name)));
     this.conversations.draw(this.connection.view);
+  }
+
+  drawMeter() {
+    this.meter.draw(this.connection.drafts.meter ?? this.connection.view.meter);
   }
 
   drawTurns() {

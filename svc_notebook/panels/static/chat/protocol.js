@@ -28,6 +28,8 @@
  *   kept: string[]}} EditAction
  * @typedef {{t: "names", text: string}} NamesAction asks for names that contain this text
  * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
+ * @typedef {{t: "draft", id: string, text: string, n_attached: number}} DraftAction asks how
+ *   large the next request is with the draft, and the tokens that are attached to it
  * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
  *   `name` is model, temperature or "" for nothing; null among the values is any other one
  * @typedef {{t: "dock"}} DockAction brings the sidecar to the front
@@ -59,6 +61,7 @@
  * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
  * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
  *   problem: string}} SizeMessage of a value as it would be sent
+ * @typedef {{t: "meter", id: string, meter: Meter}} MeterMessage answers a draft
  * @typedef {{t: "framed", id: string, name: string, text: string, problem: string,
  *   is_taken: boolean}} FramedMessage
  * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled or refused
@@ -113,6 +116,7 @@ const TAKE = {
   found: (connection, message) => connection.views.forEach((view) => view.conversations.take(message)),
   file: (connection, message) => connection.views.forEach((view) => view.conversations.save(message)),
   framed: (connection, message) => connection.views.forEach((view) => view.takeFrame(message)),
+  meter: (connection, message) => connection.drafts.takeMeter(message),
   names: (connection, message) => connection.attaches((menu) => menu.take(message)),
   size: (connection, message) => connection.attaches((menu) => menu.takeSize(message)),
 };

@@ -1,4 +1,4 @@
-/* The token meter: how much of the budget the conversation takes in the next request. */
+/* The token meter: how much of the budget the next request takes, with the draft. */
 
 const FULL = 0.85; // of the budget; from here on the bar is red
 
@@ -10,7 +10,7 @@ class TokenMeter {
     this.words = make("span", { class: "svc-budget" });
   }
 
-  draw({ meter }) {
+  draw(meter) {
     this.bar.hidden = this.words.hidden = !meter;
     if (!meter) return;
     const budget = meter.budget_tokens; // null where nobody knows it
