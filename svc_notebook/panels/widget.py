@@ -32,13 +32,15 @@ def _join_files(kind: str, ending: str) -> str:
 
 
 def script(kind: str = "chat") -> str:
-    """Join the scripts of a panel to one module, without comment lines.
+    """Join the scripts of a panel to one module, without comments.
 
     The scripts are sent with every panel and saved in widget state. So a panel gets
     only the shared files of `static/` and those of its own folder.
     """
-    needless = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)?\n", re.DOTALL | re.MULTILINE)
-    return needless.sub("", _join_files(kind, "js"))
+    lines = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)?\n", re.DOTALL | re.MULTILINE)
+    # a quote after the slashes may mean that they are in a string
+    ends = re.compile(r"(?<=[;{},)]) // [^\"'`\n]*$", re.MULTILINE)
+    return ends.sub("", lines.sub("", _join_files(kind, "js")))
 
 
 def style(kind: str = "chat") -> str:

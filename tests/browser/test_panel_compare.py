@@ -149,6 +149,27 @@ def test_as_many_replies_are_side_by_side_as_have_room(page: Page) -> None:
     expect(first).to_contain_text("1.2 s · first words after 0.3\u00a0s")
 
 
+def test_names_are_whole_in_the_side_area(page: Page) -> None:
+    """A narrow panel breaks them at hyphens only; nothing is wider than it."""
+    turns = [compared(column(A, 1), column(C, 2))]
+    for width in (190, 300):
+        page.set_viewport_size({"width": width, "height": 900})
+        panel = PanelPage(page, view(turns, compare=settings()))
+        lines = panel.log.locator(".svc-bar .svc-words").evaluate_all(
+            """(names) => names.map((name) => {
+              const range = document.createRange();
+              range.selectNodeContents(name);
+              return range.getClientRects().length;
+            })"""
+        )
+        assert max(lines) <= 3
+        fits = "(root) => root.scrollWidth <= root.clientWidth"
+        assert panel.log.evaluate(fits)
+        for chosen in panel.root.get_by_role("combobox").all():
+            box = chosen.bounding_box()
+            assert box is None or box["x"] + box["width"] <= width
+
+
 def test_what_is_compared_is_chosen_in_a_row(page: Page) -> None:
     """Two to four; a value that another has changes places; the cost is said."""
     panel = PanelPage(page, view(compare=settings(by="", values=[])))

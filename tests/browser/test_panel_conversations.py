@@ -128,6 +128,30 @@ def test_the_list_is_used_by_keys(page: Page) -> None:
     assert [each["text"] for each in panel.sent if each["t"] == "find"] == ["", "", "s"]
 
 
+def test_a_search_marks_what_it_found(page: Page) -> None:
+    """In names and passages; next to the search it says if it found nothing."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Conversations").click()
+    search = panel.root.get_by_role("searchbox")
+    search.fill("sea")
+    rows = [listed("Seaside"), listed("plan", "İ by the SEA (sea*), <b>sea</b>")]
+    panel.tell(t="found", search="sea", rows=rows, n_more=0)
+    items = panel.root.get_by_role("listitem")
+    expect(items.first.locator("mark")).to_have_text(["Sea"])
+    expect(items.last.locator("mark")).to_have_text(["SEA", "sea", "sea"])
+    expect(items.last).to_contain_text("İ by the SEA (sea*), <b>sea</b>")
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        page.screenshot(path=f"{folder}/marked.png")
+    search.fill("zzz")
+    panel.tell(t="found", search="zzz", rows=[], n_more=0)
+    words = panel.root.get_by_text("No conversation has “zzz”.")
+    field, line = search.bounding_box(), words.bounding_box()
+
+    assert field
+    assert line
+    assert 0 < line["y"] - field["y"] < 100
+
+
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 def test_conversations_of_the_ledger(bench: Bench, place: str) -> None:
     """Found, opened, renamed and saved as a file, with a kernel behind the panel."""

@@ -31,14 +31,40 @@ def test_the_panel_is_as_tall_as_what_it_shows(page: Page) -> None:
 
 
 def test_code_uses_the_width_and_text_does_not(page: Page) -> None:
-    """Lines of text stay short enough to read."""
+    """Lines of text stay short enough to read, also in a list that has code."""
     page.set_viewport_size({"width": 1400, "height": 800})
-    text = "word " * 100 + "\n\n```py\n" + "x = 1  # " + "y" * 200 + "\n```"
+    words, code = "word " * 100, "x = 1  # " + "y" * 200
+    text = f"{words}\n\n```py\n{code}\n```\n\n1. {words}\n\n   ```py\n   {code}\n   ```"
+    text += f"\n\n> {words}\n\n| a |\n|---|\n| {words} |"
     panel = PanelPage(page, view([turn(1, text)]))
     width = "(element) => element.getBoundingClientRect().width"
 
-    assert panel.log.locator("pre").evaluate(width) > 1200
-    assert panel.log.locator("p").evaluate(width) < 750
+    for block in panel.log.locator("pre, table").all():
+        assert block.evaluate(width) > 1200
+    for paragraph in panel.log.locator(".svc-blocks p").all():
+        assert 600 < paragraph.evaluate(width) < 750
+
+
+def test_the_pencil_is_next_to_its_prompt(page: Page) -> None:
+    """Not below the reply, which may be out of sight; a long prompt leaves it room."""
+    for width in (900, 280):
+        page.set_viewport_size({"width": width, "height": 800})
+        prompts = ("Short?", "A prompt of many words. " * 20)
+        turns = [turn(n, "word " * 300, prompt=text) for n, text in enumerate(prompts)]
+        panel = PanelPage(page, view(turns))
+        for shown in panel.turns.all():
+            pencil = panel.button("Edit the prompt and ask again", shown).bounding_box()
+            prompt = shown.locator(".svc-prompt").bounding_box()
+            assert pencil
+            assert prompt
+            gap = pencil["x"] - prompt["x"] - prompt["width"]
+            assert 0 <= gap < 10
+            assert abs(pencil["y"] - prompt["y"]) < 10
+            assert pencil["x"] + pencil["width"] <= width
+
+    panel.button("Edit the prompt and ask again", panel.turns.last).click()
+    expect(panel.root.get_by_role("textbox", name="Edit the prompt")).to_be_focused()
+    expect(panel.turns.last.locator(".svc-prompt")).to_be_hidden()
 
 
 def test_code_in_pieces_has_no_seam(page: Page) -> None:

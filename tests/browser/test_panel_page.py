@@ -306,10 +306,9 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     assert names == [
         *("Conversations", "Model", "Compare replies side by side"),
         *("Undo the last change", "Redo what was undone"),
-        *("Clear the conversation", "Transcript"),
+        *("Clear the conversation", "Transcript", "Edit the prompt and ask again"),
         *("a", "pre", "Insert as cell below", "Copy code", "button"),
-        *("Copy the reply", "Ask again"),
-        *("Edit the prompt and ask again", "More"),
+        *("Copy the reply", "Ask again", "More"),
         *("Message", "Send (Enter)", "summary", "body"),
     ]
     panel.button("More").press("Enter")

@@ -21,13 +21,13 @@ COPIED = "Copied: paste it into a new cell"
 
 @pytest.mark.parametrize("language", ["", "python", "Py", "python3 title=x", "ipython"])
 def test_python_code_can_become_a_cell(page: Page, language: str) -> None:
-    """So can code without a language; an extension that can insert it is asked."""
+    """So can code without a language; the cell has no empty line at its end."""
     panel = PanelPage(page, view([turn(1, CODE.format(language))]))
     page.evaluate(LISTEN, 1)
     panel.button("Insert as cell below").press("Enter")
 
     expect(panel.said).to_have_text("Inserted as a cell")
-    assert page.evaluate("() => inserted") == ["x = 1\nprint(x)\n", "pre"]
+    assert page.evaluate("() => inserted") == ["x = 1\nprint(x)", "pre"]
     assert panel.sent == []
 
 

@@ -13,7 +13,8 @@ function withButtons(pre, isCell) {
   pre.tabIndex = 0; // so that the keyboard can scroll long lines
   const code = () => pre.textContent;
   const row = make("div", { class: "svc-code-row" });
-  if (isCell) row.append(iconButton("insert", () => insertBelow(code(), pre, row)));
+  const cell = () => code().replace(/\n$/, ""); // without an empty last line
+  if (isCell) row.append(iconButton("insert", () => insertBelow(cell(), pre, row)));
   row.append(copyButton(code, "Copy code"));
   return make("div", { class: "svc-code" }, pre, row);
 }

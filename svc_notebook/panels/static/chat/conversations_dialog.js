@@ -29,8 +29,8 @@ class ConversationsDialog {
     this.list = make("ul", { "aria-label": "Conversations in the ledger" });
     this.count = make("div", { class: "svc-words", role: "status" });
     const is = { role: "dialog", "aria-label": "Conversations", hidden: "" };
-    this.element = make("div", { class: "svc-conversations", ...is }, top, here, this.list);
-    this.element.append(this.count);
+    this.element = make("div", { class: "svc-conversations", ...is }, top, here, this.count);
+    this.element.append(this.list);
     this.element.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -133,6 +133,7 @@ class ConversationsDialog {
     if (this.element.hidden || search !== this.search.value) return;
     const focused = this.rows[this.places().indexOf(document.activeElement)]?.name;
     this.rows = rows;
+    this.searched = search.trim();
     this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row), this.deleteButton(row))));
     this.list.scrollTop = 0;
     this.places()[rows.findIndex(({ name }) => name === focused)]?.focus();
@@ -186,8 +187,8 @@ class ConversationsDialog {
     return make(
       "button",
       { type: "button", class: "svc-row", click },
-      make("strong", { dir: "auto", title: name }, name),
-      prompt === name ? null : make("span", { dir: "auto", title: prompt }, prompt),
+      make("strong", { dir: "auto", title: name }, ...marked(name, this.searched)),
+      prompt === name ? null : make("span", { dir: "auto", title: prompt }, ...marked(prompt, this.searched)),
       make("small", {}, about),
     );
   }
@@ -207,6 +208,18 @@ class ConversationsDialog {
     const typed = this.name.value.trim();
     allow(this.renameButton, Boolean(typed) && typed !== this.panel.connection.view.name);
   }
+}
+
+/** Return a text with the searched words marked; as in the ledger, only ASCII has no case. */
+function marked(text, searched) {
+  if (!searched) return [text];
+  const lower = (part) => part.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  const parts = lower(text).split(lower(searched));
+  let at = 0;
+  return parts.flatMap((part, n) => {
+    const begin = n ? [make("mark", {}, text.slice(at, (at += searched.length)))] : [];
+    return [...begin, text.slice(at, (at += part.length))];
+  });
 }
 
 function turnsText(n) {

@@ -8,6 +8,7 @@ class Turn {
     this.choices = [];
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
+    this.asked = make("div", { class: "svc-asked" }, this.prompt);
     this.attached = make("div", { class: "svc-given" });
     this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("div", { class: "svc-tool-runs" });
@@ -21,7 +22,7 @@ class Turn {
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
-    this.element.append(this.you, this.prompt, this.attached);
+    this.element.append(this.you, this.asked, this.attached);
     this.element.append(this.who, this.toolRuns, this.answer);
     this.element.append(this.dots, this.rest, this.foot);
     this.makeFoot();
@@ -49,8 +50,11 @@ class Turn {
     }
     this.more = iconButton("more", () => this.panel.menu.open(this, this.more));
     this.more.setAttribute("aria-haspopup", "menu");
-    const actions = group("svc-actions", "Turn");
-    actions.append(this.copy, ...Object.values(this.buttons), this.more);
+    const { edit, ...below } = this.buttons;
+    edit.classList.add("svc-hovered");
+    this.asked.append(edit);
+    const actions = group("svc-actions svc-hovered", "Turn");
+    actions.append(this.copy, ...Object.values(below), this.more);
     this.rest.hidden = true;
     this.foot.append(this.versions, this.badges, this.words, actions);
   }
@@ -67,7 +71,8 @@ class Turn {
     this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
-    this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
+    this.prompt.hidden = !this.prompt.textContent;
+    this.asked.hidden = Boolean(this.form);
     const attached = live?.attached ?? turn.attached ?? [];
     if (isNew(this.seen, "attached", attached)) drawAttached(this.attached, attached);
     this.attached.hidden = Boolean(this.form) || !attached.length;
@@ -213,8 +218,8 @@ class Turn {
     const cancel = textButton("cancel", () => this.endEdit());
     const row = make("div", { class: "svc-row" }, this.ask, cancel);
     this.form = make("div", { class: "svc-editing" }, this.area, this.attach.element, row);
-    this.prompt.hidden = this.attached.hidden = true;
-    this.prompt.after(this.form);
+    this.asked.hidden = this.attached.hidden = true;
+    this.asked.after(this.form);
     fit(this.area);
     if (isFocused) this.showEditor();
     this.area.setSelectionRange(this.area.value.length, this.area.value.length);
@@ -252,7 +257,7 @@ class Turn {
     this.form.remove();
     this.attach.remove();
     this.form = null;
-    this.prompt.hidden = false;
+    this.asked.hidden = false;
     this.attached.hidden = !this.attached.childElementCount;
     this.panel.composer.focus();
   }
