@@ -285,7 +285,8 @@ class SideBySide:
             if self.group.is_blind:  # the footer would reveal the model
                 problem = without_names(problem, self.group)
             elif end.completion:
-                footer_text = footer(end.completion.exchange, has_model=False)
+                reply = end.completion
+                footer_text = footer(reply.exchange, reply.charge, has_model=False)
                 first_text_s = end.completion.first_text_s
             self._change(
                 index,

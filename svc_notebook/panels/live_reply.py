@@ -258,6 +258,7 @@ class ReplyWorker:
         self._overlap: OverlapRemover | None = None
         self._is_stopped = Event()
         self._newest: Completion | None = None
+        self._before: Completion | None = None  # the newest one of earlier rounds
         self._n_rounds = 0
         self._calls: dict[str, dict[str, Any]] = {}
         self._question: dict[str, Any] | None = None
@@ -355,6 +356,7 @@ class ReplyWorker:
 
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1
+        self._before = self._newest
         if self._n_rounds == 1:
             return self._send(request, origin)
         rounds = request.messages[len(self.step.request.messages) :]
@@ -407,7 +409,8 @@ class ReplyWorker:
         if self._overlap:
             self._renderer.feed(0, self._overlap.end())
         self._send_rendered(is_last=True)
-        self._keep(completion)
+        if isinstance(completion, Completion):
+            self._keep(completion.following(self._before))
 
     def _check_stop(self) -> None:
         if self._is_stopped.is_set():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
+from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import current
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
@@ -23,6 +24,12 @@ def emulator() -> Iterator[Emulator]:
             "tool_calls": [call],
         },
         {"when": {"contains": "How is", "role": "tool"}, "text": "It is sunny."},
+        {"when": {"contains": "Talk", "role": "user"}, "tool_calls": [call]},
+        {
+            "when": {"contains": "Talk", "role": "tool"},
+            "text": [f"word{n} " for n in range(10_000)],
+            "gap_s": 0.02,
+        },
     ]
     with Emulator(
         script=script, tokens_per_s=None, first_token_s=0, limits=False
@@ -81,6 +88,37 @@ def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
     roles = [each.role for each in page.panel.conversation.turns[0].messages]
     assert roles == ["user", "assistant", "tool", "assistant"]
     assert svc.tool_calls_df()["name"].tolist() == ["weather"]
+
+
+def test_the_line_below_counts_every_round(open_page: OpenPage) -> None:
+    """It has the sum of all requests, and so has the static transcript."""
+    page = open_page(tools=[weather])
+
+    footer = page.ask("How is Oslo?")["footer"]
+
+    replies = svc.replies_df()
+    prompts, texts = (
+        int(replies[name].sum())
+        for name in ("est_prompt_tokens", "est_completion_tokens")
+    )
+    assert len(replies) == 2
+    assert footer.startswith(f"2 requests, ~{prompts} → ~{texts} tokens")
+    assert footer in to_transcript(page.panel.conversation.history)["text/plain"]
+
+
+def test_a_stopped_round_counts_those_before_it(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """The line has the charge of all requests, also if the last one was stopped."""
+    page = open_page(tools=[weather])
+    page.say("send", text="Talk about Oslo")
+    page.wait(lambda: any("word3 " in str(each) for each in page.all("delta")))
+
+    turn = page.do("stop")["turns"][0]
+
+    assert len(emulator.requests) == 2
+    assert turn["footer"].startswith("2 requests, ")
+    assert "interrupted" in turn["badges"]
 
 
 def test_nothing_runs_before_the_user_approves(open_page: OpenPage) -> None:
