@@ -16,7 +16,7 @@ from svc_notebook.ledger.exchange_rows import TurnMarks
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
-from svc_notebook.service.request import Message
+from svc_notebook.service.request import CompletionRequest, Message
 
 from .history import History, Turn, Version, series_of
 from .turn_request import add_answer
@@ -48,6 +48,8 @@ class SavedTurns:
         str, frozenset[SentMessages]
     ]  # messages of each request, by exchange_id
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
+    # of the newest turn that a panel asked alone: compared ones have other settings
+    panel_request: CompletionRequest | None = None
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns."""
@@ -205,9 +207,23 @@ def _rebuild(
                     for exchange in answers
                 },
                 asked={key: frozenset(ids) for key, ids in by_turn.items()},
+                panel_request=_panel_request(answers, marks),
             )
             restored.append(saved)
     return tuple(restored)
+
+
+def _panel_request(
+    answers: list[Exchange], marks: Mapping[str, TurnMarks]
+) -> CompletionRequest | None:
+    groups = (group for mark in marks.values() for group in mark.comparisons)
+    compared = {exchange_id for group in groups for exchange_id in group.ids}
+    for exchange in reversed(answers):
+        origin = exchange.origin
+        is_alone = exchange.exchange_id not in compared and not origin.continues
+        if origin.kind == "panel" and is_alone:
+            return exchange.request
+    return None
 
 
 def _to_history(

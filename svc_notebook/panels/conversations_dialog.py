@@ -6,7 +6,6 @@ Search results are sent in messages, not in the view, which is saved with notebo
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
@@ -18,10 +17,13 @@ from svc_notebook.conversations.restore import (
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import LedgerError, SvcError
 from svc_notebook.service.params import must_be
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
+from .settings_form import PanelSettings, restored_settings
 from .view import PanelContext
 
+LIST_WAIT_S = 1.0  # for the server's list, to know whether the last model is in it
 NEW_NAME = "chat"  # until the first message gives a conversation its name
 MAX_LISTED = 50  # conversations; a search finds the others
 _EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
@@ -64,27 +66,51 @@ def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
     return conversation, _unrestored_note(conversation)
 
 
-def restore_turns(conversation: Conversation) -> dict[str, Any]:
-    """Restore the turns from the ledger, unless the conversation has had turns here.
-
-    Returns:
-        The changed fields of the panel's state.
-    """
+def restore_turns(context: PanelContext) -> None:
+    """Restore turns and settings from the ledger, unless it has had turns here."""
+    conversation = context.conversation
     if conversation.turns or conversation.can_undo:
-        return {}
+        return
     name = conversation.name
     try:
         if not (saved := conversation.saved()):
-            return {}
-        conversation.add(pick_saved(saved, name, None))
+            return
+        newest = pick_saved(saved, name, None)
+        conversation.add(newest)
     except SvcError as problem:  # the panel works without them
-        return {"notice": str(problem), "is_problem": True}
+        context.change(notice=str(problem), is_problem=True)
+        return
     n = len(conversation.turns)
-    restored = f"{n_turns(n)} of {name} restored from the ledger."
-    return {
-        "notice": f"{restored} {_unrestored_note(conversation)}".rstrip(),
-        "is_restored": True,
-    }
+    notes = [f"{n_turns(n)} of {name} restored from the ledger."]
+    if newest.panel_request:
+        notes.append(_restore_settings(context, newest.panel_request))
+    notes.append(_unrestored_note(conversation))
+    context.change(notice=" ".join(filter(None, notes)), is_restored=True)
+
+
+def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
+    """Use the settings of the last turn where code has set nothing else.
+
+    Returns:
+        A note on those that cannot be used now.
+    """
+    session, code_settings = context.session, context.opened_with
+    is_listed = session.settings.endpoint.lists_models
+    models = session.models(wait_s=LIST_WAIT_S) if is_listed else ()
+    restored, unusable = restored_settings(
+        request,
+        model=session.settings.model,
+        models=[model.id for model in models],
+        info_of=session.info_of,
+        has_tools=bool(context.tool_definitions),
+    )
+    for name in [*unusable]:
+        if code_settings.value(name) != PanelSettings().value(name):
+            del unusable[name]
+    settings = restored.reopened(PanelSettings(), code_settings)
+    context.change(settings=settings, unusable=unusable)
+    names = ", ".join(name.replace("_", " ") for name in unusable)
+    return f"Not as in its last turn: {names}; the field says why." if names else ""
 
 
 def _unrestored_note(conversation: Conversation) -> str:

@@ -42,7 +42,8 @@ def panel(
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
     A conversation with a name continues where it ended, even in an earlier kernel: its
-    turns are restored from the ledger and sent again.
+    turns are restored from the ledger and sent again, with the settings of the last
+    turn that a panel asked, unless you pass others here.
 
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
     the panel stays when the cell runs again, unless the cell asks for another value.
@@ -88,16 +89,18 @@ def panel(
     if name is None and not (conversation.turns or conversation.can_undo):
         conversation.is_untitled = True
     opened: Panel | None = _PANELS.take(conversation)
-    change: dict[str, Any] = {}
+    context = (
+        opened.context
+        if opened
+        else PanelContext(conversation, session, settings, toolbox, permit)
+    )
     if restore and name is not None:
-        change = restore_turns(conversation)
+        restore_turns(context)
     elif not restore and opened and opened.is_restoring:
         conversation.reset()
     if system is not None and not (opened and opened.opened_with == system):
         conversation.system = system
     if opened is None:
-        context = PanelContext(conversation, session, settings, toolbox, permit)
-        context.change(**change)
         opened = Panel(context)
     else:
         opened.reopen(settings, toolbox, permit)

@@ -263,7 +263,6 @@ class PanelController:
     def __init__(self, context: PanelContext) -> None:
         self.context = context
         self.view = view = PanelView(context, allowed_now, allowed_on)
-        self._opened_with = context.state.settings
         self._check(context.state.settings)
         self.replies = PanelReplies(context, view)
         self._unlisten: Callable[[], None] = lambda: None
@@ -279,9 +278,11 @@ class PanelController:
     def reopen(self, settings: PanelSettings, toolbox: Toolbox, permit: Permit) -> None:
         """Use other tools, and the settings that code has changed since last time."""
         context = self.context
-        reopened_settings = context.state.settings.reopened(self._opened_with, settings)
+        reopened_settings = context.state.settings.reopened(
+            context.opened_with, settings
+        )
         context.use_tools(toolbox, permit)
-        self._opened_with = settings
+        context.opened_with = settings
         self.replies.use_permit()
         if context.state.comparing.by and context.tool_definitions:
             comparing = replace(context.state.comparing, by="")
@@ -378,7 +379,9 @@ class PanelController:
                 message.name, message.value, self.context.info
             )
             self._check(settings)
-            self.context.change(settings=settings)
+            unusable = {**self.context.state.unusable}
+            unusable.pop(message.name, None)
+            self.context.change(settings=settings, unusable=unusable)
         self.view.show()
 
     def set_send_key(self, message: BrowserMessage) -> None:
@@ -443,6 +446,7 @@ class PanelController:
             context.conversation = conversation
             self._unlisten = conversation.on_change(self._on_change)
             context.change(notice=notice, is_problem=False, is_restored=False)
+            context.change(unusable={})
             self.view.forget_shown()
         self.view.show(is_whole=True)
 
@@ -503,6 +507,7 @@ def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> PanelAct:
 
 def _dismiss(panel: PanelController, _: BrowserMessage) -> None:
     panel.dismiss()
+    panel.context.change(unusable={})
     panel.view.show()
 
 

@@ -1,7 +1,7 @@
 """The panel's settings and their form: the model and parameters of its requests."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -20,13 +20,17 @@ from svc_notebook.service.params import (
     check,
     check_extra,
     range_text,
+    shorten,
+    shown,
     unknown_param,
 )
-from svc_notebook.service.request import check_model
+from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, check_max_tokens
 
 DOCUMENTED_IDS = tuple(model.id for model in MODELS)
+
+_MODEL_CHARS = 80  # of a model's id in a message
 
 _LAST = ("stop", "n")
 
@@ -120,6 +124,60 @@ class PanelSettings:
             **values,
             "max_tokens": self.max_tokens,
         }
+
+
+def restored_settings(
+    request: CompletionRequest,
+    *,
+    model: str,
+    models: Collection[str],
+    info_of: Callable[[str], ModelInfo],
+    has_tools: bool,
+) -> tuple[PanelSettings, dict[str, str]]:
+    """Return the settings of a panel's last request, and why some are left out.
+
+    Args:
+        request: The request.
+        model: The session's model.
+        models: The models that can be used; any model if there are none.
+        info_of: Returns what is known of a model.
+        has_tools: Whether the panel has tools now.
+
+    Returns:
+        The settings, and by the name of each that cannot be used now, the reason.
+    """
+    settings, unusable = PanelSettings(), dict[str, str]()
+    if models and request.model not in models:
+        unusable["model"] = (
+            f"The last turn used {shorten(request.model, _MODEL_CHARS)}, which this "
+            "server does not list. Choose a model from the list, or type an id."
+        )
+    elif request.model != model:
+        settings = settings.setting("model", request.model)
+    info = info_of(settings.model or model)
+    for name, value in _sent_values(request, info).items():
+        try:
+            changed = settings.setting(name, value, info)
+            changed.refuse(has_tools=has_tools)
+        except ParameterError as error:
+            unusable[name] = f"The last turn used {shown(value)}. {error}"
+        else:
+            settings = changed
+    return settings, unusable
+
+
+def _sent_values(request: CompletionRequest, info: ModelInfo) -> dict[str, Any]:
+    """Return the values of the fields, except the model, for a request."""
+    values = {name: request.params[name] for name in OFFERED if name in request.params}
+    values["max_tokens"] = (
+        "fit" if request.is_fitted else request.params.get("max_tokens", "service")
+    )
+    extra = {
+        key: value
+        for key, value in request.extra.items()
+        if key not in info.extra or info.extra[key] != value  # not the endpoint's own
+    }
+    return {**values, EXTRA: extra} if extra else values
 
 
 @cache

@@ -64,6 +64,8 @@ class PanelState:
     is_problem: bool = False  # whether the notice is an error
     is_restored: bool = False  # whether the notice is about restored turns
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
+    # reasons why settings of the last turn are not used, by the names of the settings
+    unusable: Mapping[str, str] = field(default_factory=dict)
     send_on_enter: bool = True
     main_writes: int = 0  # how often it was shown while `Comm.is_lost`
 
@@ -87,6 +89,7 @@ class PanelContext:
         self.use_tools(toolbox, permit)
         notice = conversation.older_note()
         notice = notice[:1].upper() + notice[1:]
+        self.opened_with = settings  # what code has set; the state may have more
         self.state = PanelState(settings=settings, notice=notice)
         self.comm = Comm()
         self.static_transcript = StaticTranscript()
@@ -259,6 +262,7 @@ def to_view(  # noqa: PLR0913 - the parts of a view
         "is_problem": state.is_problem and bool(state.notice),
         "is_restored": state.is_restored and bool(state.notice),
         "settings": state.settings.values(model=model, system=history.system),
+        "unusable": {**state.unusable},
         "fields": fields(
             model=model, models=models, most_tokens=meter["budget_tokens"]
         ),

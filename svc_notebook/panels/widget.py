@@ -74,9 +74,14 @@ class Panel(AnyWidget):
         self.on_msg(lambda _, content, __: self.hear(content))
 
     @property
+    def context(self) -> PanelContext:
+        """What the parts of the panel share."""
+        return self._controller.context
+
+    @property
     def conversation(self) -> Conversation:
         """The conversation that the panel shows."""
-        return self._controller.context.conversation
+        return self.context.conversation
 
     @property
     def subject(self) -> Conversation:

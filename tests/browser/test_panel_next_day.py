@@ -86,11 +86,22 @@ def test_the_transcript_is_there_without_a_kernel(
 def test_the_panel_goes_on_where_it_was(
     bench: Bench, emulator: Emulator, place: str
 ) -> None:
-    """Run again by another kernel, the cell has the turns, and sends them."""
+    """Run again by another kernel, the cell has its turns and settings."""
     path = bench.write(f"go-on-{place}", OPEN)
     ledger = str(path.with_suffix(".sqlite"))
     path.write_text(path.read_text().replace(":memory:", ledger))
-    notebook = chatted(bench, place, path)
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.wait_idle()
+    notebook.run(1)
+    panel = notebook.shown(1).locator(".svc-panel")
+    panel.get_by_label("Model").select_option("svc-instruct")
+    panel.get_by_text("Settings", exact=True).click()
+    panel.get_by_label("temperature").fill("0.3")
+    panel.get_by_label("temperature").press("Enter")
+    expect(panel.get_by_role("button", name="temperature 0.3")).to_be_visible()
+    ask(notebook, "Hello")
     notebook.save()
     notebook.page.close()
     bench.server.end_kernels()
@@ -107,6 +118,9 @@ def test_the_panel_goes_on_where_it_was(
     ask(again, "And then?")
     sent = [each["content"] for each in emulator.requests[-1].json["messages"]]
     assert sent == ["Hello", "An **answer**.", "And then?"]
+    body = emulator.requests[-1].json
+    assert (body["model"], body["temperature"]) == ("svc-instruct", 0.3)
+    expect(panel.get_by_role("button", name="temperature 0.3")).to_be_visible()
     if folder := os.environ.get("LOOKS_FOLDER"):
         again.page.screenshot(path=f"{folder}/next-day-{place}.png")
     expect(panel.get_by_role("button", name="Start empty")).to_have_count(0)

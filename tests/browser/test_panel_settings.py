@@ -76,6 +76,23 @@ def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
     expect(temperature).not_to_have_attribute("aria-invalid", "true")
 
 
+def test_a_setting_of_the_last_turn_that_is_not_used_says_why(page: Page) -> None:
+    """At its field; that of the model is in sight. Dismissed, both go."""
+    why = {"model": "No model svc-v1.", "temperature": "3 is not allowed."}
+    panel = PanelPage(page, view(unusable=why))
+    refusals = panel.root.locator(".svc-refusal:visible")
+    expect(refusals).to_have_text(["No model svc-v1."])
+    panel.root.get_by_text("Settings").click()
+    expect(refusals).to_have_text(["No model svc-v1.", "3 is not allowed."])
+    temperature = panel.root.get_by_label("temperature")
+    expect(temperature).to_have_attribute("aria-invalid", "true")
+    panel.button("Dismiss", refusals.last).click()
+    panel.show(unusable={})
+    expect(refusals).to_have_count(0)
+
+    assert panel.sent == [{"t": "dismiss"}]
+
+
 def test_the_list_of_models_comes_back(page: Page) -> None:
     """After a name was typed, or not, the list shows the kernel's value."""
     panel = PanelPage(page, view())

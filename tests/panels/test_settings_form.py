@@ -1,10 +1,115 @@
 """What is set in the panel goes into its requests."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
-from tests.panels.conftest import OpenPage
+from svc_notebook.session import current, isolated
+from tests.panels.conftest import OpenPage, Page
+
+NextDay = Callable[..., Page]
+CHANGED: dict[str, Any] = {
+    "temperature": 0.3,
+    "max_tokens": 50,
+    "model": "svc-instruct",
+    "stop": "END\n",
+    "system": "Be brief",
+    "extra": '{"seed": 2}',
+    "n": None,
+}
+
+
+@pytest.fixture
+def next_day(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> NextDay:
+    """Opens the panel of another kernel, after one that had changed its settings."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+
+    def open_again(*, changed: dict[str, Any] = CHANGED, **given: Any) -> Page:  # noqa: ANN401 - as panel
+        with isolated():
+            page = open_page(top_p=0.5)
+            for name, value in changed.items():
+                page.say("set", name=name, value=value)
+            page.ask("Hello")
+            page.say("set", name="temperature", value=1.9)  # for a turn never asked
+            page.panel.close()
+            current().ledger.close()
+        return open_page(**given)
+
+    return open_again
+
+
+def test_settings_come_back_with_the_conversation(
+    next_day: NextDay, emulator: Emulator
+) -> None:
+    """A new kernel sends the settings of the last turn, from the ledger."""
+    page = next_day()
+
+    page.ask("And now?")
+
+    before, now = emulator.requests[-2].json, emulator.requests[-1].json
+    assert before.pop("messages") == now.pop("messages")[:2]
+    assert now == before
+    assert (now["temperature"], now["top_p"], now["seed"]) == (0.3, 0.5, 2)
+    assert now["model"] == "svc-instruct"
+    assert page.view["settings"]["max_tokens"] == 50
+    assert page.view["unusable"] == {}
+    assert "Not as" not in page.view["notice"]
+
+
+def test_what_code_sets_comes_before_what_comes_back(next_day: NextDay) -> None:
+    """Run again, the cell changes only what it asks for otherwise."""
+    page = next_day(model="svc-v2-8b-instruct", temperature=0.9)
+
+    settings = page.view["settings"]
+    assert (settings["model"], settings["temperature"]) == ("svc-v2-8b-instruct", 0.9)
+    assert (settings["top_p"], settings["max_tokens"]) == (0.5, 50)
+
+
+def test_a_panel_that_begins_empty_has_its_own_settings(next_day: NextDay) -> None:
+    """Without the turns, what they were asked with does not come back either."""
+    settings = next_day(restore=False).view["settings"]
+
+    assert (settings["temperature"], settings["max_tokens"]) == (None, "fit")
+
+
+def test_what_fits_no_more_is_said_at_its_field(next_day: NextDay) -> None:
+    """The others come back; to set the field, or to dismiss it, ends the message."""
+
+    def dig() -> str:
+        """Dig."""
+        return "dug"
+
+    page = next_day(changed={"n": 2, "temperature": 0.3}, tools=[dig])
+    view = page.view
+
+    assert (view["settings"]["n"], view["settings"]["temperature"]) == (None, 0.3)
+    assert [*view["unusable"]] == ["n"]
+    assert (
+        "The last turn used 2. n must be 1 in a panel with tools"
+        in (view["unusable"]["n"])
+    )
+    assert view["notice"].endswith("Not as in its last turn: n; the field says why.")
+    page.say("set", name="n", value=1)
+    assert page.view["unusable"] == {}
+
+
+def test_a_model_that_the_server_lacks_is_not_used(next_day: NextDay) -> None:
+    """A server with a list is asked; the session's model is used."""
+    models = ["one", "two"]
+    with Emulator(models=models, has_model_list=True, needs_key=False) as server:
+        svc.use(base_url=server.base_url, key=False, model="one")
+        page = next_day()
+
+    assert page.view["settings"]["model"] == "one"
+    assert "The last turn used svc-instruct" in page.view["unusable"]["model"]
+    page.say("dismiss")
+    assert page.view["unusable"] == {}
 
 
 def test_fields_beyond_the_document(open_page: OpenPage, emulator: Emulator) -> None:

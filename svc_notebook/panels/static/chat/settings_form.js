@@ -35,12 +35,22 @@ class SettingsForm {
     if (!name || !this.controls[name]) return;
     this.refusal = isProblem ? notice : "";
     this.refused = name;
-    this.refusals[name].hidden = !this.refusal;
-    const dismiss = () => this.panel.connection.send({ t: "dismiss" });
-    const close = iconButton("close", dismiss);
-    this.refusals[name].replaceChildren(make("span", {}, this.refusal), close);
-    if (this.refusal) this.controls[name].setAttribute("aria-invalid", "true");
+    this.refuse(name, this.refusal);
+  }
+
+  /** Show an error at a field; "" removes it. */
+  refuse(name, text) {
+    const close = iconButton("close", () => this.panel.connection.send({ t: "dismiss" }));
+    this.refusals[name].hidden = !text;
+    this.refusals[name].replaceChildren(make("span", {}, text), close);
+    if (text) this.controls[name].setAttribute("aria-invalid", "true");
     else this.controls[name].removeAttribute("aria-invalid");
+  }
+
+  /** Show why settings of the last turn are not used. */
+  drawUnusable(unusable) {
+    if (!isNew(this.seen, "unusable", unusable)) return;
+    for (const name of Object.keys(this.refusals)) this.refuse(name, unusable[name] ?? "");
   }
 
   /** Let the next call draw all fields again, except the one that is being edited. */
@@ -88,15 +98,13 @@ class SettingsForm {
   drawRefusals({ notice, is_problem: isProblem }) {
     if (!this.refusal || this.unhandled.length || (isProblem && notice === this.refusal)) return;
     this.refusal = "";
-    for (const [name, refusal] of Object.entries(this.refusals)) {
-      refusal.hidden = true;
-      this.controls[name].removeAttribute("aria-invalid");
-    }
+    delete this.seen.unusable;
   }
 
-  draw({ fields = [], settings = {}, send_on_enter: isOn = true }, isAlive) {
+  draw({ fields = [], settings = {}, unusable = {}, send_on_enter: isOn = true }, isAlive) {
     if (isNew(this.seen, "fields", fields)) this.makeFields(fields);
     this.drawRefusals(this.panel.connection.view);
+    this.drawUnusable(unusable);
     this.enter.checked = isOn;
     this.enter.disabled = !isAlive;
     for (const field of fields) {
@@ -114,6 +122,8 @@ class SettingsForm {
   makeFields(fields) {
     this.controls = {};
     this.sliders = {};
+    this.refusals = {};
+    delete this.seen.unusable;
     const boxes = fields.map((field) => {
       const control = controlOf(field);
       control.id = `${this.panel.id}-${field.name}`;
