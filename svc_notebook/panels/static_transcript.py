@@ -193,7 +193,8 @@ class StaticTranscript:
         html = bundle["text/html"]
         if self._is_folded:
             title = f"<summary>Transcript: {escape(history.name)}</summary>"
-            html = f'<details class="svc-static">{title}{html}</details>'
+            # by its name, the panel finds the title: see `skipTranscript` in panel.js
+            html = f'<details class="svc-static {self.name}">{title}{html}</details>'
         else:
             note = NOT_DRAWN if self._is_alone and part.start == 0 else ""
             html = f'<div class="svc-static">{note}{html}</div>'

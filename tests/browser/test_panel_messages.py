@@ -212,6 +212,29 @@ def test_what_was_missed_is_asked_for(page: Page) -> None:
     assert panel.n_greetings == 2
 
 
+def test_tab_skips_the_folded_transcript_while_the_panel_lives(page: Page) -> None:
+    """Hosts that cannot hide it fold it; after a restart, Tab reaches it again."""
+    panel = PanelPage(page, view([turn(1)]))
+    page.evaluate(
+        """() => { const box = document.createElement("details");
+            box.className = "svc-static svc-panel-1";
+            box.innerHTML = "<summary>Transcript: plan</summary><p>Question 1";
+            document.body.append(box) }"""
+    )
+    title = page.get_by_text("Transcript: plan")
+    expect(title).to_have_attribute("tabindex", "-1")
+    settings = panel.root.get_by_text("Settings", exact=True)
+    settings.focus()
+    page.keyboard.press("Tab")
+    expect(title).not_to_be_focused()
+
+    page.evaluate("() => { restart(); window.dispatchEvent(new Event('online')) }")
+    expect(title).to_have_attribute("tabindex", "0")
+    settings.focus()
+    page.keyboard.press("Tab")
+    expect(title).to_be_focused()
+
+
 def test_a_panel_that_nothing_answers_leaves_the_place_to_the_transcript(
     page: Page,
 ) -> None:

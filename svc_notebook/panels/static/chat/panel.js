@@ -58,6 +58,7 @@ class Panel {
     this.clock = setInterval(() => {
       this.drawStatus();
       this.drawNotices();
+      this.skipTranscript();
     }, 500);
     const { signal } = this.gone;
     const ask = () => document.hidden || connection.ask();
@@ -328,6 +329,13 @@ class Panel {
       const turn = this.turns.get(live.turn) ?? this.turns.get("new");
       if (turn?.choices[at]) drawWait(turn.choices[at], column);
     }
+  }
+
+  /** Keep Tab from the folded transcript while the panel has the same turns. */
+  skipTranscript() {
+    const { isDead, isUnanswered, view } = this.connection;
+    const titles = document.querySelectorAll(`.${view.panel_id} > summary`);
+    for (const title of titles) title.tabIndex = isDead || isUnanswered ? 0 : -1;
   }
 
   /** @param {FramedMessage} message */
