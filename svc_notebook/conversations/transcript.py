@@ -13,6 +13,7 @@ from svc_notebook.display.html_styles import (
 )
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
+from svc_notebook.display.tool_runs import CONSENT
 
 from .history import History, Turn, Version
 from .picks import to_columns
@@ -119,8 +120,10 @@ def _answer_entry(turn: Turn) -> MessageEntry:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
+    decisions = {run.call_id: CONSENT[run.is_approved] for run in version.tool_runs}
     calls = [
-        f"{call.function.name}({call.function.arguments}) → {result}"
+        f"{call.function.name}({call.function.arguments}) → "
+        f"{decisions.get(call.id, '')}{result}"
         for call, result in version.calls
     ]
     return MessageEntry(

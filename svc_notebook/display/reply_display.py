@@ -226,6 +226,9 @@ class _ModeDisplay:
     def tool_run(self, step: Step) -> None:
         """Show an answered call below the text so far; further text follows below."""
 
+    def go_below(self) -> None:
+        """Show what follows below the outputs that others have added to the cell."""
+
     def flush(self, now_s: float) -> float | None:
         """Show new content if it is time; otherwise return the seconds until then."""
 
@@ -503,7 +506,8 @@ class _LiveOutputs(_ModeDisplay):
         elif self._own_output:
             self._output.erase()
         else:
-            self._show_bundle(1, {"text/plain": ""})
+            for number in range(1, self._n_outputs + 1):
+                self._show_bundle(number, {"text/plain": ""})
 
     def _end(self, final: Final) -> None:
         """Show the final form in place."""
@@ -565,6 +569,7 @@ class _LiveText(_LiveOutputs):
         self._open = _OutputPart(is_verbatim=is_verbatim)
         self._shown_calls: list[str] = []
         self._n_moves = 0
+        self._n_fixed = 0  # outputs above those of others: nothing moves up to them
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of the only choice."""
@@ -578,6 +583,20 @@ class _LiveText(_LiveOutputs):
         self._take_blocks()
         self._open.add(step)
         self._shown_calls.append(step.call_id)
+        self._mark_stale(is_waiting=True)
+
+    def go_below(self) -> None:
+        """Leave what is shown in its output, and open another one below."""
+        if len(self._above) + 1 >= MAX_OUTPUTS:
+            return
+        self._blocks.feed("\n\n")
+        self._take_blocks()
+        self._above.append(self._open)
+        self._n_fixed = len(self._above)
+        self._max_outputs = max(self._max_outputs, self._n_fixed + 1)
+        self._open = _OutputPart(is_verbatim=self._is_verbatim)
+        self._n_moves += 1
+        self._show_part(self._n_fixed)
         self._mark_stale(is_waiting=True)
 
     def _draw(self, line: str) -> None:
@@ -619,7 +638,7 @@ class _LiveText(_LiveOutputs):
         another output is opened.
         """
         n_above = len(self._above)
-        above = self._above[-1] if self._above else None
+        above = self._above[-1] if n_above > self._n_fixed else None
         n_chars = len(self._open.plain) + (len(above.plain) if above else 0)
         is_full = above is None or n_chars > _PART_CHARS * _PART_GROWTH**n_above
         if is_full and n_above + 1 < self._max_outputs:
@@ -655,12 +674,21 @@ class _LiveText(_LiveOutputs):
 
     def _end(self, final: Final) -> None:
         is_whole = self._is_drawn(final) or self._draw_from(final)
-        if not is_whole and self._n_outputs > 1:
+        if not is_whole and self._n_fixed:
+            self._show_below(final)
+        elif not is_whole and self._n_outputs > 1:
             self._replace(final)
         elif is_whole and (self._above or self._shown_calls):
             self._close(final)
         else:
             super()._end(final)
+
+    def _show_below(self, final: Final) -> None:
+        """Show the final form in the last output, and leave the others empty."""
+        for number in range(1, self._n_outputs):
+            self._show_bundle(number, {"text/plain": ""})
+        self._show_bundle(self._n_outputs, final.bundle())
+        self._n_outputs = 0  # it cannot be reopened
 
     def _draw_from(self, final: Final) -> bool:
         """Draw the final text in the present outputs; return False if that fails.
@@ -806,6 +834,11 @@ class ReplyDisplay:
             self._shown.tool_run(step)
         self._shown.hurry()
         self.flush()
+
+    def go_below(self) -> None:
+        """Show what follows below what others have shown, such as a question."""
+        with self._noting_interrupts():
+            self._shown.go_below()
 
     def flush(self) -> float | None:
         """Show new content if it is time; otherwise return the seconds until then.

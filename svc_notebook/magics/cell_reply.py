@@ -96,6 +96,7 @@ class RoundsCell(CellView):
         self._printed = StringIO()  # what the running tool prints
         self._running = ""
         self._is_gap_due = False
+        self._has_asked = False  # since the last text of the reply
 
     def run(
         self,
@@ -186,6 +187,7 @@ class RoundsCell(CellView):
             self._display.flush()
             decision = consent(proposal)
             if not (self._is_plain or is_known):
+                self._has_asked = True
                 self._display.status(self._running, is_now=True)
             return decision
 
@@ -195,6 +197,9 @@ class RoundsCell(CellView):
         if self._newest is not None:
             self._texts.append(self._newest.text)
             self._before = self._newest
+        if self._has_asked:
+            self._display.go_below()  # of the answered questions
+            self._has_asked = False
         self._newest = None
         self._is_gap_due = any(self._texts)
         self._calls = {}

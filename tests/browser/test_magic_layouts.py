@@ -1,5 +1,6 @@
 """`%%svc -f code` and `-f html` in JupyterLab; a reply that is saved or asks."""
 
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -173,7 +174,7 @@ def test_a_reply_saved_in_mid_stream_says_so(bench: Bench, place: str) -> None:
 
 
 def test_answered_questions_are_one_output(bench: Bench) -> None:
-    """What the tools print is in their calls, so the answers follow each other."""
+    """They follow each other below the calls, and the rest of the reply below them."""
     notebook = bench.open(bench.write("pay", TOOL, "%%svc --tools pay\nPlease pay"))
     notebook.wait_idle()
     for cell in range(3):
@@ -190,7 +191,15 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
 
     hidden = ".jp-OutputArea-stdin-item"  # a field that is done with
     outputs = notebook.shown(2).locator(f".jp-OutputArea-child:not({hidden})")
-    assert outputs.count() == 2
+    assert outputs.count() == 3
+    expect(outputs.first).to_contain_text("approved")
+    expect(outputs.nth(1)).to_contain_text("Run it?")
+    expect(outputs.last).to_contain_text("All are paid.")
+    notebook.save()
+    saved = json.loads(notebook.path.read_text())["cells"][2]["outputs"]
+    assert [output.get("name", "reply") for output in saved] == [
+        *("reply", "stdin", "reply"),
+    ]
     call = notebook.shown(2).locator("details").first
     call.locator("summary").click()
     expect(call.locator("pre").last).to_have_text("paid 0\n")

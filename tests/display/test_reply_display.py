@@ -571,3 +571,42 @@ def test_a_reply_in_lumps_is_updated_often(recorder: Recorder) -> None:
 
     gaps_s = [round(after - before, 2) for before, after in pairwise(shown_s)]
     assert max(gaps_s) <= 0.15
+
+
+@pytest.mark.parametrize("end", ["Rest.", "Other."])
+@pytest.mark.parametrize("is_other_form", [True, False])
+@pytest.mark.parametrize("own_output", [True, False])
+def test_what_follows_a_question_is_below_it(
+    recorder: Recorder, end: str, *, is_other_form: bool, own_output: bool
+) -> None:
+    """What was above stays there, unless the final form is another one."""
+    display = _open(recorder, Mode.LIVE, own_output=own_output)
+    display.add("Begin.")
+    recorder.note(("publish", {"text/plain": "Run it? y"}, None))
+    display.go_below()
+    _stream(display, recorder, "Rest. " * 2000)
+    display.add("\n\nRest.")
+    text = f"Begin.\n\n{'Rest. ' * 2000}\n\n{end}"
+
+    display.finish(replace(_FINAL, texts=(text,), is_verbatim=is_other_form))
+
+    cell = [shown["text/plain"].strip() for shown in recorder.cell()]
+    assert cell[:2] == ["" if is_other_form else "Begin.", "Run it? y"]
+    assert cell[-1].endswith(f"{end}\n\n[cut] 3 tokens")
+    assert "".join(cell).count("Begin.") == 1
+    assert "clear" not in recorder.kinds()
+
+
+def test_questions_open_few_outputs(recorder: Recorder) -> None:
+    """However many there are, the cell gets at most ten outputs of a reply."""
+    display = _open(recorder, Mode.LIVE)
+    for n in range(50):
+        display.add(f"Text {n}.\n\n")
+        display.go_below()
+
+    display.finish(
+        replace(_FINAL, texts=("\n\n".join(f"Text {n}." for n in range(50)),))
+    )
+
+    assert len(recorder.cell()) == 10
+    assert "Text 49." in recorder.cell()[-1]["text/plain"]

@@ -229,7 +229,9 @@ def test_a_host_that_cannot_hide_the_transcript_gets_it_folded(kernel: Kernel) -
     page.wait(lambda: any(kind == "update_display_data" for kind, _ in page.outputs))
 
     [update] = [c for kind, c in page.outputs if kind == "update_display_data"]
-    assert update["data"]["text/html"].startswith('<details class="svc-static svc-panel-')
+    assert update["data"]["text/html"].startswith(
+        '<details class="svc-static svc-panel-'
+    )
 
 
 def test_a_frozen_panel_is_its_transcript(kernel: Kernel) -> None:

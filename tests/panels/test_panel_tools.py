@@ -149,6 +149,8 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
     assert step["is_error"]
     assert "paid" not in step["html"]
     assert "→ denied · " in step["line"]
+    saved = to_transcript(page.panel.conversation.history)["text/plain"]
+    assert 'pay({"amount": 5}) → denied · ' in saved
 
 
 def test_arguments_can_be_changed(open_page: OpenPage) -> None:
