@@ -41,9 +41,8 @@ def panel(
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
-    A conversation with a name continues where it ended, even in an earlier kernel: its
-    turns are restored from the ledger and sent again, with the settings of the last
-    turn that a panel asked, unless you pass others here.
+    A conversation with a name continues where it ended, even in an earlier kernel: the
+    ledger has its turns, which are sent again, and the settings of the last one.
 
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
     the panel stays when the cell runs again, unless the cell asks for another value.

@@ -38,7 +38,12 @@ def _calls(name: str, n_calls: int) -> dict[str, Any]:
 def emulator() -> Iterator[Emulator]:
     """An emulator that calls tools many times, then writes 12 kB."""
     script = [
-        {"when": {"role": "tool"}, "text": LONG, "times": None},
+        {
+            "when": {"role": "tool"},
+            "text": LONG,
+            "finish_reason": "stop",  # so that max_tokens does not cut it
+            "times": None,
+        },
         _calls("look", N_CALLS),
         _calls("pay", N_CALLS),
         {"text": "Short.", "times": None},

@@ -62,8 +62,8 @@ def test_a_sweep_reads_answers(session: Session) -> None:
     assert frame["var_answer"].tolist() == ["spam", "ham"]
     assert frame["answer_ok"].tolist() == [True, True]
     here = list(frame).index("text")
-    names = ["text", "answer", "answer_ok", "answer_error", "finish_reason"]
-    assert list(frame)[here : here + 5] == names
+    names = ["text", "answer", "answer_ok", "answer_error"]
+    assert list(frame)[here : here + 4] == names
 
 
 def test_a_type_with_fields_is_offered_as_a_tool(session: Session) -> None:
@@ -169,8 +169,8 @@ def test_a_run_is_scored_by_its_answers(session: Session) -> None:
 
     frame = run.replies_df()
     assert frame["score_right"].tolist() == [1, 1]
-    here = list(frame).index("answer_error") + 1
-    names = ["score_right", "score_long", "finish_reason"]
+    here = list(frame).index("answer") + 1
+    names = ["score_right", "score_long", "answer_ok"]
     assert list(frame)[here : here + 3] == names
     assert replies_df(session.ledger)["score_right"].tolist() == [1, 1]
     run.score(right=None)
