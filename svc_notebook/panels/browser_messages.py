@@ -95,12 +95,8 @@ def _parent_header() -> Any:  # noqa: ANN401 - JSON
 
 VERDICTS = ("approve", "deny", "always")
 _MAX_SECONDS_S = 1e7  # larger values are not a time that a person took
-_NUMBERS = (
-    "seq",
-    "version",
-    "choice",
-    "n_attached",
-)  # a message has one of them at most
+# a message has one of them at most
+_NUMBERS = ("seq", "version", "choice", "n_attached")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
