@@ -189,10 +189,11 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
         include_emulated: Count the emulator's replies as if they were paid.
 
     Returns:
-        One row for each group: counts (`n_scored`: replies with a score), rates of
-        failures, refusals (400) and cuts; for each score `NAME`, `NAME_low`,
-        `NAME_high`; tokens; quantiles of latency_s; the cost of a reply, and of a right
-        reply; how much repeats agree.
+        One row for each group: for each score `NAME`, `NAME_low`, `NAME_high`; counts
+        (`n_scored`: replies with a score; `n_units`: what intervals are over), which a
+        score of other replies has as `n_scored_NAME` and `n_units_NAME`; rates of
+        failures, refusals (400) and cuts; tokens; quantiles of latency_s; the cost of a
+        reply, and of a right reply among those with a score; how much repeats agree.
 
     Raises:
         ParameterError: A name does not exist, or `df` is not a frame of replies.

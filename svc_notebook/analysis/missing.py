@@ -13,7 +13,7 @@ import pandas as pd
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.scores import PREFIX
-from svc_notebook.service.params import must_be, shorten
+from svc_notebook.service.params import must_be, printable, shorten
 
 from .reply_factors import (
     OF_REQUESTS,
@@ -39,7 +39,7 @@ _MAX_KINDS = 12  # a column with more values is an id of prompts, not a category
 _CLEAR = 1.645  # standard deviations; chance alone exceeds it in 1 of 20 cases
 _LEAST_SHARE = 0.1  # smaller differences of shares are not mentioned
 _TREATMENT = {
-    "drop": "; the figures leave {them} out",
+    "drop": "; {figures} leave {them} out",
     "wrong": "; {they} as wrong",
     "bounds": "; low counts all of them as wrong, and high as right",
 }
@@ -136,6 +136,7 @@ class _Gap(NamedTuple):
         is_due: Which rows could be.
         is_left_out: Whether figures cannot include them.
         is_filled: Whether `missing` fills in a value for them.
+        figures: The figures that this concerns.
     """
 
     noun: str
@@ -144,6 +145,7 @@ class _Gap(NamedTuple):
     is_due: Any
     is_left_out: bool = True
     is_filled: bool = True
+    figures: Literal["the figures", "its figures", "their figures"] = "the figures"
 
 
 def _gaps(df: pd.DataFrame, names: Sequence[str]) -> Iterable[_Gap]:
@@ -171,13 +173,18 @@ def _gaps(df: pd.DataFrame, names: Sequence[str]) -> Iterable[_Gap]:
     for is_bad, is_due, same in alike.values():
         names_of = " and ".join(map(_measure_name, same))
         verbs = f"has no {names_of}", f"have no {names_of}"
-        yield _Gap("replies", verbs, is_bad, is_due)
+        gap = _Gap("replies", verbs, is_bad, is_due)
+        if len(same) < len(set(names)):
+            gap = gap._replace(
+                figures="its figures" if len(same) == 1 else "their figures"
+            )
+        yield gap
 
 
 def _measure_name(name: str) -> str:
-    """Return the name of a measure in a sentence, such as "score right"."""
+    """Return the name of a measure in a sentence, such as "score `right`"."""
     is_score = name.startswith(PREFIX)
-    return f"score {name.removeprefix(PREFIX)}" if is_score else name
+    return f"score `{printable(name.removeprefix(PREFIX))}`" if is_score else name
 
 
 def _line(
@@ -199,13 +206,16 @@ def _line(
         return f"{line}."
     they, them = ("it counts", "it") if n == 1 else ("they count", "them")
     line += _TREATMENT[missing if gap.is_filled else "drop"].format(
-        they=they, them=them
+        they=they, them=them, figures=gap.figures
     )
     n_prompts = len(np.unique(prompt[gap.is_due]))
     is_lost = missing == "drop" or not gap.is_filled
     n_lost = n_prompts - len(np.unique(prompt[gap.is_due & ~gap.is_bad]))
-    if is_lost and n_lost:
-        line += f", and with {them} {n_lost:,} of {n_prompts:,} {counted(df)}"
+    of_all = f"of {n_prompts:,} {counted(df)}"
+    if is_lost and n_lost and gap.figures == "the figures":
+        line += f", and with {them} {n_lost:,} {of_all}"
+    elif is_lost and n_lost:
+        line += f", and are over {n_prompts - n_lost:,} {of_all}"
     return f"{line}."
 
 

@@ -45,7 +45,7 @@ from .reply_factors import (
 )
 from .rounding import number, number_with_interval, percent_with_interval
 from .statistics import Weight
-from .summary import Groups, ReplySample, estimated, say
+from .summary import Groups, ReplySample, estimated, say, without_values
 
 MAX_GROUPS = 60
 MAX_DOTS = 400
@@ -370,10 +370,12 @@ class _Measured:
         if is_rate(self.df, self.on):
             show = percent_with_interval
         means = []
-        for value, low, high, n_units, n in zip(
-            *estimates[:3], estimates.n_units, groups.count(is_known), strict=True
+        missing = without_values(self.df, groups)
+        counted_values = estimates.n_units, groups.count(is_known)
+        for value, low, high, n_units, n, why in zip(
+            *estimates[:3], *counted_values, missing, strict=True
         ):
-            said = "no value" if np.isnan(value) else show(value, low, high)
+            said = why if np.isnan(value) else show(value, low, high)
             counts = [in_number(n_units, self.unit_noun)] if n else []
             counts += [in_number(n, "replies")] if n != n_units else []
             ends = {"value": _known(value), "low": _known(low), "high": _known(high)}

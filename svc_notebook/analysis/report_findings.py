@@ -211,6 +211,11 @@ def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
         name = short if short in names else on
         if name in names:
             columns.append((short, _with_intervals(findings.df, on, table, name)))
+            columns += [
+                (f"{_HEADS[count]} with {short}", _figures(table[own], own))
+                for count in ("n_prompts", "n_units")
+                if (own := f"{count}_{name}") in names
+            ]
     columns += [
         (_HEADS.get(name, name), _figures(table[name], name))
         for name in _FIGURES
@@ -255,9 +260,10 @@ def _with_intervals(
         rounding.percent_with_interval if is_share else rounding.number_with_interval
     )
     ends = (table[name + end].to_numpy(dtype=float, na_value=np.nan) for end in _ENDS)
+    missing = ["no value" if n else "no replies" for n in table["n_ok"]]
     return [
-        "no value" if np.isnan(value) else write(value, low, high)
-        for value, low, high in zip(*ends, strict=True)
+        why if np.isnan(value) else write(value, low, high)
+        for value, low, high, why in zip(*ends, missing, strict=True)
     ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
@@ -26,7 +27,7 @@ from .reply_factors import (
     scores,
 )
 from .rounding import number_with_interval, percent_with_interval
-from .summary import intervals_df
+from .summary import grouped, intervals_df, without_values
 
 _SCORES = 4  # at most so many scores are shown
 _CONDITIONS = 30
@@ -130,6 +131,7 @@ def _chart(
     is_share = is_rate(df, column)
     show = percent_with_interval if is_share else number_with_interval
     figures = intervals_df(df, column, by=conditions, unit=unit).iloc[:_CONDITIONS]
+    missing = without_values(df, grouped(df, conditions))[:_CONDITIONS]
     names = zip(*(_value_names(figures, name) for name in conditions), strict=True)
     columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
     return IntervalChart(
@@ -139,10 +141,12 @@ def _chart(
                 value=value,
                 low=low,
                 high=high,
-                numbers=show(value, low, high),
+                numbers=why if np.isnan(value) else show(value, low, high),
                 title=column.removeprefix(PREFIX),
             )
-            for name, value, low, high in zip(names, *columns, strict=True)
+            for name, value, low, high, why in zip(
+                names, *columns, missing, strict=True
+            )
         ],
         limits=(0.0, 1.0) if is_share else None,
         scale=100 if is_share else 1,

@@ -47,8 +47,10 @@ SUMMARY = tuple(
     for name, doc in {
         "n_cells": "requests of the plan, sent or not",
         "n_prompts": "different prompts: rows, or texts; with scores, those scored",
-        "n_units": "number of units intervals are over: prompts, or values of unit",
-        "n_scored": "replies with a score; of several scores, the smallest number",
+        "n_units": "number of units intervals are over: prompts, or values of unit; "
+        "a score with another number has n_units_NAME",
+        "n_scored": "replies with a score; a score with another number of them has "
+        "n_scored_NAME",
         "n_ok": "requests with a good answer",
         "n_failed": "requests that ended in an error",
         "n_replies": "choices of good answers",
@@ -169,14 +171,17 @@ def summed_up(  # noqa: PLR0913 - those of `summary_df`
     sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
     estimates = {name: estimated(df, name, groups, sample) for name in wanted}
     names = _names(wanted, df)
-    columns = {  # pandas shows the first ones of many
-        names[name] + ending: values
-        for name, estimate in estimates.items()
-        for ending, values in zip(_ENDINGS, estimate[:3], strict=True)
-    }
-    columns |= {"n_cells": None} | _n_scored(df, groups, sample, estimates)
+    counts = {name: _n_scored(df, name, groups, estimates[name]) for name in wanted}
+    most = max(counts.values(), key=lambda n: n["n_scored"].sum(), default=None)
+    columns: dict[str, Any] = {}  # pandas shows the first ones of many
+    for name, estimate in estimates.items():
+        ends = zip(_ENDINGS, estimate[:3], strict=True)
+        columns |= {names[name] + ending: values for ending, values in ends}
+        if most is not None:
+            columns |= _other_counts(counts[name], most, names[name], sample)
+    columns |= {"n_cells": None} | (_unscored(groups, sample) if most is None else most)
     columns |= _counts(df, groups)
-    columns |= _sums(df, groups) | _costs(df, groups, names)
+    columns |= _sums(df, groups) | _costs(df, groups, names, sample.missing)
     columns |= _agreement(df, groups, sample)
     refuse_clash(groups.keys, columns)
     frame = groups.keys.assign(
@@ -262,6 +267,12 @@ def intervals_df(
     )
 
 
+def without_values(df: pd.DataFrame, groups: Groups) -> list[str]:
+    """Return the words that replace the mean of each group if it has no value."""
+    n_replies = groups.count(has(df, "status", "ok"))
+    return ["no value" if n else "no replies" for n in n_replies]
+
+
 def say(lines: Iterable[str]) -> None:
     """Write lines on stderr, each once, with control characters made visible."""
     for line in dict.fromkeys(lines):
@@ -269,26 +280,35 @@ def say(lines: Iterable[str]) -> None:
 
 
 def _n_scored(
-    df: pd.DataFrame,
-    groups: Groups,
-    sample: ReplySample,
-    estimates: Mapping[str, Estimates],
+    df: pd.DataFrame, on: str, groups: Groups, estimate: Estimates
 ) -> dict[str, Any]:
-    """Return the numbers of prompts, units and replies; the fewest of all scores."""
-    if not estimates:
-        n = np.full(len(groups.keys), np.nan)
-        n_prompts = _n_prompts(sample.prompt, groups)
-        return {"n_prompts": n_prompts, "n_units": n, "n_scored": n}
-    n_scored = [groups.count(measure(df, name).notna()) for name in estimates]
-    fewest = [
-        np.min([getattr(estimate, name) for estimate in estimates.values()], axis=0)
-        for name in ("n_prompts", "n_units")
-    ]
+    """Return the numbers of prompts, units and replies that a score is over."""
     return {
-        "n_prompts": fewest[0],
-        "n_units": fewest[1],
-        "n_scored": np.min(n_scored, axis=0),
+        "n_prompts": estimate.n_prompts,
+        "n_units": estimate.n_units,
+        "n_scored": groups.count(measure(df, on).notna()),
     }
+
+
+def _unscored(groups: Groups, sample: ReplySample) -> dict[str, Any]:
+    """Return the same numbers if there is no score."""
+    n = np.full(len(groups.keys), np.nan)
+    n_prompts = _n_prompts(sample.prompt, groups)
+    return {"n_prompts": n_prompts, "n_units": n, "n_scored": n}
+
+
+def _other_counts(
+    counts: Mapping[str, Any], most: Mapping[str, Any], score: str, sample: ReplySample
+) -> dict[str, Any]:
+    """Return the numbers of a score if they differ from those of the fullest score.
+
+    Without `unit`, the number of units is that of prompts, and one of them is enough.
+    """
+    names = ["n_units", "n_scored"]
+    names += [] if sample.unit is None else ["n_prompts"]
+    if all(np.array_equal(counts[name], most[name]) for name in names):
+        return {}
+    return {f"{name}_{score}": counts[name] for name in names}
 
 
 def _counts(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
@@ -328,22 +348,56 @@ def _sums(df: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     return columns
 
 
-def _costs(df: pd.DataFrame, groups: Groups, on: Mapping[str, str]) -> dict[str, Any]:
+def _costs(
+    df: pd.DataFrame, groups: Groups, on: Mapping[str, str], missing: Missing
+) -> dict[str, Any]:
     """Return the cost of a reply and of a right reply, both with failures included.
+
+    Replies without a score may be right, so their costs are left out with them, unless
+    they count as wrong.
+    """
+    whole = np.ones(len(df))
+    with np.errstate(all="ignore"):
+        total = _total_costs(df, groups, whole)
+        columns = {"cost_per_reply": total / groups.count(_is_reply(df))}
+        for name, short in on.items():
+            if is_rate(df, name):
+                values = measure(df, name).to_numpy()
+                is_all = missing == "wrong"
+                part = whole if is_all else _scored_parts(df, groups, ~np.isnan(values))
+                total, right = _total_costs(df, groups, part), groups.sum(values)
+                columns[f"cost_per_{short}"] = np.where(
+                    right > 0, total / right, np.nan
+                )
+    return columns
+
+
+def _total_costs(df: pd.DataFrame, groups: Groups, part: Any) -> Any:  # noqa: ANN401 - arrays
+    """Return the costs by group of a part, from 0 to 1, of each request.
 
     Requests of unknown cost are assumed to cost as much as the others.
     """
     cost, is_ok = _floats(df, "cost"), has(df, "status", "ok") & is_request(df)
-    with np.errstate(all="ignore"):
-        known = groups.count(is_ok & ~np.isnan(cost)) / groups.count(is_ok)
-        total = np.where(known > 0, groups.sum(cost) / known, np.nan)
-        columns = {"cost_per_reply": total / groups.count(_is_reply(df))}
-        for name, short in on.items():
-            if is_rate(df, name):
-                right = groups.sum(measure(df, name).to_numpy())
-                cost = np.where(right > 0, total / right, np.nan)
-                columns[f"cost_per_{short}"] = cost
-    return columns
+    part_of_ok = np.where(is_ok, part, 0.0)
+    known = groups.sum(part_of_ok * ~np.isnan(cost)) / groups.sum(part_of_ok)
+    return np.where(known > 0, groups.sum(cost * part) / known, np.nan)
+
+
+def _scored_parts(df: pd.DataFrame, groups: Groups, is_scored: Any) -> Any:  # noqa: ANN401 - arrays
+    """Return for each row which share of the replies to its request has a score.
+
+    A request without a reply, such as one that failed, counts with the share in its
+    group.
+    """
+    ids = pd.factorize(column(df, "exchange_id"))[0]
+    ids = np.where(ids < 0, len(df) + np.arange(len(df)), ids)  # each one separate
+    cells = ids.astype(np.int64) * len(groups.keys) + groups.codes
+    requests = np.unique(cells, return_inverse=True)[1]
+    is_due = _is_reply(df) | is_scored
+    n_due, n_scored = np.bincount(requests, is_due), np.bincount(requests, is_scored)
+    of_group = groups.count(is_scored) / groups.count(is_due)
+    of_request = (n_scored / n_due)[requests]
+    return np.where(n_due[requests] > 0, of_request, of_group[groups.codes])
 
 
 def _agreement(df: pd.DataFrame, groups: Groups, sample: ReplySample) -> dict[str, Any]:
@@ -430,7 +484,7 @@ def _has_numbers(df: pd.DataFrame, name: str) -> bool:
 
 
 def _dtype(name: str) -> Any:  # noqa: ANN401 - pandas' literals
-    return _DTYPES.get(name, "Float64")
+    return _DTYPES.get(name, "Int64" if name.startswith("n_") else "Float64")
 
 
 def _floats(df: pd.DataFrame, name: str) -> Any:  # noqa: ANN401 - an array

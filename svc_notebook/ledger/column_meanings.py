@@ -67,7 +67,11 @@ ADDED = {
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
     "n_as_": "replies that answer with {!r}",
-    "cost_per_": "all costs, failures included, divided by the replies that are {!r}",
+    "n_units_": "number of units the interval of {!r} is over, if not n_units",
+    "n_scored_": "replies with the score {!r}, if not n_scored",
+    "n_prompts_": "different prompts with the score {!r}, if not n_prompts",
+    "cost_per_": "costs of the replies with the score {0!r} and of as large a share of "
+    "the failures, divided by the replies that are {0!r}",
     "var_": "the column {!r} of the rows, renamed because replies have that name",
 }
 """Prefixes of columns that not every frame has, and what such columns mean."""

@@ -83,7 +83,7 @@ def test_missing_scores_are_counted() -> None:
 
     assert missing_lines(frame, on="right") == [
         (
-            f"14 of 14 replies of {LARGE} have no score right, and 0 of 14 "
+            f"14 of 14 replies of {LARGE} have no score `right`, and 0 of 14 "
             "others; the figures leave them out."
         )
     ]
@@ -98,9 +98,27 @@ def test_scores_with_the_same_gap_share_a_line() -> None:
 
     assert missing_lines(frame, on=["a", "b"], missing="bounds") == [
         (
-            "20 of 28 replies have no score a and score b; low counts all "
+            "20 of 28 replies have no score `a` and score `b`; low counts all "
             "of them as wrong, and high as right."
         )
+    ]
+
+
+def test_a_gap_of_some_scores_is_not_one_of_all() -> None:
+    """A line says that only the figures of these scores leave replies out."""
+    frame = _asked(
+        score_right=lambda *_: True,
+        score_a=lambda row, _: 1.0 if row < 4 else None,
+        score_b=lambda row, _: 0.5 if row < 4 else None,
+        score_c=lambda row, model: None if (row, model) == (0, SMALL) else 1.0,
+    )
+
+    assert missing_lines(frame, on=["right", "a", "b", "c"]) == [
+        (
+            "20 of 28 replies have no score `a` and score `b`; their figures leave "
+            "them out, and are over 4 of 14 rows."
+        ),
+        "1 of 28 replies has no score `c`; its figures leave it out.",
     ]
 
 

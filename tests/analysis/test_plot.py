@@ -279,13 +279,28 @@ def test_a_chart_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> Non
     """Below the picture stands on which replies it does not stand."""
     frame = _frame()
     frame["score_right"] = frame["score_right"].astype("boolean").mask(frame["row"] < 1)
-    said = "4 of 16 replies have no score right; the figures leave them out"
+    said = "4 of 16 replies have no score `right`; the figures leave them out"
 
     spec = _spec(plot(frame, "right"))
 
     assert said in " ".join(spec["title"]["text"])
     assert said in capsys.readouterr().err
     assert "title" not in _spec(plot(_frame(), "right"))
+
+
+@pytest.mark.slow
+def test_a_group_whose_replies_all_failed_has_no_replies() -> None:
+    """It is named in the text, and has no point and no number."""
+    frame = _frame()
+    is_failed = frame["model"] == LARGE
+    frame["score_right"] = frame["score_right"].astype("boolean").mask(is_failed)
+
+    unscored = str(plot(frame, "right", by="model"))
+    frame["status"] = is_failed.map({True: "error", False: "ok"})
+    failed = str(plot(frame, "right", by="model"))
+
+    assert f"  {LARGE}: no value" in unscored
+    assert f"  {LARGE}: no replies" in failed
 
 
 @pytest.mark.slow

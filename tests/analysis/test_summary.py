@@ -1,6 +1,7 @@
 """Replies are summed up by group, and what is missing is said."""
 
 import sys
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -342,19 +343,143 @@ def test_a_figure_says_on_how_many_scores_it_stands(
     assert found["n_prompts"].tolist() == [2, 2]
     assert found["n_ok"].tolist() == [24, 24]
     assert capsys.readouterr().err.splitlines()[0] == (
-        "36 of 48 replies have no score right; the figures leave them out, and with "
-        "them 6 of 8 rows."
+        "36 of 48 replies have no score `right`; the figures leave them out, and "
+        "with them 6 of 8 rows."
     )
 
 
-def test_of_several_scores_the_fewest_count() -> None:
-    """`n_scored` promises no more than the score with the most gaps has."""
+def test_a_score_with_other_counts_says_them_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A few ratings by hand say nothing about how many rows another score is over."""
     frame = _studied()
-    frame["score_brief"] = pd.array([True, None] * 16, dtype="boolean")
+    is_rated = frame["row"] < 3
+    frame["score_rated_good"] = is_rated.astype("boolean").where(is_rated)
 
     found = summary_df(frame)
 
-    assert found["n_scored"].tolist() == [8, 8]
+    counts = ["n_prompts", "n_units", "n_scored"]
+    assert found[counts].to_numpy().tolist() == [[8, 8, 16]] * 2
+    names = [*map(str, found)]
+    assert names[names.index("rated_good_high") + 1 :][:2] == [
+        "n_units_rated_good",
+        "n_scored_rated_good",
+    ]
+    assert found["n_units_rated_good"].tolist() == [3, 3]
+    assert found["n_scored_rated_good"].tolist() == [6, 6]
+    assert {str(found[name].dtype) for name in names if name.startswith("n_")} == {
+        "Int64"
+    }
+    assert not [name for name in names if name.endswith("_right") and name[:2] == "n_"]
+    assert capsys.readouterr().err == (
+        "20 of 32 replies have no score `rated_good`; its figures leave them out, and "
+        "are over 3 of 8 rows.\n"
+    )
+
+
+def test_scores_over_the_same_replies_have_one_count() -> None:
+    """Two scores of all replies add no counts to the summary."""
+    found = summary_df(_studied().assign(score_brief=True))
+
+    assert [
+        name for name in map(str, found) if name.startswith(("n_units", "n_scored"))
+    ] == [
+        "n_units",
+        "n_scored",
+    ]
+
+
+def test_counts_of_prompts_and_units_of_a_score_are_apart() -> None:
+    """Of 2 documents with 3 scored rows, a score has 3 prompts and 2 units."""
+    frame = _studied().assign(doc=lambda df: df["row"] // 2)
+    is_rated = frame["row"] < 3
+    frame["score_good"] = is_rated.astype("boolean").where(is_rated)
+
+    found = summary_df(frame, unit="doc").iloc[0]
+
+    assert found[["n_prompts", "n_units"]].tolist() == [8, 4]
+    assert found[["n_prompts_good", "n_units_good"]].tolist() == [3, 2]
+    meaning = svc.describe(summary_df(frame, unit="doc")).set_index("name")["meaning"]
+    assert meaning["n_units_good"].startswith("number of units the interval of 'good'")
+
+
+def _scored_in_part(shares: list[int], seed: int) -> pd.DataFrame:
+    """Return a frame whose replies differ in cost, where some have no score."""
+    frame = _studied(n_prompts=len(shares), n_repeats=1, seed=seed)
+    frame["cost"] = np.random.default_rng(seed).uniform(1, 9, len(frame))
+    is_scored = np.repeat(np.array(shares, dtype=bool), 2)
+    return frame.assign(
+        score_right=frame["score_right"].astype("boolean").where(is_scored)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 1), min_size=3, max_size=12).filter(any),
+    st.integers(0, 99),
+)
+def test_a_right_reply_costs_what_it_does_among_the_scored(
+    shares: list[int], seed: int
+) -> None:
+    """It costs what it would if there were only the replies with a score."""
+    frame = _scored_in_part(shares, seed)
+    alone = frame[frame["score_right"].notna()]
+
+    part, whole = (summary_df(df, "model", "right") for df in (frame, alone))
+
+    names = ["right", "cost_per_right", "n_units", "n_scored"]
+    pd.testing.assert_frame_equal(part[names], whole[names])
+
+
+def test_the_replies_that_are_scored_do_not_change_what_a_right_one_costs() -> None:
+    """Over all choices of 2 of 6 rows, the mean is near the cost with all scores."""
+    frame = _studied(n_prompts=6, n_repeats=1).assign(score_right=True)
+    frame["cost"] = np.arange(12, dtype=float)
+    whole = summary_df(frame, "model")["cost_per_right"].to_numpy(float)
+    parts = [
+        summary_df(
+            frame.assign(
+                score_right=frame["score_right"]
+                .astype("boolean")
+                .where(frame["row"].isin(rows))
+            ),
+            "model",
+        )["cost_per_right"].to_numpy(float)
+        for rows in combinations(range(6), 2)
+    ]
+
+    assert np.mean(parts, axis=0) == pytest.approx(whole)
+
+
+def test_failures_are_a_part_of_what_a_right_reply_costs() -> None:
+    """A quarter of the replies has a score, so a quarter of the failures counts."""
+    usual = {"cost": 1.0, "status": "ok"}
+    rows = [{**usual, "row": row, "score_right": row < 1 or None} for row in range(4)]
+    frame = replies([*rows, {"row": 9, "cost": 8.0, "status": "error", "text": None}])
+
+    drop, wrong = (
+        summary_df(frame, "model", "right", missing=missing)["cost_per_right"].item()
+        for missing in ("drop", "wrong")
+    )
+
+    assert (drop, wrong) == (3.0, 12.0)
+
+
+def test_choices_share_what_their_request_costs() -> None:
+    """One of two choices is scored and right, so it costs half of the request."""
+    frame = replies(
+        {
+            "row": row,
+            "exchange_id": f"x{row}",
+            "choice_index": choice,
+            "cost": 4.0 if choice == 0 else None,
+            "score_right": True if choice == row % 2 else None,
+        }
+        for row in range(4)
+        for choice in (0, 1)
+    )
+
+    assert summary_df(frame, "model", "right")["cost_per_right"].tolist() == [2.0]
 
 
 def test_missing_replies_may_count_as_wrong_or_as_either() -> None:

@@ -167,7 +167,7 @@ def test_what_is_missing_is_part_of_the_sentence() -> None:
     wrong = svc.trend(frame, "temperature", missing="wrong")
 
     assert "9 replies without temperature left out" in dropped.says
-    assert "12 of 12 replies with document=0 have no score right" in dropped.says
+    assert "12 of 12 replies with document=0 have no score `right`" in dropped.says
     assert (dropped.n_prompts, wrong.n_prompts) == (9, 12)
     assert "they count as wrong" in wrong.says
 

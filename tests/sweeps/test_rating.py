@@ -79,12 +79,35 @@ def test_what_raters_say_is_a_score_of_the_replies(run: Run) -> None:
     assert scores.tolist() == [1] * 16
     ratings = run.ratings_df()
     assert len(ratings) == 16
+    assert len(ratings.drop_duplicates(["name", "rater", "rated_at"])) == 12
     assert set(ratings["rater"]) == {"ann"}
     assert ratings["seconds_s"].tolist() == [1.5] * 16
     assert str(rating).splitlines() == [
         "12 of 12 replies rated as good by ann.",
         f"The score is rated_good; run.summary_df() has it. {MORE}",
     ]
+
+
+def test_few_ratings_leave_costs_and_other_counts_as_they_are(run: Run) -> None:
+    """A reply that was rated yes costs what one reply costs, if all of them were."""
+    run.score(spam=lambda row: "spam" in row["text"])
+    rating = run.rate("fits", rater="ann", first="random", n=4)
+    cards = _rate_all(rating)
+    price = {"prompt": 100.0, "completion": 200.0}
+    models = {"models": {SMALL: price, LARGE: price}}
+    prices = {"as_of": "2026-01-31", "currency": "USD"} | models
+
+    summary = run.summary_df(by="model", prices=prices, include_emulated=True)
+
+    replies = run.replies_df()
+    replies = replies[replies["score_rated_fits"].notna()]
+    cost = replies["prompt_tokens"] * 1e-4 + replies["completion_tokens"] * 2e-4
+    cost = cost.groupby(replies["model"], sort=False).mean()[summary["model"]]
+    assert summary["cost_per_rated_fits"].to_numpy() == pytest.approx(cost.to_numpy())
+    assert len(cards) < 8
+    n_rows = replies["row"].nunique()
+    assert summary["n_units_rated_fits"].tolist() == [n_rows] * 2
+    assert summary[["n_units", "n_scored"]].to_numpy().tolist() == [[8, 8]] * 2
 
 
 def test_rows_whose_replies_differ_come_first(run: Run) -> None:
