@@ -45,7 +45,12 @@ RATINGS = (
     Column("value", "Float64", "value", "the number; yes is 1 and no is 0"),
     Column("label", "string", "label", "the label; in pairs left, right or tie"),
     Column("note", "string", "rating.note", "what the rater wrote"),
-    Column("seconds_s", "Float64", "rating.seconds_s", "how long it took"),
+    Column(
+        "seconds_s",
+        "Float64",
+        "rating.seconds_s",
+        "how long it took; repeated for equal replies",
+    ),
     Column("chosen", "string", "rating.chosen", "random, or differs: see run.rate"),
     Column("exchange_id", "string", "rating.exchange_id", "the reply; in pairs, left"),
     Column("choice_index", "Int64", "rating.choice_index", "its choice, from 0"),
@@ -53,7 +58,12 @@ RATINGS = (
         "other_exchange_id", "string", "other_exchange_id", "the reply on the right"
     ),
     Column("other_choice_index", "Int64", "other_choice_index", "its choice, from 0"),
-    Column("rated_at", "datetime64[us, UTC]", "rated_at", "time of the rating"),
+    Column(
+        "rated_at",
+        "datetime64[us, UTC]",
+        "rated_at",
+        "its time; equal replies share it",
+    ),
 )
 """Every column of `ratings_df`, in order."""
 

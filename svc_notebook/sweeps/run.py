@@ -652,9 +652,15 @@ class Run:
             name: Only ratings of this name, such as `good`; all if None.
 
         Returns:
-            One row for each rating, the oldest first: `name`, `rater`, `row`,
-            `candidate` (of a pair the left one, with `other_candidate`), `value` or
-            `label`, `note`, `seconds_s`, `chosen`, ids and time.
+            One row for each reply or pair that has a rating, the oldest first: `name`,
+            `rater`, `row`, `candidate` (of a pair the left one, with
+            `other_candidate`), `value` or `label`, `note`, `seconds_s`, `chosen`, ids
+            and time. Replies that say the same are rated together: their rows have the
+            same `name`, `rater` and `rated_at`. Drop such duplicates to count ratings
+            or to add up `seconds_s`.
+
+        Example:
+            >>> once = run.ratings_df().drop_duplicates(["name", "rater", "rated_at"])
         """
         from svc_notebook.analysis.rated import ratings_df  # noqa: PLC0415 - pandas
 
