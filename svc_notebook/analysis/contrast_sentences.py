@@ -282,8 +282,9 @@ def _between_groups(
 def _no_common_prompts(study: Study, facts: _Facts) -> str:
     if study.design.is_paired:
         what = "no row has" if study.counted == "rows" else "no prompt has"
-        return f"{what} {study.name} for both {facts.first} and {facts.second}."
-    return f"{facts.first} or {facts.second} has no {study.name}."
+        value = _score_with_article(study)
+        return f"{what} {value} for both {facts.first} and {facts.second}."
+    return f"{facts.first} or {facts.second} has no {_score_name(study)}."
 
 
 def _more(study: Study, first: str, second: str) -> str:
@@ -562,13 +563,19 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
         both = in_number(pair.n_prompts, f"{rows}s")
         have = "has" if pair.n_prompts == 1 else "have"
         alone = f"{pair.n_alone:,} {'has' if pair.n_alone == 1 else 'have'}"
-        yield f"Only {both} {have} {study.name} for both; {alone} it for one of them."
+        value = _score_with_article(study)
+        yield f"Only {both} {have} {value} for both; {alone} it for one of them."
     if parts:
         yield f"{_MISSING_TREATMENT[study.design.missing]}: {', '.join(parts)}."
 
 
 def _score_name(study: Study) -> str:
-    return f"score {study.name}" if study.on.startswith(PREFIX) else study.name
+    return f"score `{study.name}`" if study.on.startswith(PREFIX) else study.name
+
+
+def _score_with_article(study: Study) -> str:
+    article = "a " if study.on.startswith(PREFIX) else ""
+    return f"{article}{_score_name(study)}"
 
 
 def _correction_note(terms: Terms) -> Iterable[str]:

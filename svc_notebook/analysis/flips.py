@@ -113,6 +113,11 @@ class _Question:
         return shorten(printable(self.on.removeprefix(PREFIX)), _NAME_CHARS)
 
     @property
+    def value(self) -> str:
+        """What a reply has, such as "a score `right`"."""
+        return f"a score `{self.score}`" if self.on.startswith(PREFIX) else self.score
+
+    @property
     def is_adjective(self) -> bool:
         """Whether the score's name describes a reply, such as "right"."""
         return self.score in ADJECTIVES
@@ -450,7 +455,7 @@ def _sentence(question: _Question, **counts: int) -> str:
     first, second = question.names
     n = {name: f"{count:,}" for name, count in counts.items()}
     if not counts["n_pairs"]:
-        return f"no row has {question.score} for both {first} and {second}."
+        return f"no row has {question.value} for both {first} and {second}."
     sentence = f"{question.only(0)} in {n['n_level']} of "
     sentence += _count(counts["n_pairs"], question)
     if not question.is_rate:

@@ -128,8 +128,8 @@ def judge_agreement(
     is_both = ~np.isnan(verdicts + truth)
     if not is_both.any():
         raise ParameterError(
-            f"No reply has both {names.short[0]} and {names.short[1]}, so they cannot "
-            "be compared. Label some replies that have verdicts.",
+            f"No reply has both scores, `{names.short[0]}` and `{names.short[1]}`, so "
+            "they cannot be compared. Label some replies that have verdicts.",
             param="labels",
         )
     part = df[is_both].reset_index(drop=True)

@@ -378,7 +378,7 @@ def test_a_level_without_scores_is_said() -> None:
 
     (says,) = contrast_df(frame, "model")["says"]
 
-    assert says.startswith("no row has grade for both 70b and 8b.")
+    assert says.startswith("no row has a score `grade` for both 70b and 8b.")
 
 
 def test_a_baseline_that_is_no_level_is_refused() -> None:
@@ -458,5 +458,6 @@ def test_rows_that_only_one_has_are_counted() -> None:
     some, whole = (contrast(df, "model", on="right") for df in (half[is_kept], half))
 
     says = " ".join(str(some).split())
-    assert "Only 25 rows have right for both; 15 have it for one of them." in says
+    both = "Only 25 rows have a score `right` for both; 15 have it for one of them."
+    assert both in says
     assert "for both;" not in str(whole)

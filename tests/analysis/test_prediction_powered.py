@@ -257,8 +257,8 @@ def test_scores_that_are_missing_are_counted_and_labels_are_not() -> None:
     row = svc.contrast_df(df, "model", "judge", labels="rated").iloc[0]
 
     assert row["n_prompts"] == 199
-    assert "1 of 200 replies of 70b has no score judge" in row["says"]
-    assert "no score rated" not in row["says"]
+    assert "1 of 200 replies of 70b has no score `judge`" in row["says"]
+    assert "no score `rated" not in row["says"]
 
 
 def test_subgroups_and_units_are_corrected_too() -> None:
