@@ -113,6 +113,16 @@ def kept_score(kept: str) -> ReadyScore:
     return _FACTORIES[name](**arguments)
 
 
+def compared_columns(scorers: Iterable[object]) -> list[str]:
+    """Return the columns of correct answers that `exact` reads, each once."""
+    names = (
+        str(scorer.arguments["column"])
+        for scorer in scorers
+        if isinstance(scorer, ReadyScore) and scorer.name == exact.__name__
+    )
+    return list(dict.fromkeys(names))
+
+
 @_ready
 def exact(column: str = "label") -> Scorer:
     """Say whether the answer equals a column; without answers, whether the text does.

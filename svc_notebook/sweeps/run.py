@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self
 
 from svc_notebook.analysis.read_answers import answer_type
+from svc_notebook.analysis.scorers import compared_columns
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
@@ -1276,8 +1277,9 @@ class Run:
         """Show replies side by side in a table.
 
         Args:
-            rows: Columns of `replies_df` whose values become the table's rows; the
-                prompt, or what fills it, if None. A name that the rows of the run have,
+            rows: Columns of `replies_df` whose values become the table's rows; if
+                None, the prompt, or what fills it, with the correct answer that
+                `svc.scores.exact` compares with. A name that the rows of the run have,
                 too, such as `text`, means the column of the rows; `model` and other
                 names that vary mean what was sent.
             columns: Columns whose values become the table's columns; the other names
@@ -1295,7 +1297,14 @@ class Run:
             ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        return self._result.compare(rows, columns, markdown=markdown, diff=diff)
+        scorers = [rule.function for rule in self._scores.rules.values()]
+        return self._result.compare(
+            rows,
+            columns,
+            markdown=markdown,
+            diff=diff,
+            correct=compared_columns(scorers),
+        )
 
     def trend(
         self,

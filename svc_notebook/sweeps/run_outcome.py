@@ -294,8 +294,11 @@ class RunFrames:
             for name, value in conditions.items()
         }
 
-    def default_rows(self) -> tuple[str, ...]:
-        """Return the columns whose values become the rows of a comparison."""
+    def default_rows(self, correct: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the columns whose values become the rows of a comparison.
+
+        Those in `correct` come last, if the rows have them.
+        """
         grid = self._grid
         if not grid.rows:
             label = LABELS["prompt"]
@@ -308,7 +311,9 @@ class RunFrames:
             *(f"{name}_template" for name in grid.templates),
         }
         filled = (name for name in grid[0].columns if name not in across)
-        return tuple(row_names.get(name, names[name]) for name in filled) or ("prompt",)
+        shown = [row_names.get(name, names[name]) for name in filled] or ["prompt"]
+        more = [name for name in correct if name in row_names.values()]
+        return tuple(dict.fromkeys([*shown, *more]))
 
     def row_names(self) -> dict[str, str]:
         """Return the name that each column of the rows has in a frame of replies."""
@@ -614,14 +619,15 @@ class RunResult:
         *,
         markdown: bool,
         diff: bool,
+        correct: Iterable[str] = (),
     ) -> ComparisonTable:
-        """Return a table of replies."""
+        """Return a table of replies; `correct` are columns with correct answers."""
         from svc_notebook.analysis.compare import compare  # noqa: PLC0415 - pandas
 
         frames = self.frames
         return compare(
             self.replies_df(),
-            rows=frames.default_rows() if rows is None else frames.own(rows),
+            rows=frames.default_rows(correct) if rows is None else frames.own(rows),
             columns=None if columns is None else frames.own(columns),
             markdown=markdown,
             diff=diff,

@@ -105,6 +105,20 @@ def test_the_run_shows_them_below_its_state(session: Session) -> None:
     assert "<b>ฟรี" not in html
 
 
+def test_a_comparison_shows_the_correct_answer(session: Session) -> None:
+    """Below "not right" nobody has to look up what would be."""
+    run = _swept(session).run()
+
+    shown = str(run.compare())
+
+    assert "mail: win 1 <b>ฟรี</b>, label: spam\n" in shown
+    assert ", label: " not in str(run.compare(rows="mail"))
+    unscored = _swept(session, scores=None).run()
+    assert ", label: " not in str(unscored.compare())
+    unscored.score(right=svc.scores.exact("label"))
+    assert ", label: spam\n" in str(unscored.compare())
+
+
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
     """Give a shell, and take it away again."""
