@@ -124,7 +124,7 @@ class Contrast:
     A cell shows a sentence for each comparison, a chart of the differences with their
     intervals (a filled point is a clear difference, a hollow one is not), which values
     are tied, what requests cost, and the first rows that only one of two values gets
-    right.
+    right; more than 4 rows are folded.
 
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.

@@ -23,6 +23,7 @@ from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
 _SENTENCES = 6  # further sentences are folded, or counted in a terminal
+_ROWS = 4  # more rows that only one value gets right are folded
 _MAX_DRAWN = 30  # differences in the chart of a page
 _MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
@@ -100,7 +101,7 @@ def html(contrast: Contrasted) -> str:
     parts += [chart.html() for chart in charts(contrast)]
     parts.append(_block(_facts(contrast, n_drawn=_MAX_DRAWN)))
     if flipped is not None:
-        parts.append(f"<div style=margin-top:.6em>{flipped.html()}</div>")
+        parts.append(f"<div style=margin-top:.6em>{flipped.html(n_open=_ROWS)}</div>")
     parts.append(quiet_html(to_text(_hint(flipped))))
     return f"{BODY}{''.join(parts)}</div>"
 

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import inf
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.html_styles import BODY, details_html
 from svc_notebook.display.text_table import ComparedText, ComparisonTable
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
@@ -85,13 +86,20 @@ class Flips:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return {"text/html": self.html(), "text/plain": repr(self)}
 
-    def html(self) -> str:
-        """Return the counts, and the first rows of each direction side by side."""
-        tables = (
-            f'<div style="{_HEAD}">{to_text(head)}</div>{table.html()}'
+    def html(self, *, n_open: float = inf) -> str:
+        """Return the counts, and the first rows of each direction side by side.
+
+        More than `n_open` rows are folded.
+        """
+        is_folded = sum(len(table.rows) for _, table in self.tables) > n_open
+        has_heads = not is_folded or len(self.tables) > 1  # else the fold says it
+        drawn = "".join(
+            f'<div style="{_HEAD}">{to_text(head)}</div>' * has_heads + table.html()
             for head, table in self.tables
         )
-        return f"{BODY}<div>{to_text(self.says)}</div>{''.join(tables)}</div>"
+        if is_folded:
+            drawn = details_html(" · ".join(head for head, _ in self.tables), drawn)
+        return f"{BODY}<div>{to_text(self.says)}</div>{drawn}</div>"
 
 
 @dataclass(frozen=True, slots=True)

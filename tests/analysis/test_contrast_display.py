@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svc_notebook as svc
+from svc_notebook.analysis.score_report import score_report
 from svc_notebook.display.terminal_width import width
 from tests.analysis.make import LARGE, SMALL, replies
 
@@ -95,6 +96,54 @@ def test_a_large_family_stays_readable() -> None:
     assert html.count("<svg") == 28
     assert "<summary" in html
     assert "22 more sentences" in html
+
+
+def test_many_rows_are_folded_below_a_line_that_counts_them() -> None:
+    """Sentences and drawing stay together; up to 4 rows are shown at once."""
+    few, many = (
+        svc.contrast(
+            _right({SMALL: 0.5, LARGE: 0.5 + n / 40}), "model", on="right"
+        )._repr_mimebundle_()["text/html"]
+        for n in (4, 5)
+    )
+
+    assert "<details>" not in few
+    assert few.count("row: ") == 4
+    head, _, folded = many.partition("<details>")
+    assert "only 70b is right in 5 of 40 rows, only 8b in 0" in head
+    assert "row: " not in head
+    assert re.search("<summary[^>]*>only 70b is right: 5 rows</summary>", folded)
+    assert folded.partition("</details>")[0].count("row: ") == 5
+
+
+def test_rows_that_are_asked_for_are_not_folded() -> None:
+    """`flips` shows them all at once."""
+    flips = svc.contrast(PAIR, "model", on="right").flips()
+
+    html = flips._repr_mimebundle_()["text/html"]
+
+    assert "<details>" not in html
+    assert html.count("row: ") == 10
+
+
+def test_a_condition_whose_replies_all_failed_has_no_replies() -> None:
+    """The chart of a run names it without a number."""
+    is_failed = PAIR["model"] == LARGE
+    frame = PAIR.assign(
+        score_right=PAIR["score_right"].astype("boolean").mask(is_failed)
+    )
+
+    failed, unscored = (
+        score_report(df, ["right"])
+        for df in (frame.assign(status=np.where(is_failed, "error", "ok")), frame)
+    )
+
+    assert failed is not None
+    assert unscored is not None
+    assert "70b no replies" in failed.text()
+    assert ">no replies<" in failed.html()
+    assert "nan" not in failed.text()
+    assert "70b no value" in unscored.text()
 
 
 @pytest.mark.slow
