@@ -26,7 +26,10 @@ from svc_notebook.ledger.ratings import (
     read_ratings,
     take_back,
 )
+from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import as_number, check_int, check_text, must_be
+
+from .rows import columns_in
 
 if TYPE_CHECKING:  # pandas loads when a rating is begun
     from svc_notebook.analysis.rater_agreement import RaterAgreement
@@ -77,7 +80,7 @@ class RatingCard:
     Attributes:
         replies: One reply, or the left and the right one.
         prompt: The prompt as sent.
-        values: The values that filled the prompt, by name.
+        values: The values that filled the prompt, by name, or those that were named.
         value, note: What was said before it was taken back; else None and "".
         number: The number of the card, from 1.
     """
@@ -141,6 +144,7 @@ class Rating:
         *,
         scale: Scale,
         is_blind: bool,
+        columns: str | Sequence[str] | None = None,
     ) -> None:
         from svc_notebook.analysis.rating_order import rating_items  # noqa: PLC0415 - pandas
 
@@ -151,7 +155,7 @@ class Rating:
         self.notes = scale is NOTE_SCALE
         self._ledger = _ledger_of(result)
         self._frame = result.replies_df()
-        self._columns = result.frames.row_names()
+        self._columns = _shown_columns(result, columns)
         self._items = rating_items(self._frame, order)
         self.n_total = len(self._items)
         self._skipped: deque[int] = deque()
@@ -520,6 +524,7 @@ def begin_rating(  # noqa: PLR0913 - the arguments of `Run.rate`
     rater: str | None,
     notes: bool,
     blind: bool,
+    columns: str | Sequence[str] | None = None,
     unsure: frozenset[str] = frozenset(),
 ) -> Rating:
     """Begin or continue the ratings of a run; for the arguments see `Run.rate`.
@@ -548,7 +553,7 @@ def begin_rating(  # noqa: PLR0913 - the arguments of `Run.rate`
         unsure=unsure,
     )
     steps = scale_of(scale, pairs=pairs is not None, notes=notes)
-    rating = Rating(result, order, scale=steps, is_blind=blind)
+    rating = Rating(result, order, scale=steps, is_blind=blind, columns=columns)
     if pairs is None and not notes:
         rating.refuse_other_scale()
     return rating
@@ -559,6 +564,32 @@ def _rating_name(name: str, *, pairs: bool, notes: bool) -> str:
     if name != NAME:
         return name
     return "pairs" if pairs else "notes" if notes else name
+
+
+def _shown_columns(
+    result: "RunResult", columns: str | Sequence[str] | None
+) -> dict[str, str]:
+    """Return the names in the frame of the columns of the rows that a rater sees.
+
+    By default only those that fill a prompt: others, such as a label, may say what the
+    right reply is. All cards have the same columns, because different ones would show
+    which prompt made the reply.
+    """
+    of_rows, grid = result.frames.row_names(), result.plan.grid
+    if columns is None:
+        texts = [text for name in ("prompt", "system") for text in grid.values_of(name)]
+        used = (
+            () if grid.is_raw else {name for text in texts for name in columns_in(text)}
+        )
+        return {name: column for name, column in of_rows.items() if name in used}
+    names = as_names(columns)
+    if unknown := [name for name in names if name not in of_rows]:
+        raise ParameterError(
+            f"The rows have no column {unknown[0]!r}; they have "
+            f"{', '.join(of_rows) or 'none'}. Name some of these in columns.",
+            param="columns",
+        )
+    return {name: of_rows[name] for name in names}
 
 
 def _checked_rater(rater: object) -> str:

@@ -538,6 +538,7 @@ class Run:
         rater: str | None = None,
         notes: bool = False,
         blind: bool = True,
+        columns: str | Sequence[str] | None = None,
         in_terminal: bool = False,
     ) -> Rating:
         """Rate replies by hand: in a panel with the keyboard, or in a terminal.
@@ -560,6 +561,8 @@ class Run:
                 the same order.
             notes: Ask for a note in your own words instead of a value.
             blind: Hide what made the replies.
+            columns: Columns of the rows to show with a reply. If None, those that fill
+                the prompt or the system message: others may give the answer away.
             in_terminal: Ask with `input`, one after the other.
 
         Returns:
@@ -582,6 +585,7 @@ class Run:
             rater=rater,
             notes=notes,
             blind=blind,
+            columns=columns,
             unsure=self._disputed() if first == "differs" else frozenset(),
         )
         return rating.in_terminal() if in_terminal else rating
@@ -598,12 +602,14 @@ class Run:
         Args:
             name: As in `rate`.
             scale: As in `rate`.
-            **options: Those of `rate`: `pairs`, `first`, `n`, `rater`, `notes`.
+            **options: Those of `rate`: `pairs`, `first`, `n`, `rater`, `notes`,
+                `columns`.
 
         Returns:
-            One row for each card that the rater has not rated: `rate_id`, the values in
-            the prompt, `prompt`, `reply` or `left` and `right`, `scale`, and `rating`
-            and `note`, which the rater fills in. No column shows what made a reply.
+            One row for each card that the rater has not rated: `rate_id`, the values
+            that filled the prompt, `prompt`, `reply` or `left` and `right`, `scale`,
+            and `rating` and `note`, which the rater fills in. No column shows what made
+            a reply, or what a scorer compares it with.
 
         Example:
             >>> path = svc.export(run.to_rate("helpful", n=20), "rate.csv")

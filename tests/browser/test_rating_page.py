@@ -113,14 +113,29 @@ def test_keys_of_the_browser_are_left_alone(page: Page) -> None:
 
 def test_the_prompt_is_folded_and_stays_as_it_was(page: Page) -> None:
     """P unfolds what filled the prompt; the next card has it unfolded, too."""
-    panel = RatingPage(page, view(card(1)))
+    panel = RatingPage(page, view(card(1, LONG)))
     row = panel.root.get_by_text("Row")
     expect(row).to_be_hidden()
     panel.stage.press("p")
     expect(row).to_be_visible()
-    panel.show(card(2))
+    panel.show(card(2, LONG))
 
     expect(panel.root.get_by_text("Row 2")).to_be_visible()
+
+
+def test_the_prompt_of_a_short_reply_is_unfolded(page: Page) -> None:
+    """A label cannot be judged without it; once it is folded, it stays folded."""
+    panel = RatingPage(page, view(card(1, "spam")))
+    row = panel.root.get_by_text("Row")
+    expect(row).to_be_visible()
+    panel.show(card(2, "spam", LONG))
+    expect(row).to_be_hidden()
+    panel.show(card(3, "ham"))
+    expect(row).to_be_visible()
+    panel.stage.press("p")
+    panel.show(card(4, "ham"))
+
+    expect(panel.root.get_by_text("Row 4")).to_be_hidden()
 
 
 def test_undo_shows_the_rating_that_was_taken_back(page: Page) -> None:

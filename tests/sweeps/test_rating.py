@@ -143,6 +143,52 @@ def test_a_rater_sees_nothing_of_what_made_a_reply(run: Run) -> None:
     }
 
 
+@pytest.fixture
+def labelled(session: Session) -> Run:
+    """A run whose rows have a label and a language, which no prompt uses."""
+    arguments: dict[str, Any] = {"model": [SMALL, LARGE], "name": "labelled"}
+    rows = ROWS.assign(label="secret", language="th", mail_id=range(8))
+    scores = {"right": svc.scores.exact("label")}
+    return plan_run(
+        session, "Label: {{mail}}", rows=rows, scores=scores, **arguments
+    ).run()
+
+
+def test_a_rater_does_not_see_the_right_answer(
+    labelled: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card has only the columns that fill the prompt, also in a terminal."""
+    monkeypatch.setattr("builtins.input", lambda _: "")
+    capsys.readouterr()
+
+    card = labelled.rate(in_terminal=True).card()
+
+    assert card is not None
+    assert [*card.values] == ["mail"]  # noqa: PD011 - no frame
+    assert "secret" not in capsys.readouterr().out
+
+
+def test_columns_of_all_prompts_are_shown_with_each_reply(session: Session) -> None:
+    """A column with only some cards would show which prompt made the reply."""
+    rows = ROWS.assign(label="secret", language="th")
+    prompts = {"a": "Label: {{mail}}", "b": "In {{language}}: {{mail}}"}
+    run = plan_run(session, prompts, rows=rows, name="two", model=SMALL).run()
+
+    cards = _rate_all(run.rate())
+
+    assert {tuple(card.values) for card in cards} == {("mail", "language")}
+
+
+def test_a_rater_sees_the_columns_that_are_named(labelled: Run) -> None:
+    """They are columns of the rows; an unknown one is refused."""
+    card = labelled.rate(columns=["language", "mail"]).card()
+
+    assert card is not None
+    assert [*card.values] == ["language", "mail"]  # noqa: PD011 - no frame
+    with pytest.raises(ParameterError, match="The rows have no column 'lang'; they"):
+        labelled.rate(columns="lang")
+
+
 def test_a_rater_goes_on_in_another_kernel(run: Run, session: Session) -> None:
     """The order is the same there, and what is rated does not come again."""
     first = run.rate(rater="ann", first="random")

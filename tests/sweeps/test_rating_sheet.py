@@ -71,6 +71,26 @@ def test_a_sheet_is_blind_and_has_no_formulas(run: Run, tmp_path: Path) -> None:
     assert sheet["var_mail"].tolist() != sorted(sheet["var_mail"])
 
 
+def test_a_sheet_does_not_have_the_right_answer(session: Session) -> None:
+    """It has the columns that fill the prompt; others are shown if they are named."""
+    rows = ROWS.assign(label="secret", language="th")
+    scores = {"right": svc.scores.exact("label")}
+    run = plan_run(
+        session, "Label: {{mail}}", rows=rows, scores=scores, model=SMALL, name="two"
+    ).run()
+
+    sheet = run.to_rate("spam")
+    shown = run.to_rate("spam", columns=["language"])
+
+    assert [name for name in sheet.columns if name.startswith("var_")] == ["var_mail"]
+    assert "secret" not in sheet.to_string()
+    assert [name for name in shown.columns if name.startswith("var_")] == [
+        "var_language"
+    ]
+    assert run.take_ratings(shown.assign(rating="yes"), "spam", rater="ann") == 6
+    assert run.take_ratings(sheet.assign(rating="no"), "spam", rater="bob") == 6
+
+
 @pytest.mark.parametrize("suffix", ["csv", "xlsx"])
 def test_a_sheet_comes_back_with_ratings_and_notes(
     run: Run, tmp_path: Path, suffix: str

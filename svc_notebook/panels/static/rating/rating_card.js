@@ -1,6 +1,7 @@
 /* What is rated now: one reply, or two side by side, below what filled the prompt. */
 
 const SIDES = ["Left", "Right"];
+const SHORT_CHARS = 80; // a shorter reply, such as a label, says little without its prompt
 
 class RatingCard {
   constructor(model) {
@@ -10,6 +11,8 @@ class RatingCard {
     this.title = make("summary", {}, "Prompt");
     this.parts = make("div", { class: "svc-blocks" });
     this.filled = make("details", { class: "svc-filled" }, this.title, this.parts);
+    this.isChosen = false; // whether the rater has folded or unfolded it
+    this.title.addEventListener("click", () => (this.isChosen = true));
     this.replies = make("div");
     this.stage = make("div", { class: "svc-stage", tabindex: 0, role: "group" }, this.replies);
     this.element = make("div", { class: "svc-middle" }, this.filled, this.stage);
@@ -24,6 +27,7 @@ class RatingCard {
     this.drawParts(card.parts);
     this.drawReplies(card.replies);
     if (isOther) this.stage.scrollTop = 0;
+    if (isOther && !this.isChosen) this.filled.open = card.replies.every(isShort);
     return isOther;
   }
 
@@ -59,8 +63,13 @@ class RatingCard {
 
   /** Fold or unfold the values that fill the prompt. */
   toggle() {
+    this.isChosen = true;
     this.filled.open = !this.filled.open;
   }
+}
+
+function isShort({ spoken }) {
+  return spoken.length < SHORT_CHARS;
 }
 
 function cardTitle({ number, replies }, nTotal) {
