@@ -32,7 +32,7 @@ from .differences import Correction, Difference, corrected, difference_of, p_val
 from .flips import N_SHOWN, Flips, chosen_comparison
 from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
-from .reply_factors import check_replies, column_of, named, scores
+from .reply_factors import check_replies, column_of, named, scores, setting_name
 from .reply_factors import unit as unit_columns
 from .sequential import Looks
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
@@ -598,7 +598,7 @@ def _ties(
         row = rows[numbers[0]]
         means = _level_means(rows[number].pair for number in numbers)
         names = level_names(row.study)
-        group = ", ".join(_group_value(row, name) for name in row.study.design.by)
+        group = setting_name(_group_value(row, name) for name in row.study.design.by)
         for tied in _tied_sets(pairs):
             order = sorted(tied, key=means.__getitem__, reverse=True)
             yield Tie(row.study.factor, row.on, group, tuple(names[n] for n in order))

@@ -12,7 +12,7 @@ from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown
 from .differences import Correction, Difference, StudentEstimate, units_needed
-from .reply_factors import in_number
+from .reply_factors import in_number, setting_name
 from .rounding import is_shown_as_none, number, percent, round_up
 from .sequential import MIN_UNITS, ConfidenceSequence
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
@@ -507,7 +507,7 @@ def _named_group(study: Study, group: int) -> str:
 
 def _group_name(study: Study, group: int) -> str:
     values = study.groups.iloc[group].to_dict()
-    return ", ".join(shown(str(name), values[name]) for name in values)
+    return setting_name(shown(str(name), values[name]) for name in values)
 
 
 def _confounded(study: Study, pair: Pair) -> Iterable[str]:

@@ -24,6 +24,8 @@ from .rounding import number, percent, round_up
 from .stopping_rule import Known, Look, Question, tail_of
 
 _DRAWN_LOOKS = 8
+_LEAST_LOOKS = 2  # of each difference, if several are drawn
+_DRAWN_OTHERS = 6
 _PAIR = 2
 _TWICE = 2.0
 _UNKNOWN = Known(nan, nan, nan, 0)
@@ -35,6 +37,7 @@ class Decision:
 
     Attributes:
         says: The decision in some sentences, the answer first.
+        headline: The answer alone, which `says` begins with.
         value: The name of the value to use; None if it cannot be told.
         left: The values that are not clearly worse than another one.
         is_planned: Whether the question was fixed before the first request.
@@ -42,9 +45,9 @@ class Decision:
         n_possible: How many requests the whole run has.
         cost: The cost of the requests sent; NaN is not known.
         notes: Further remarks.
-        df: One row for each look: the requests so far, and the difference that decides
-            with its interval.
-        chart: The rows of `df` as a chart.
+        df: One row for each look and each other value that is left: the requests so
+            far, and the value that leads (`value`) less the `other` with its interval.
+        chart: The rows of `df` as a chart, of some looks.
 
     Example:
         >>> decision = run.decide("model", on="right", margin=0.03)
@@ -52,6 +55,7 @@ class Decision:
     """
 
     says: str
+    headline: str
     value: str | None
     left: Sequence[str]
     is_planned: bool
@@ -69,8 +73,8 @@ class Decision:
         return to_terminal("\n\n".join(filter(None, [says, self.chart.text(), notes])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        answer, mark, rest = self.says.partition(". " if self.value else ": ")
-        says = f"<strong>{to_text(answer + mark.strip())}</strong> {to_text(rest)}"
+        rest = to_text(self.says.removeprefix(self.headline))
+        says = f"<strong>{to_text(self.headline)}</strong>{rest}"
         notes = "".join(quiet_html(to_text(note)) for note in self.notes)
         html = f"{BODY}<div>{says}</div>{self.chart.html()}{notes}</div>"
         return {"text/html": html, "text/plain": repr(self)}
@@ -101,11 +105,13 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
     """Return the decision that follows from all looks."""
     last = looks[-1]
     if last.value is None:
-        says = _undecided_sentence(last, question, spent)
+        headline, why = _undecided_sentence(looks, question, spent), ""
     else:
-        says = _answer(looks, question, last.value)
+        headline = f"Use {last.names[last.value]}."
+        why = f" {_reason(looks, question, last.value)}"
     return Decision(
-        says=f"{says} {_requests_sentence(last, spent)}",
+        says=f"{headline}{why} {_requests_sentence(last, spent)}",
+        headline=headline,
         value=None if last.value is None else last.names[last.value],
         left=[last.names[value] for value in last.asked],
         is_planned=spent.is_planned,
@@ -119,16 +125,16 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
 
 
 def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
-    """Draw the difference that decides with its interval, look by look."""
-    one, other = _deciding(looks)
-    known = [look for look in looks if look.difference(one, other) is not None]
-    # of many looks, some that are evenly spread
-    places = np.linspace(0, len(known) - 1, _DRAWN_LOOKS).round().astype(int)
+    """Draw what leads less each other value that is left, look by look."""
+    leader, *others = _deciding(looks)
+    drawn = others[:_DRAWN_OTHERS]
+    n_looks = max(_DRAWN_LOOKS // len(drawn), _LEAST_LOOKS)
     is_rate, margin = looks[-1].study.is_rate, question.margin
     return IntervalChart(
         intervals=[
-            _interval(known[place], one, other, question)
-            for place in np.unique(places).tolist()
+            _interval(look, leader, other, question)
+            for other in drawn
+            for look in _evenly(_known_looks(looks, leader, other), n_looks)
         ],
         origin=0.0,
         band=None if margin is None else (-margin, margin),
@@ -137,12 +143,25 @@ def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
     )
 
 
-def n_fixed(looks: Sequence[Look], question: Question, per_row: int) -> int | None:
-    """Return how many requests a fixed-size study would need, with the same margin.
+def progress_line(looks: Sequence[Look], question: Question, per_row: int) -> str:
+    """Say what leads, how far, and how much a plan without looks would send."""
+    leader, other, *_ = _deciding(looks)
+    last = looks[-1]
+    known = _with_interval(last.study, _latest(looks, leader, other), question)
+    line = f"{last.names[leader]} less {last.names[other]}: {known}"
+    n_rows = n_fixed(looks, question)
+    if n_rows is None:
+        return line
+    n_requests = n_rows * len(last.names) * per_row
+    return f"{line} · without looks: {_rows_and_requests(n_rows, n_requests)}"
 
-    It finds a difference of the margin 8 of 10 times. The number is for all values, and
-    is based on the pair whose differences vary the most so far. None if no differences
-    vary, or without a margin.
+
+def n_fixed(looks: Sequence[Look], question: Question) -> int | None:
+    """Return how many rows a fixed-size study would need, with the same margin.
+
+    It finds a difference of the margin 8 of 10 times. The number is based on the pair
+    whose differences vary the most so far. None if no differences vary, or without a
+    margin.
     """
     last = looks[-1]
     spreads = [sequence.spread for sequence in last.sequences.values()]
@@ -153,11 +172,11 @@ def n_fixed(looks: Sequence[Look], question: Question, per_row: int) -> int | No
     quantile = NormalDist().inv_cdf
     reach = quantile(1 - tail_of(last.study, question)) + quantile(POWER)
     n_units = ceil((reach * spread / question.margin) ** 2)
-    return ceil(n_units * last.rows_per_unit) * len(last.names) * per_row
+    return ceil(n_units * last.rows_per_unit)
 
 
-def _answer(looks: Sequence[Look], question: Question, use: int) -> str:
-    """Say which value to use, and why."""
+def _reason(looks: Sequence[Look], question: Question, use: int) -> str:
+    """Say why a value is the one to use, and what it costs."""
     last = looks[-1]
     others = [other for other in last.asked if other != use]
     if others:
@@ -170,7 +189,7 @@ def _answer(looks: Sequence[Look], question: Question, use: int) -> str:
             name = f"all others; than {name}, which comes next,"
         why = f"It is better than {name} by "
         why += _with_interval(last.study, _latest(looks, use, nearest), question)
-    return f"Use {last.names[use]}. {why}{_cost_words(looks, use, nearest)}."
+    return f"{why}{_cost_words(looks, use, nearest)}."
 
 
 def _not_worse(
@@ -189,18 +208,27 @@ def _not_worse(
     return f"It is at most {most} worse {' and '.join(comparisons)}"
 
 
-def _undecided_sentence(last: Look, question: Question, spent: Spent) -> str:
-    """Say what cannot be told, and how many requests would probably be enough."""
+def _undecided_sentence(looks: Sequence[Look], question: Question, spent: Spent) -> str:
+    """Say what leads, what cannot be told from it, and how many rows would tell."""
+    last = looks[-1]
     limit = f"within {spent.most}" if spent.most else "with all rows"
-    if len(last.asked) == _PAIR:
-        one, other = _deciding([last])
-        known = last.difference(one, other) or _UNKNOWN
-        ends = _ends(last.study, known, question)
-        unit = " points" if last.study.is_rate else ""
-        left = f"{last.names[one]} less {last.names[other]} is {ends}{unit}"
-    else:
-        left = f"{_listed(last)} are left"
-    return f"Cannot tell {limit}: {left}; {_would_tell(last, question, spent)}."
+    leader, *others = _deciding(looks)
+    nearest = others[0]
+    known = last.difference(leader, nearest) or _UNKNOWN
+    unit = " points" if last.study.is_rate else ""
+    difference = f"{last.names[leader]} less {last.names[nearest]} is "
+    difference += f"{_ends(last.study, known, question)}{unit}"
+    return (
+        f"Cannot tell {limit}: {_leads(last, leader, known)}; {_listed(last, others)} "
+        f"cannot be told from it ({difference}); {_would_tell(last, question, spent)}."
+    )
+
+
+def _leads(last: Look, leader: int, known: Known) -> str:
+    """Say what the mean of the first value is; it leads if no other has the same."""
+    mean = last.means[leader]
+    figure = percent(mean) if last.study.is_rate else number(mean)
+    return f"{last.names[leader]} {'leads with' if known.value > 0 else 'has'} {figure}"
 
 
 def _would_tell(last: Look, question: Question, spent: Spent) -> str:
@@ -208,8 +236,13 @@ def _would_tell(last: Look, question: Question, spent: Spent) -> str:
     if n_units == inf:
         return "more rows like these would not be enough"
     n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
-    n_requests = last.n_requests + n_more * len(last.asked) * spent.per_row
-    return f"about {round_up(ceil(n_requests)):,} would"
+    n_rows = ceil(last.n_units * last.rows_per_unit + n_more)
+    n_requests = ceil(last.n_requests + n_more * len(last.asked) * spent.per_row)
+    return f"about {_rows_and_requests(n_rows, n_requests)} in all would tell"
+
+
+def _rows_and_requests(n_rows: int, n_requests: int) -> str:
+    return f"{round_up(n_rows):,} rows ({round_up(n_requests):,} requests)"
 
 
 def _requests_sentence(last: Look, spent: Spent) -> str:
@@ -248,14 +281,14 @@ def _dropped(looks: Sequence[Look]) -> Iterable[str]:
 
 
 def _tied(last: Look) -> Iterable[str]:
-    """Name the values that are tied, if there were more than two."""
-    if len(last.asked) > 1 and len(last.names) > _PAIR:
-        yield f"Tied: {_listed(last)} cannot be told apart."
+    """Name the values that are tied, if one is used and there were more than two."""
+    if last.value is not None and len(last.asked) > 1 and len(last.names) > _PAIR:
+        yield f"Tied: {_listed(last, last.asked)} cannot be told apart."
 
 
 def _left_out(looks: Sequence[Look]) -> Iterable[str]:
     """Say how many replies have no score, of the two values that decide."""
-    one, other = _deciding(looks)
+    one, other, *_ = _deciding(looks)
     for look in reversed(looks):
         for places in ((one, other), (other, one)):
             if places in look.pairs:
@@ -263,9 +296,9 @@ def _left_out(looks: Sequence[Look]) -> Iterable[str]:
                 return
 
 
-def _listed(last: Look) -> str:
-    names = [last.names[value] for value in last.asked]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(last: Look, values: Iterable[int]) -> str:
+    names = [last.names[value] for value in values]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _nearest(looks: Sequence[Look], use: int) -> int:
@@ -280,15 +313,32 @@ def _latest(looks: Sequence[Look], one: int, other: int) -> Known:
     return next(filter(None, known), _UNKNOWN)
 
 
-def _deciding(looks: Sequence[Look]) -> tuple[int, int]:
-    """Return the two values whose difference is drawn."""
+def _deciding(looks: Sequence[Look]) -> list[int]:
+    """Return the value that leads, then the others that are left, the closest first.
+
+    If none is left, the other one is the value that was the hardest to beat.
+    """
     last = looks[-1]
-    if last.value is None:
-        one, other = last.asked[:_PAIR]
-        is_worse = (last.difference(one, other) or _UNKNOWN).value < 0
-        return (other, one) if is_worse else (one, other)
-    others = [value for value in last.asked if value != last.value]
-    return last.value, others[0] if others else _nearest(looks, last.value)
+    leader = last.value
+    if leader is None:
+        leader = max(last.asked, key=lambda value: _known_mean(last.means[value]))
+    others = [value for value in last.asked if value != leader]
+    others.sort(key=lambda other: _latest(looks, leader, other).value)
+    return [leader, *(others or [_nearest(looks, leader)])]
+
+
+def _known_mean(mean: float) -> float:
+    return -inf if isnan(mean) else mean
+
+
+def _known_looks(looks: Sequence[Look], one: int, other: int) -> list[Look]:
+    return [look for look in looks if look.difference(one, other) is not None]
+
+
+def _evenly(looks: Sequence[Look], n: int) -> list[Look]:
+    """Return some looks that are evenly spread, the last one included."""
+    places = np.linspace(0, len(looks) - 1, n).round().astype(int)
+    return [looks[place] for place in np.unique(places).tolist()]
 
 
 def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
@@ -305,20 +355,21 @@ def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
 
 
 def _frame(looks: Sequence[Look]) -> pd.DataFrame:
-    one, other = _deciding(looks)
-    rows = [look.difference(one, other) or _UNKNOWN for look in looks]
-    columns = {"n_requests": [look.n_requests for look in looks]}
-    columns["n_units"] = [row.n_units for row in rows]
-    differences = {
-        name: pd.array([getattr(row, field_name) for row in rows], dtype="Float64")
-        for name, field_name in (
-            ("difference", "value"),
-            ("low", "low"),
-            ("high", "high"),
-        )
-    }
-    counts = {name: pd.array(n, dtype="Int64") for name, n in columns.items()}
-    return pd.DataFrame({**counts, **differences})
+    leader, *others = _deciding(looks)
+    names = looks[-1].names
+    pairs = [(look, other) for look in looks for other in others]
+    known = [look.difference(leader, other) or _UNKNOWN for look, other in pairs]
+    return pd.DataFrame(
+        {
+            "n_requests": pd.array([look.n_requests for look, _ in pairs], "Int64"),
+            "n_units": pd.array([row.n_units for row in known], "Int64"),
+            "value": pd.array([names[leader]] * len(pairs), "string"),
+            "other": pd.array([names[other] for _, other in pairs], "string"),
+            "difference": pd.array([row.value for row in known], "Float64"),
+            "low": pd.array([row.low for row in known], "Float64"),
+            "high": pd.array([row.high for row in known], "Float64"),
+        }
+    )
 
 
 def _with_interval(study: Study, known: Known, question: Question) -> str:

@@ -14,7 +14,7 @@ from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import did_you_mean
 
-from .reply_factors import check_replies, coded, factors, in_words
+from .reply_factors import check_replies, coded, factors, in_words, setting_name
 from .reply_factors import unit as prompt_columns
 
 SIDES = ("left", "right", "tie")
@@ -236,7 +236,7 @@ def _rows(
 ) -> Iterator[RatedRow]:
     position_of = _positions(df)
     values = [[in_words(name, value) for value in df[name]] for name in by]
-    candidates = [" · ".join(parts) for parts in zip(*values, strict=True)]
+    candidates = [setting_name(parts) for parts in zip(*values, strict=True)]
     candidates = candidates or [""] * len(df)
     rows = df["row"] if "row" in df.columns else None
     for rating in ratings:

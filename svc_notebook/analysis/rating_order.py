@@ -26,6 +26,7 @@ from .reply_factors import (
     named,
     prompt_codes,
     scores,
+    setting_name,
 )
 
 First = Literal["differs", "random"]
@@ -167,7 +168,9 @@ def _factor(df: pd.DataFrame, name: str) -> str:
 
 def _candidates(df: pd.DataFrame, by: Sequence[str]) -> list[str]:
     values = [[in_words(name, value) for value in df[name]] for name in by]
-    return [" · ".join(parts) for parts in zip(*values, strict=True)] or [""] * len(df)
+    return [setting_name(parts) for parts in zip(*values, strict=True)] or [""] * len(
+        df
+    )
 
 
 def _rank(row: pd.DataFrame, order: RatingOrder) -> int:

@@ -266,6 +266,14 @@ def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def setting_name(values: Iterable[str]) -> str:
+    """Return the name of a setting, which combines values: "small/terse".
+
+    Not joined by commas, because lists of names have commas between the names.
+    """
+    return "/".join(values)
+
+
 def coded(values: pd.Series) -> tuple[Any, Any]:
     """Return a code for each value, and the different values.
 

@@ -142,10 +142,8 @@ def against_best(
 def answer_lines(findings: Findings) -> list[str]:
     """Return the answer, then the sentences that explain it."""
     if findings.decision is not None:
-        answer, mark, rest = findings.decision.says.partition(
-            ". " if findings.decision.value else ": "
-        )
-        return [f"{answer}{mark.strip()}", rest] if rest else [answer]
+        decision = findings.decision
+        return [decision.headline, decision.says.removeprefix(decision.headline)]
     if findings.contrast is not None:
         return _clearest_sentences(findings.contrast)
     if findings.scored is not None:

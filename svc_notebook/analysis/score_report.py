@@ -25,6 +25,7 @@ from .reply_factors import (
     measure,
     named,
     scores,
+    setting_name,
 )
 from .rounding import number_with_interval, percent_with_interval
 from .summary import grouped, intervals_df, without_values
@@ -137,7 +138,7 @@ def _chart(
     return IntervalChart(
         intervals=[
             Interval(
-                name=", ".join(name),
+                name=setting_name(name),
                 value=value,
                 low=low,
                 high=high,

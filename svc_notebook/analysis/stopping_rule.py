@@ -27,7 +27,7 @@ from .contrast_study import (
     study_of,
 )
 from .missing import Missing
-from .reply_factors import LABEL, TEMPLATE, coded, is_request, named
+from .reply_factors import LABEL, TEMPLATE, coded, is_request, named, setting_name
 from .sequential import ConfidenceSequence
 
 IsAbove = Callable[[int, int, float], bool]
@@ -146,7 +146,7 @@ def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFram
         head = "" if is_plain else f"{name}="
         names = [f"{head}{text}" for text in short_names(name, values)]
         parts.append([names[code] for code in codes])
-    labels = [", ".join(names) for names in zip(*parts, strict=True)]
+    labels = [setting_name(names) for names in zip(*parts, strict=True)]
     stems = {name.removesuffix(LABEL).removesuffix(TEMPLATE) for name in columns}
     same = [stem + end for stem in stems for end in ("", LABEL, TEMPLATE)]
     constant = {
@@ -185,6 +185,8 @@ class Look:
         pairs: The comparisons with these differences.
         value: The value to use; None if that is not clear yet.
         costs: The mean cost of a request, by value; NaN is not known.
+        means: The mean scores of the values that are left, over the rows that have
+            scores for all of them; NaN is not known.
         n_requests: How many requests were sent so far.
         cost: The cost of these requests; NaN is not known.
     """
@@ -196,6 +198,7 @@ class Look:
     pairs: dict[tuple[int, int], Pair] = field(repr=False)
     value: int | None
     costs: dict[int, float]
+    means: dict[int, float]
     n_requests: int
     cost: float
 
@@ -309,6 +312,7 @@ def look_at(
             means=_means(study, asked),
         ),
         costs=costs,
+        means=_means(study, left),
         n_requests=int((df["status"].isin(["ok", "error"]) & is_request(df)).sum()),
         cost=float(df["cost"].sum(min_count=1)) if df["cost"].notna().any() else nan,
     )

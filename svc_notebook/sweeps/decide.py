@@ -32,7 +32,7 @@ from svc_notebook.analysis.decision import (
     Spent,
     chart_of,
     decided,
-    n_fixed,
+    progress_line,
 )
 from svc_notebook.analysis.missing import check_missing
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
@@ -662,9 +662,7 @@ class _View:
         last = looks[-1]
         self._n_before, self._n_now = last.n_requests, 0
         chart = chart_of(looks, self._question)
-        self._note = chart.intervals[-1].numbers
-        if (n := n_fixed(looks, self._question, self._per_row)) is not None:
-            self._note += f" · a plan without looks: {n:,} requests"
+        self._note = progress_line(looks, self._question, self._per_row)
         self._draw()
         if self._chart_id is None:
             return

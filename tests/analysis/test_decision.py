@@ -6,7 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from svc_notebook.analysis.decision import Decision, Spent, decided, n_fixed
+from svc_notebook.analysis.decision import (
+    Decision,
+    Spent,
+    decided,
+    n_fixed,
+    progress_line,
+)
+from svc_notebook.analysis.rounding import round_up
 from svc_notebook.analysis.stopping_rule import Look, Question, look_at
 from svc_notebook.errors import ParameterError
 from tests.analysis.make import replies
@@ -90,8 +97,40 @@ def test_what_is_open_says_how_many_would_tell() -> None:
     decision = decided_of(df, 20, 40, most="80 requests")
 
     assert decision.value is None
-    assert decision.says.startswith("Cannot tell within 80 requests: new less old is -")
-    assert " would. 80 requests of 80 were sent." in decision.says
+    assert decision.says.startswith(
+        "Cannot tell within 80 requests: new leads with 90 %; old cannot be told from "
+        "it (new less old is -"
+    )
+    assert " requests) in all would tell. 80 requests of 80 were" in decision.says
+    html = decision._repr_mimebundle_()["text/html"]
+    assert "would tell.</strong> 80 requests of 80 were sent." in html
+
+
+def test_the_leader_is_compared_with_all_that_are_left() -> None:
+    """Settings of two factors are joined by a slash, so a list of them can be read."""
+    rules: dict[str, Any] = {
+        "small terse": lambda row: row % 8 != 1,
+        "large terse": lambda row: row % 10 != 1,
+        "large careful": lambda row: row % 12 != 1,
+    }
+    df = study(60, **rules)
+    names = df["model"].astype(str).str.split(" ", expand=True)
+    df = df.assign(model=names[0], prompt_label=names[1])
+    question = Question(factor=["model", "prompt"], on="right", margin=0.05)
+
+    looks = looked(df, 30, 60, question=question)
+    decision = decided(looks, question, Spent(n_possible=180))
+
+    assert decision.headline.startswith(
+        "Cannot tell with all rows: large/careful leads with 92 %; large/terse and "
+        "small/terse cannot be told from it (large/careful less large/terse is -"
+    )
+    assert decision.df["value"].unique().tolist() == ["large/careful"]
+    assert decision.df["other"].tolist() == ["large/terse", "small/terse"] * 2
+    assert list(dict.fromkeys(row.title for row in decision.chart.intervals)) == [
+        "large/careful less large/terse, look by look",
+        "large/careful less small/terse, look by look",
+    ]
 
 
 def test_a_plan_without_looks_would_take_more() -> None:
@@ -99,11 +138,16 @@ def test_a_plan_without_looks_would_take_more() -> None:
     df = study(100, old=is_even, new=lambda row: row % 5 != 0)
     looks = looked(df, 100)
 
-    n = n_fixed(looks, MARGIN, 1)
+    n = n_fixed(looks, MARGIN)
 
     assert n is not None
-    assert n > 2000
-    assert n_fixed(looks, Question(factor="model", on="right"), 1) is None
+    assert n > 1000
+    line = progress_line(looks, MARGIN, 1)
+    assert line.startswith("new less old: 30 points (")
+    assert line.endswith(
+        f" · without looks: {round_up(n):,} rows ({round_up(2 * n):,} requests)"
+    )
+    assert n_fixed(looks, Question(factor="model", on="right")) is None
 
 
 def test_a_question_is_about_a_score() -> None:

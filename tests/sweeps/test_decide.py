@@ -119,7 +119,9 @@ def test_it_ends_when_one_is_clearly_better(
     assert decision.says.endswith(" requests of 600; asked until this was clear.")
     assert decision.n_requests == len(emulator.requests) < 300
     assert decision.is_planned
-    assert list(decision.df) == ["n_requests", "n_units", "difference", "low", "high"]
+    assert list(decision.df) == [
+        *("n_requests", "n_units", "value", "other", "difference", "low", "high")
+    ]
     assert decision.df["low"].iloc[-1] > 0 >= decision.df["low"].iloc[-2]
 
 
@@ -146,8 +148,8 @@ def test_a_budget_ends_it_and_a_larger_one_goes_on(
 
     decision = run.decide("model", margin=0.03, max_requests=34)
     assert decision.value is None
-    assert decision.says.startswith("Cannot tell within 34 requests: large less small")
-    assert " would. 34 requests of 600 were sent." in decision.says
+    assert decision.says.startswith("Cannot tell within 34 requests: large leads with")
+    assert " would tell. 34 requests of 600 were sent." in decision.says
     assert decision.left == ["small", "large"]
     assert len(emulator.requests) == 34
 
@@ -219,7 +221,7 @@ def test_values_that_are_left_are_named_as_a_set(session: Session) -> None:
 
     assert decision.value is None
     assert decision.left == ["a", "b"]
-    assert "Tied: a and b cannot be told apart." in decision.notes
+    assert "a has 100 %; b cannot be told from it (a less b is" in decision.says
 
 
 def test_several_factors_are_decided_about_together(
@@ -240,8 +242,8 @@ def test_several_factors_are_decided_about_together(
     decision = run.decide(["model", "prompt"])
 
     assert decision.value is None
-    assert decision.left == ["small, short", "small, long"]
-    assert any(note.startswith("Tied: ") for note in decision.notes)
+    assert decision.left == ["small/short", "small/long"]
+    assert "small/short has 100 %; small/long cannot be told from it" in decision.says
     assert any(" was clearly worse after " in note for note in decision.notes)
     n_by_model = Counter(model for model, _ in asked(emulator).elements())
     assert n_by_model[TINY] < n_by_model[SMALL] == 240
