@@ -4,7 +4,8 @@ Pure functions of a frame of replies and the conclusions from it. The report doe
 grow with the run: replies are counted, and only a few are shown.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -31,11 +32,13 @@ from .compare import as_markdown, compared, plain
 from .contrast import Contrast
 from .contrast_display import charts as charts_of
 from .contrast_display import clearest, is_clear, most_different
+from .contrast_sentences import ADJECTIVES
 from .decision import Decision
 from .judge_agreement import judge_agreement
 from .reply_factors import (
     attributes,
     coded,
+    column_of,
     counted,
     factors,
     has,
@@ -102,6 +105,8 @@ class Findings:
         seed: The seed that draws the replies that are shown.
         unit: The columns that say which rows belong together.
         judges: The judges of the replies.
+        by: Columns of the rows whose values are shown separately.
+        split: The comparison for each value of `by`; None if there is none.
     """
 
     df: pd.DataFrame
@@ -111,6 +116,8 @@ class Findings:
     seed: int
     unit: Sequence[str] | None
     judges: Sequence[JudgeFacts] = ()
+    by: Sequence[str] = ()
+    split: Contrast | None = None
 
     @property
     def contrast(self) -> Contrast | None:
@@ -139,11 +146,43 @@ def against_best(
     return {"factor": names[0], "against": values[int(np.nanargmax(means))]}
 
 
+def reworded(text: str) -> str:
+    """Write a sentence for readers who do not know the package.
+
+    Columns such as `prompt_label` are named as what they label. How comparisons are
+    corrected is left out: it is said once, at the end of the report.
+    """
+    text = _LABELS.sub(r"\1", _CORRECTED.sub("", text))
+    text = _DIFFERENCE.sub(r"difference in how often the reply is \1", text)
+    return text[:1].upper() + text[1:] if text.startswith(_FIRST_WORDS) else text
+
+
+_LABELS = re.compile(r"\b(combination|model|prompt|system|tools)_(?:label|template)\b")
+_CORRECTED = re.compile(r" (?:Not c|C)orrected for [\d,]+ comparisons(?: \(\w+\))?\.")
+_DIFFERENCE = re.compile(rf"\bdifference in ({'|'.join(sorted(ADJECTIVES))})\b")
+_FIRST_WORDS = ("cannot ", "no ", "only ", "the ", "too ", "with ")
+
+
+def measured(df: pd.DataFrame, on: Iterable[str]) -> str:
+    """Write what scores measure, such as "how often the reply is right"."""
+    return " and ".join(_measured(name, is_share=is_rate(df, name)) for name in on)
+
+
+def _measured(on: str, *, is_share: bool) -> str:
+    name = _short(on)
+    if not is_share:
+        return name
+    if name in ADJECTIVES:
+        return f"how often the reply is {name}"
+    return f"how often {name} is true"
+
+
 def answer_lines(findings: Findings) -> list[str]:
     """Return the answer, then the sentences that explain it."""
     if findings.decision is not None:
         decision = findings.decision
-        return [decision.headline, decision.says.removeprefix(decision.headline)]
+        rest = decision.says.removeprefix(decision.headline)
+        return [*map(reworded, (decision.headline, rest))]
     if findings.contrast is not None:
         return _clearest_sentences(findings.contrast)
     if findings.scored is not None:
@@ -163,10 +202,12 @@ def answer_lines(findings: Findings) -> list[str]:
 
 def _clearest_sentences(contrast: Contrast) -> list[str]:
     """Return the clearest comparison, and the number of all comparisons."""
-    sentence, n = clearest(contrast), len(contrast.df)
+    sentence, n = reworded(clearest(contrast)), len(contrast.df)
     if n > 1 and not any(is_clear(contrast)):
         return [f"None of {n:,} comparisons found a difference.", sentence]
-    return [sentence, *[f"It is the clearest of {n:,} comparisons."][: n - 1]]
+    claim, but, caveat = sentence.partition(". But ")
+    lines = [f"{claim}.", f"But {caveat}"] if but else [sentence]
+    return [*lines, *[f"This is the clearest of {n:,} comparisons."][: n - 1]]
 
 
 def difference_section(findings: Findings) -> ReportSection | None:
@@ -174,21 +215,35 @@ def difference_section(findings: Findings) -> ReportSection | None:
     decision, contrast = findings.decision, findings.contrast
     parts: list[ReportPart] = []
     if decision is not None:
-        parts += [Drawings([decision.chart]), Sentences(decision.notes, style="quiet")]
+        notes = [*map(reworded, decision.notes)]
+        parts += [Drawings([decision.chart]), Sentences(notes, style="quiet")]
     if contrast is not None:
-        order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
-        shown = np.sort(order[:_SENTENCES]).tolist()
-        says = [contrast.says[position] for position in shown]
-        if n_more := len(contrast.says) - len(says):
-            says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
-        parts += [
-            Drawings(charts_of(contrast)),
-            Sentences(says, is_list=True),
-            Sentences(contrast.notes, style="quiet"),
-        ]
+        parts += _difference_parts(contrast)
         if decision is None:
             parts.append(Sentences([_FILLED], style="quiet"))
     return ReportSection("Differences", parts) if parts else None
+
+
+def _difference_parts(contrast: Contrast) -> list[ReportPart]:
+    """Return the charts of a comparison, its clearest sentences, and its notes."""
+    order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
+    shown = np.sort(order[:_SENTENCES]).tolist()
+    says = [reworded(contrast.says[position]) for position in shown]
+    for name in contrast.by:
+        says = [line.replace(f"{name}=", f"{name} ") for line in says]
+    if n_more := len(contrast.says) - len(says):
+        says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
+    notes = [*map(reworded, contrast.notes)]
+    return [
+        Drawings([*map(_with_plain_titles, charts_of(contrast))]),
+        Sentences(says, is_list=True),
+        Sentences(notes, style="quiet"),
+    ]
+
+
+def _with_plain_titles(chart: IntervalChart) -> IntervalChart:
+    rows = [replace(row, title=reworded(row.title)) for row in chart.intervals]
+    return replace(chart, intervals=rows)
 
 
 _FILLED = "A filled point is a clear difference, a hollow one is not."
@@ -198,11 +253,49 @@ def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
     """Return charts of each score by condition, above the table of all figures."""
     charts: Sequence[IntervalChart] = ()
     if findings.scored is not None:
-        charts = findings.scored.charts
+        charts = [*map(_with_scores_in_words, findings.scored.charts)]
+    parts = [Drawings(charts), *_table_parts(findings, table, _conditions(findings))]
+    return ReportSection("The figures", parts)
+
+
+def _with_scores_in_words(chart: IntervalChart) -> IntervalChart:
+    rows = [
+        replace(row, title=_measured(row.title, is_share=chart.unit == "%"))
+        for row in chart.intervals
+    ]
+    return replace(chart, intervals=rows)
+
+
+def _conditions(findings: Findings) -> list[str]:
+    return factors(findings.df) or named(findings.df, "model")
+
+
+def split_section(findings: Findings) -> ReportSection | None:
+    """Return figures and differences for each value of a column of the rows."""
+    if not findings.by:
+        return None
+    keys = list(dict.fromkeys([*findings.by, *_conditions(findings)]))
+    table, _ = summed_up(
+        findings.df,
+        by=keys,
+        on=list(findings.on) or None,
+        unit=findings.unit or None,
+    )
+    parts = _table_parts(findings, table, keys)
+    if findings.split is not None:
+        parts += _difference_parts(findings.split)
+    return ReportSection(f"By {' and '.join(findings.by)}", parts)
+
+
+def _table_parts(
+    findings: Findings, table: pd.DataFrame, keys: Sequence[str]
+) -> list[ReportPart]:
+    """Return the table of all figures, and how many conditions are left out."""
     names = [str(name) for name in table.columns]
-    keys = names[: names.index("n_cells")] if "n_cells" in names else names[:1]
+    heads = {**_HEADS, "n_prompts": counted(findings.df)}
     columns: list[tuple[str, list[str]]] = [
-        (name, [in_words(name, value) for value in plain(table[name])]) for name in keys
+        (reworded(name), [in_words(name, value) for value in plain(table[name])])
+        for name in keys
     ]
     for on in findings.on:
         short = on.removeprefix(PREFIX)
@@ -210,26 +303,24 @@ def condition_section(findings: Findings, table: pd.DataFrame) -> ReportSection:
         if name in names:
             columns.append((short, _with_intervals(findings.df, on, table, name)))
             columns += [
-                (f"{_HEADS[count]} with {short}", _figures(table[own], own))
+                (f"{heads[count]} with {short}", _figures(table[own], own))
                 for count in ("n_prompts", "n_units")
                 if (own := f"{count}_{name}") in names
             ]
     columns += [
-        (_HEADS.get(name, name), _figures(table[name], name))
+        (heads.get(name, name), _figures(table[name], name))
         for name in _FIGURES
         if name in names and _is_worth_showing(table, name)
     ]
     n_more = len(table) - _CONDITIONS
     rows = list(zip(*(texts[:_CONDITIONS] for _, texts in columns), strict=True))
-    parts: list[ReportPart] = [Drawings(charts)]
-    parts.append(ReportTable([head for head, _ in columns], rows))
+    parts: list[ReportPart] = [ReportTable([head for head, _ in columns], rows)]
     if n_more > 0:
         parts.append(Sentences([f"{n_more:,} more conditions are left out."]))
-    return ReportSection("By condition", parts)
+    return parts
 
 
 _HEADS = {
-    "n_prompts": "prompts",
     "n_units": "units",
     "n_ok": "replies",
     "n_failed": "failed",
@@ -287,7 +378,7 @@ def limit_lines(findings: Findings) -> Iterator[str]:
         yield from _too_small(contrast, counted(findings.df, findings.unit or None))
         if contrast.looks == "one":
             yield (
-                "The intervals are for one look, at the end. Looking repeatedly and "
+                "The ranges are for one look, at the end. Looking repeatedly and "
                 "stopping when a difference is clear is wrong more often than they say."
             )
     if findings.scored is not None:
@@ -318,7 +409,8 @@ def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
         float(least[position]), is_rate=is_rate(contrast.replies, str(row["on"]))
     )
     over = in_number(int(row["n_units"]), units)
-    yield f"A difference in {row['on']} below {size} would often be missed in {over}."
+    what = measured(contrast.replies, [column_of(contrast.replies, row["on"])])
+    yield f"A difference of less than {size} in {what} would often be missed in {over}."
 
 
 def _n_returned(df: pd.DataFrame) -> int:
@@ -332,9 +424,21 @@ def flip_section(findings: Findings) -> ReportSection | None:
     flipped = most_different(findings.contrast, _FLIPS)
     if flipped is None:
         return None
-    parts: list[ReportPart] = [Sentences([flipped.says])]
-    parts += [ReportReplies(head, table) for head, table in flipped.tables]
-    return ReportSection("Rows that flip", parts)
+    parts: list[ReportPart] = [Sentences([reworded(flipped.says)])]
+    parts += [
+        ReportReplies(reworded(head), _with_plain_names(table))
+        for head, table in flipped.tables
+    ]
+    return ReportSection("Where only one is right", parts)
+
+
+def _with_plain_names(table: ComparisonTable) -> ComparisonTable:
+    return replace(
+        table,
+        row_names=tuple(map(reworded, table.row_names)),
+        column_names=tuple(map(reworded, table.column_names)),
+        how_to_show="",  # it is code, which readers of a report do not run
+    )
 
 
 def random_section(findings: Findings) -> ReportSection | None:
@@ -343,8 +447,7 @@ def random_section(findings: Findings) -> ReportSection | None:
     if not len(places):
         return None
     chosen = sorted(_draw(places.tolist(), findings.seed, "random"))
-    lead = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn by the seed "
-    lead += f"{findings.seed}."
+    lead = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn at random."
     if len(chosen) == len(places):
         lead = f"All replies: {len(places):,}."
     return ReportSection(
@@ -372,7 +475,9 @@ def worst_section(findings: Findings) -> ReportSection | None:
     lead = f"{len(chosen)} replies with the lowest {_short(on)}"
     if is_rate(findings.df, on):
         lead = f"{len(chosen)} of {in_number(len(places), 'replies')} "
-        lead += f"for which {_short(on)} is False, drawn by the seed"
+        name = _short(on)
+        not_so = f"are not {name}" if name in ADJECTIVES else f"have no {name}"
+        lead += f"that {not_so}, drawn at random"
     parts: list[ReportPart] = [Sentences([f"{lead}."])]
     return ReportSection(
         "The worst replies", [*parts, ReportReplies("", _table(findings, chosen))]
@@ -450,11 +555,15 @@ def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
     values = {
         name: [in_words(name, value) for value in plain(df[name])] for name in results
     }
+    verdicts = [
+        name for name in results if _short(name) in ADJECTIVES and is_rate(df, name)
+    ]
+    values |= {name: _in_words(df, name) for name in verdicts}
     return ComparisonTable(
         title="",
         row_names=(
             *(["row" if brief[0] == "row" else "reply"] if brief else []),
-            *long,
+            *map(reworded, long),
         ),
         column_names=(),
         heads=((),),
@@ -466,7 +575,10 @@ def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
                         replace(
                             as_markdown(entry),
                             label=_value_line(
-                                values, _known_names(values, results, row), row
+                                values,
+                                _known_names(values, results, row),
+                                row,
+                                verdicts,
                             ),
                         ),
                     ),
@@ -477,6 +589,12 @@ def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
     )
 
 
+def _in_words(df: pd.DataFrame, on: str) -> list[str]:
+    """Write each value of a rate as "right", "not right" or "missing"."""
+    words = {1.0: _short(on), 0.0: f"not {_short(on)}"}
+    return [words.get(value, "missing") for value in measure(df, on).tolist()]
+
+
 def _known_names(
     texts: Mapping[str, Sequence[str]], names: Sequence[str], row: int
 ) -> list[str]:
@@ -485,15 +603,18 @@ def _known_names(
 
 
 def _value_line(
-    texts: Mapping[str, Sequence[str]], names: Sequence[str], row: int
+    texts: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    row: int,
+    plain_names: Collection[str] = ("model",),
 ) -> str:
     """Write the values of a row in a line, such as "3 · temperature 0.5"."""
     parts = []
     for position, name in enumerate(names):
         value = shorten(texts[name][row], _VALUE_CHARS)
         # the table names a row's number, and models need no name before them
-        is_plain = name == "model" or (position == 0 and name == "row")
-        head = "" if is_plain else f"{shorten(_short(name), _HEAD_CHARS)} "
+        is_plain = name in plain_names or (position == 0 and name == "row")
+        head = "" if is_plain else f"{shorten(reworded(_short(name)), _HEAD_CHARS)} "
         parts.append(head + value)
     return " · ".join(parts)
 

@@ -16,14 +16,18 @@ from typing import Any
 
 import pandas as pd
 
-from svc_notebook.analysis.contrast import Contrast
+from svc_notebook.analysis.contrast import Contrast, contrast
+from svc_notebook.analysis.contrast_sentences import ADJECTIVES
 from svc_notebook.analysis.decision import Decision
 from svc_notebook.analysis.rated import of_chosen_labels, random_labels
 from svc_notebook.analysis.reply_factors import (
     LABEL,
     TEMPLATE,
     check_replies,
+    coded,
     column_of,
+    is_rate,
+    named,
     scores,
 )
 from svc_notebook.analysis.report_findings import (
@@ -38,12 +42,15 @@ from svc_notebook.analysis.report_findings import (
     flip_section,
     judge_section,
     limit_lines,
+    measured,
     random_section,
+    split_section,
     table_of,
     worst_section,
 )
-from svc_notebook.analysis.rounding import number
+from svc_notebook.analysis.rounding import difference, number, percent
 from svc_notebook.analysis.score_report import score_columns, score_report
+from svc_notebook.analysis.statistics import LEVEL
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.report_page import (
     FileInside,
@@ -87,6 +94,7 @@ class ReportQuestion:
         factor: The factor that is compared.
         on: The score, or several scores.
         labels: Ratings by people, which correct the score of a judge.
+        by: Columns of the rows, such as `language`, that split the figures.
         margin: A difference that would not matter.
         title: The title of the page.
     """
@@ -94,6 +102,7 @@ class ReportQuestion:
     factor: str | Sequence[str] | None = None
     on: str | Sequence[str] | None = None
     labels: str | None = None
+    by: str | Sequence[str] | None = None
     margin: float | None = None
     title: str | None = None
 
@@ -131,7 +140,7 @@ def write_report(
     replies = _ReplyFiles.of(df, place, is_inside=is_html)
     judge_results = {facts.name: judge_result for facts, judge_result in judges}
     costs = _cost_section(result, judge_results)
-    page = _page(result, findings, question.title, costs, replies.section)
+    page = _page(result, findings, question.title, costs, replies.parts)
     text = page.html() if is_html else page.markdown()
     for key in known_keys():
         text = key.redact(text)
@@ -178,8 +187,7 @@ def _findings(
     names = [*result.plan.scores] or [_score_name(name) for name in scores(df)]
     options: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
     if fixed is not None and question.factor is None:
-        is_one = fixed.factor in df.columns
-        options["factor"] = fixed.factor if is_one else fixed.factor.split(" and ")
+        options["factor"] = _factors_of(fixed, df)
         options |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
         names = [fixed.on]
     if question.on is not None:
@@ -201,6 +209,12 @@ def _findings(
         compared = with_looks(scored.contrast)
         compared = replace(compared, notes=[*compared.notes, *notes])
         scored = replace(scored, contrast=compared)
+    by = named(df, result.frames.own(question.by), param="by") if question.by else []
+    split = None
+    if by and scored is not None and scored.contrast is not None:
+        factor = options.pop("factor") or scored.contrast.factors
+        split = contrast(df, factor, on=on, by=by, **options, **corrected)
+        split = with_looks(split)
     return Findings(
         df=df,
         on=on,
@@ -208,6 +222,8 @@ def _findings(
         decision=None if question.factor is not None else decision,
         seed=result.plan.seed,
         unit=options["unit"],
+        by=by,
+        split=split,
     )
 
 
@@ -245,6 +261,14 @@ def _score_name(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
+def _factors_of(fixed: DecisionPlan, df: pd.DataFrame) -> str | list[str]:
+    """Return the factors of a decision; of several, those with several values."""
+    if fixed.factor in df.columns:
+        return fixed.factor
+    names = named(df, fixed.factor.split(" and "), param="factor")
+    return [name for name in names if len(coded(df[name])[1]) > 1]
+
+
 def _decision_plan(result: RunResult) -> DecisionPlan | None:
     if result.plan.decision is not None or result.ledger is None:
         return result.plan.decision
@@ -256,13 +280,14 @@ def _page(
     findings: Findings,
     title: str | None,
     costs: ReportSection,
-    replies: ReportSection,
+    replies: Sequence[ReportPart],
 ) -> ReportPage:
     name = result.plan.name
     table, lines = table_of(findings)
     sections = [
         ReportSection("The answer", _answer(result, findings)),
         difference_section(findings),
+        split_section(findings) if len(findings.df) else None,
         condition_section(findings, table) if len(findings.df) else None,
         _limit_section(result, findings, lines),
         flip_section(findings),
@@ -272,20 +297,29 @@ def _page(
             findings,
             lambda labels: of_chosen_labels(findings.df, result.ledger, labels),
         ),
-        _plan_section(result, findings),
         _asked_section(result, findings.df),
         costs,
-        replies,
-        _version_section(),
+        ReportSection(
+            "To repeat the study",
+            [ReportFacts([*_plan_lines(result, findings), *_versions()]), *replies],
+        ),
     ]
     if title is not None and not isinstance(title, str):
         raise must_be("title", "a text", title)
     check_text(title or "", param="title")
     return ReportPage(
         title=title or (f"Report on run {name}" if name else "Report on a run"),
-        subtitle=f"{result.headline()} {_when(findings.df)}".strip(),
+        subtitle=f"{_size(result)} {_when(findings.df)}".strip(),
         sections=[section for section in sections if section is not None],
     )
+
+
+def _size(result: RunResult) -> str:
+    """Say how many requests were planned, and how many have a reply."""
+    n_trials = len(result.plan.grid)
+    n_ok = result.status().counts(n_trials)["ok"]
+    n = "All" if n_ok == n_trials else f"{n_ok:,} of"
+    return f"{n} {n_trials:,} requests that were planned have a reply."
 
 
 def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
@@ -293,11 +327,15 @@ def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
     first, *rest = answer_lines(findings)
     warnings = list(_warnings(result, findings.df))
     asked = _question_in_words(result, findings)
+    level = findings.contrast.level if findings.contrast else LEVEL
+    brackets = "In brackets is the range in which the true value probably lies "
+    brackets += f"({percent(level)})."
     return [
         Sentences([asked] if asked else [], style="quiet"),
         Sentences([first], style="lead"),
         Sentences(rest),
         Sentences(warnings, style="warn"),
+        Sentences([brackets] if findings.scored else [], style="quiet"),
     ]
 
 
@@ -305,19 +343,33 @@ def _question_in_words(result: RunResult, findings: Findings) -> str:
     """Say what was decided or compared; "" if nothing was."""
     fixed = _decision_plan(result)
     if fixed is not None and findings.decision is not None:
-        least = "" if fixed.margin is None else f", at most {fixed.margin:g} worse"
-        return f"Question: which {fixed.factor} to use, by {fixed.on}{least}."
+        return f"Question: {_decision_in_words(fixed, findings.df)}"
     if findings.contrast is None:
         return ""
-    compared = " and ".join(
+    compared = [
         name.removesuffix(LABEL).removesuffix(TEMPLATE)
         for name in findings.contrast.factors
-    )
-    return f"Question: what {compared} changes in {_scores_in_words(findings.on)}."
+    ]
+    verb = "does" if len(compared) == 1 else "do"
+    what = measured(findings.df, findings.on)
+    return f"Question: {verb} {' and '.join(compared)} change {what}?"
 
 
-def _scores_in_words(on: Iterable[str]) -> str:
-    return " and ".join(map(_score_name, on))
+def _decision_in_words(fixed: DecisionPlan, df: pd.DataFrame) -> str:
+    """Write the question of a decision, and how much worse a cheaper value may be."""
+    name, column = fixed.on, column_of(df, fixed.on)
+    is_share = is_rate(df, column)
+    is_one = fixed.factor in df.columns
+    which = fixed.factor if is_one else f"combination of {fixed.factor}"
+    asked = f"which {which} has the highest {name}?"
+    if is_share and name in ADJECTIVES:
+        asked = f"which {which} is {name} most often?"
+    elif is_share:
+        asked = f"for which {which} is {name} true most often?"
+    if fixed.margin is None:
+        return asked
+    most = difference(fixed.margin, is_rate=is_share)
+    return f"{asked} One that costs less may be at most {most} worse."
 
 
 def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
@@ -361,41 +413,43 @@ def _when(df: pd.DataFrame) -> str:
     if pd.isna(begun):
         return ""
     first, last = (f"{at:%Y-%m-%d %H:%M}" for at in (begun, ended))
-    if first[:10] == last[:10]:
+    if first != last and first[:10] == last[:10]:
         last = last[11:]
     return f"Asked {first} to {last} UTC." if first != last else f"Asked {first} UTC."
 
 
-def _plan_section(result: RunResult, findings: Findings) -> ReportSection:
+def _plan_lines(result: RunResult, findings: Findings) -> Iterator[tuple[str, str]]:
     """Return what was fixed before the first request, with its digest."""
     plan, fixed = result.plan, _decision_plan(result)
     stored = result.ledger.plans(plan.run_id, is_whole=False) if result.ledger else []
-    lines = [
-        ("run", plan.name or plan.run_id),
-        ("requests", f"{len(plan.grid):,}"),
-        ("seed", str(plan.seed)),
-        ("rows that belong together", " and ".join(plan.unit)),
-        ("scores", ", ".join(plan.scores)),
-        ("digest of the plan", stored[-1].digest if stored else ""),
-    ]
+    yield "run", plan.name or plan.run_id
+    yield "requests", f"{len(plan.grid):,}"
+    yield "seed of what is drawn at random", str(plan.seed)
+    yield "rows that belong together", " and ".join(plan.unit)
+    yield "scores", ", ".join(plan.scores)
+    if plan.grid.rows is not None:
+        yield "rows came from", _source(plan)
+    compared = findings.contrast
+    if compared is not None and len(compared.df) > 1:
+        how = "not corrected"
+        if compared.correct is not None:
+            how = f"corrected together ({compared.correct.title()})"
+        yield "comparisons", f"{len(compared.df):,}, {how}"
+    yield "digest of the plan", stored[-1].digest if stored else "nothing was sent"
     if fixed is not None:
-        margin = "" if fixed.margin is None else f"{fixed.margin:g}"
-        lines += [
-            ("question", f"which {fixed.factor}, by {fixed.on}"),
-            ("margin", margin),
-            ("level", f"{fixed.level:g}"),
-            ("most requests", str(fixed.max_requests or "")),
-            ("most cost", str(fixed.max_cost or "")),
-            ("fixed before the first request", "no" if fixed.n_before else "yes"),
-            ("digest of the question and the plan", fixed.digest),
-        ]
-    elif findings.contrast is not None:
-        note = "not fixed before the replies came, as run.decide does"
-        lines.append(("question", note))
-    parts: list[ReportPart] = [ReportFacts(lines)]
-    if not stored:
-        parts.append(Sentences(["Nothing was sent, so no plan was kept."]))
-    return ReportSection("The plan", parts)
+        yield from _decision_lines(fixed, findings.df)
+    elif compared is not None:
+        yield "question", "not fixed before the replies came"
+
+
+def _decision_lines(fixed: DecisionPlan, df: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Return what a decision fixed before its first request."""
+    yield "question", _decision_in_words(fixed, df)
+    yield "level", percent(fixed.level)
+    yield "most requests", str(fixed.max_requests or "")
+    yield "most cost", str(fixed.max_cost or "")
+    yield "fixed before the first request", "no" if fixed.n_before else "yes"
+    yield "digest of the question and the plan", fixed.digest
 
 
 def _asked_section(result: RunResult, df: pd.DataFrame) -> ReportSection:
@@ -454,7 +508,6 @@ def _parameters(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "left out", f"{n_out:,} of {grid.n_product:,} combinations"
     if rows is not None:
         yield "rows", f"{len(rows):,}, with the columns {', '.join(rows.columns)}"
-        yield "rows came from", _source(plan)
 
 
 def _labelled_value(name: str, point: Mapping[str, Any], label: str) -> str:
@@ -466,7 +519,7 @@ def _labelled_value(name: str, point: Mapping[str, Any], label: str) -> str:
 def _source(plan: Plan) -> str:
     rows = plan.grid.rows
     if rows is None or rows.files is None:
-        return "the program; the plan that the ledger keeps has all of them"
+        return "a table in the program that made the run; its ledger has all of them"
     listed = rows.files.listed
     names = [f"{file.name} ({file.n_rows:,} rows)" for file in listed.files]
     n_more = len(names) - _SHOWN_VALUES
@@ -511,7 +564,8 @@ def _cost_section(result: RunResult, judges: Mapping[str, RunResult]) -> ReportS
         *_cost_rows(result),
         *chain(*(_cost_rows(judges[name], name) for name in judges)),
     ]
-    heads = ("model", "requests", "prompt tokens", "reply tokens", "estimated", "cost")
+    heads = ["model", "requests", "prompt tokens", "reply tokens", "of these estimated"]
+    heads.append("cost")
     notes = ["Costs are not known: there is no price table."]
     if (prices := result.plan.prices) is not None:
         notes = [f"Prices: {prices.stamp}. Reused answers cost nothing."]
@@ -546,9 +600,9 @@ def _count(value: Any) -> str:  # noqa: ANN401 - a number or a missing one
 
 @dataclass(frozen=True, slots=True)
 class _ReplyFiles:
-    """The replies as files: the section about them, and files to write next to it."""
+    """The replies as files: what is said about them, and files to write next to it."""
 
-    section: ReportSection
+    parts: Sequence[ReportPart]
     files: Sequence[Path]
 
     @classmethod
@@ -567,8 +621,8 @@ class _ReplyFiles:
             else:
                 parts.append(Sentences([f"{file.name}, next to this file"]))
                 files.append(file)
-        count = f"{len(df):,} rows, one for each reply or request without a reply."
-        return cls(ReportSection("All replies", [Sentences([count]), *parts]), files)
+        count = f"All replies ({len(df):,} lines, also for requests without a reply):"
+        return cls([Sentences([count]), *parts], files)
 
 
 def _content(df: pd.DataFrame, suffix: str) -> bytes:
@@ -584,8 +638,8 @@ def _is_installed(package: str) -> bool:
     return True
 
 
-def _version_section() -> ReportSection:
-    lines = [(name, version(name)) for name in _PACKAGES if _is_installed(name)]
-    return ReportSection(
-        "Versions", [ReportFacts([("python", platform.python_version()), *lines])]
-    )
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    for name in _PACKAGES:
+        if _is_installed(name):
+            yield name, version(name)

@@ -911,13 +911,14 @@ class Run:
         budget = Budget(max_requests=max_requests, max_cost=max_cost)
         return self._decider().decide(question, budget)
 
-    def report(
+    def report(  # noqa: PLR0913 - a report is described in many words
         self,
         path: str | PathLike[str],
         *,
         factor: str | Sequence[str] | None = None,
         on: str | Sequence[str] | None = None,
         labels: str | None = None,
+        by: str | Sequence[str] | None = None,
         margin: float | None = None,
         title: str | None = None,
     ) -> list[Path]:
@@ -936,6 +937,8 @@ class Run:
             on: The score, or several; by default those of the plan, or all.
             labels: Ratings by people, which correct the score of a judge; by default
                 those of the same name, such as `rated_good` for `judge_good`.
+            by: A column of the rows, such as `language`, or several: figures and
+                differences are also shown for each of its values, at most 8.
             margin: A difference that would not matter.
             title: The title of the report.
 
@@ -957,7 +960,7 @@ class Run:
         from .judge import stored_judges  # noqa: PLC0415 - pandas
 
         question = ReportQuestion(
-            factor=factor, on=on, labels=labels, margin=margin, title=title
+            factor=factor, on=on, labels=labels, by=by, margin=margin, title=title
         )
         return write_report(
             self._result,

@@ -135,25 +135,86 @@ def test_one_file_has_the_answer_and_what_it_is_based_on(
     assert headings == [
         "The answer",
         "Differences",
-        "By condition",
+        "The figures",
         "What the data cannot tell",
-        "Rows that flip",
+        "Where only one is right",
         "The worst replies",
         "Replies at random",
-        "The plan",
         "What was asked",
         "Costs",
-        "All replies",
-        "Versions",
+        "To repeat the study",
     ]
     assert "70b is right more often than 8b: 100 % against 50 %" in page.text
-    assert "only 70b is right in 6 of 12 rows" in page.text
-    assert "10 of 24 replies, drawn by the seed 3." in page.text
-    assert "6 of 6 replies for which right is False" in page.text
+    assert "Only 70b is right in 6 of 12 rows" in page.text
+    assert "10 of 24 replies, drawn at random." in page.text
+    assert "6 of 6 replies that are not right" in page.text
     assert "Be brief." in page.text
     assert "An emulator answered" in page.text
     assert session.ledger.plans("mails")[-1].digest in page.text
     assert html.count("download=") == 2
+
+
+def test_a_report_is_written_for_others(session: Session, tmp_path: Path) -> None:
+    """It has no code, no names of columns of the frame, and each figure once."""
+    prompts = {"terse": "{{mail}}", "careful": "Careful: {{mail}}"}
+    run = _planned(session, prompts, name="mails").run()
+
+    for ending in ("html", "md"):
+        file, *_ = run.report(tmp_path / f"a.{ending}", title="Which one?")
+        text = file.read_text("utf-8").replace("\\_", "_")
+        if ending == "html":
+            text = _Page(text).text
+        for code in ("_label", ".flips", "(Holm)", "run.decide", "right_low"):
+            assert code not in text.split("To repeat the study")[0], code
+    heads = next(line for line in text.splitlines() if line.startswith("| prompt |"))
+    assert heads == "| prompt | model | right | rows | replies | median seconds |"
+    assert "Question: do prompt and model change how often the reply is right?" in text
+    assert "All 48 requests that were planned have a reply." in text
+    assert "more rows are not shown\n" in text
+    assert "not right:" in text
+    assert "difference in how often the reply is right by prompt" in text
+    end = text[text.index("## To repeat the study") :]
+    assert "rows came from: a table in the program that made the run" in end
+    assert "comparisons: 2, corrected together (Holm)" in end
+
+
+def test_a_margin_of_a_decision_is_in_points(session: Session, tmp_path: Path) -> None:
+    """The report asks what was decided as one would say it."""
+    prompts = {"terse": "{{mail}}", "careful": "Careful: {{mail}}"}
+    run = _planned(session, prompts, name="mails", model=SMALL)
+    run.decide(["model", "prompt"], on="right", margin=0.05)
+
+    (file,) = run.report(tmp_path / "a.html")
+
+    html = file.read_text("utf-8")
+    assert (
+        "Question: which combination of model and prompt is right most often? One that "
+        "costs less may be at most 5 points worse."
+    ) in _Page(html).text
+    lead = re.findall('<p class="lead">(.*?)</p>', html)[0]
+    assert lead.replace("\xa0", " ").startswith("Cannot tell with all rows: ")
+    assert lead.endswith(" requests) in all would tell.")
+
+
+def test_a_report_is_split_by_a_column_of_the_rows(
+    session: Session, tmp_path: Path
+) -> None:
+    """The answer is over all rows, and each language has its figures below it."""
+    rows = pd.concat([ROWS] * 4, ignore_index=True)
+    rows["language"] = ["th" if n % 4 < 2 else "en" for n in range(len(rows))]
+    run = _planned(session, rows=rows, name="mails").run()
+
+    file, *_ = run.report(tmp_path / "a.md", by="language")
+
+    text = file.read_text("utf-8")
+    part = text[text.index("## By language") : text.index("## The figures")]
+    assert "| language | model | right | rows |" in part
+    assert "| th | 70b | 100 % (85 to 100) | 24 |" in part
+    assert "- With language th, 70b is right more often than 8b: " in part
+    assert "depends on language: 50 points for en, 50 points for th" in part
+    assert "70b is right more often than 8b: 100 % against 50 %" in text.split(part)[0]
+    with pytest.raises(ParameterError, match="lang"):
+        run.report(tmp_path / "b.md", by="lang")
 
 
 def test_the_same_run_gives_the_same_report(session: Session, tmp_path: Path) -> None:
@@ -204,7 +265,7 @@ def test_a_run_that_decided_has_its_decision(session: Session, tmp_path: Path) -
 
     text = _read(file)
     assert decision.says in text
-    assert "Question: which model to use, by right." in text
+    assert "Question: which model is right most often?" in text
     assert run.manifest["decision"]["digest"] in text
     assert "not complete" not in text
     assert len(run.replies_df().query("status == 'ok'")) == n_sent
