@@ -145,6 +145,7 @@ class Contrast:
         drawn: The numbers that the chart shows of each comparison, in the direction of
             its sentence.
         looks: `any` if the intervals hold at any number of looks.
+        is_first_look: False if the run was compared before it was complete.
         labels: The column of the labels that scores are corrected by, if there is one.
 
     Example:
@@ -168,6 +169,7 @@ class Contrast:
     tied: list[Tie]
     drawn: list[Drawn] = field(repr=False)
     looks: Looks = "one"
+    is_first_look: bool = True
     labels: str | None = None
 
     def flips(

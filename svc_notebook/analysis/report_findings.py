@@ -376,7 +376,7 @@ def limit_lines(findings: Findings) -> Iterator[str]:
     contrast = findings.contrast
     if contrast is not None:
         yield from _too_small(contrast, counted(findings.df, findings.unit or None))
-        if contrast.looks == "one":
+        if contrast.looks == "one" and contrast.is_first_look:  # else a note says it
             yield (
                 "The ranges are for one look, at the end. Looking repeatedly and "
                 "stopping when a difference is clear is wrong more often than they say."

@@ -1,14 +1,15 @@
 """The scores of a run, shown at its end: by condition, differences, and flips."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
@@ -27,12 +28,16 @@ from .reply_factors import (
     scores,
     setting_name,
 )
-from .rounding import number_with_interval, percent_with_interval
+from .rounding import number, number_with_interval, percent, percent_with_interval
 from .summary import grouped, intervals_df, without_values
 
 _SCORES = 4  # at most so many scores are shown
 _CONDITIONS = 30
 _IN_A_LINE = 6  # conditions in a line of text
+_NOT_COMPARED = (
+    "The run is not complete, so nothing is compared yet. run.contrast(...) compares "
+    "now, which counts as a look."
+)
 _ALL = "_all"  # the ending of the score "all parts of the answer are right"
 
 
@@ -43,15 +48,19 @@ class ScoreReport:
     Attributes:
         charts: Each score by condition.
         contrast: The comparison of conditions; None if there is nothing to compare.
+        note: Why conditions are not compared; "" if they are, or if there is only one.
     """
 
     charts: Sequence[IntervalChart]
     contrast: Contrast | None
+    note: str = ""
 
     def html(self) -> str:
         """Return the scores by condition, the differences, and the first flips."""
         charts = "".join(chart.html() for chart in self.charts)
-        below = "" if self.contrast is None else contrast_display.html(self.contrast)
+        below = quiet_html(to_text(self.note)) if self.note else ""
+        if self.contrast is not None:
+            below = contrast_display.html(self.contrast)
         return f"{BODY}{charts}{below}</div>"
 
     def text(self) -> str:
@@ -59,6 +68,8 @@ class ScoreReport:
         lines = [_in_a_line(chart) for chart in self.charts]
         if self.contrast is not None:
             lines += contrast_display.short_lines(self.contrast)
+        if self.note:
+            lines.append(self.note)
         return to_terminal(contrast_display.wrapped(lines))
 
 
@@ -68,6 +79,7 @@ def score_report(
     *,
     unit: str | Sequence[str] | None = None,
     factor: str | Sequence[str] | None = None,
+    is_complete: bool = True,
     **how: Any,  # noqa: ANN401 - those of `contrast`
 ) -> ScoreReport | None:
     """Sum up the scores of a run; None if no reply has a numeric score.
@@ -77,6 +89,8 @@ def score_report(
         names: The scores of its plan.
         unit: The columns that say which rows belong together.
         factor: The columns to compare; all factors if None.
+        is_complete: If False, there are only means, without intervals. To compare is a
+            look at the run, which the user decides on.
         **how: Other arguments of `contrast`, such as `margin`.
     """
     df = check_replies(df)
@@ -85,6 +99,9 @@ def score_report(
         return None
     conditions = _conditions(df)
     charts = [_chart(df, column, conditions, unit) for column in columns]
+    if not is_complete:
+        note = _NOT_COMPARED if factors(df) else ""
+        return ScoreReport([_without_intervals(chart) for chart in charts], None, note)
     try:
         compared = contrast(df, factor or factors(df), on=columns, unit=unit, **how)
     except ParameterError:  # nothing varies, or each prompt has only one value
@@ -152,6 +169,23 @@ def _chart(
         limits=(0.0, 1.0) if is_share else None,
         scale=100 if is_share else 1,
         unit="%" if is_share else "",
+    )
+
+
+def _without_intervals(chart: IntervalChart) -> IntervalChart:
+    """Return a chart that has only the means."""
+    show = percent if chart.unit else number
+    return replace(
+        chart,
+        intervals=[
+            replace(
+                row,
+                low=nan,
+                high=nan,
+                numbers=row.numbers if np.isnan(row.value) else show(row.value),
+            )
+            for row in chart.intervals
+        ],
     )
 
 

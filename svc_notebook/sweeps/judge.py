@@ -469,6 +469,10 @@ class Sweep(Protocol):
     def retry(self) -> Callable[..., object]:
         """Sends what failed."""
 
+    @property
+    def n_todo(self) -> int:
+        """How many requests `run` would send."""
+
     def replies_df(self) -> pd.DataFrame:
         """List its replies."""
 
@@ -646,7 +650,12 @@ class Judge:
         names = [
             self._score_name(criterion.name) for criterion in self._question.criteria
         ]
-        report = score_report(self._judged.replies_df(), names, unit=self._judged.unit)
+        report = score_report(
+            self._judged.replies_df(),
+            names,
+            unit=self._judged.unit,
+            is_complete=not (self.sweep.n_todo or self._judged.n_todo),
+        )
         return ("", "") if report is None else (report.text(), report.html())
 
 

@@ -679,6 +679,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         run_tools: The limits of tool rounds; None if no tools are run.
         is_reusing: Whether the ledger may answer.
         decision: What `Run.decide` fixed, if it was called.
+        looks: With how many replies values were compared before the run was complete.
     """
 
     run: str
@@ -704,6 +705,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     is_reusing: bool = False
     n_cells: int
     decision: DecisionPlan | None = None
+    looks: tuple[int, ...] = ()
 
 
 def manifest_of(plan: Plan) -> Manifest:
@@ -746,18 +748,40 @@ def manifest_of(plan: Plan) -> Manifest:
     )
 
 
-class _WithDecision(msgspec.Struct):
-    """The part of a manifest that a decision needs."""
+class StudyFacts(msgspec.Struct, frozen=True):
+    """The part of a manifest that is about deciding and comparing."""
 
     decision: DecisionPlan | None = None
+    looks: tuple[int, ...] = ()
+
+
+def stored_facts(ledger: Ledger | None, run_id: str) -> StudyFacts:
+    """Return what the ledger has of a run's decision and looks."""
+    for stored in () if ledger is None else ledger.plans(run_id)[-1:]:
+        return msgspec.json.decode(decompress(stored.manifest), type=StudyFacts)
+    return StudyFacts()
 
 
 def stored_decision(ledger: Ledger, run_id: str) -> DecisionPlan | None:
     """Return what the decision of a run fixed; None if the run never decided."""
+    return stored_facts(ledger, run_id).decision
+
+
+def keep_look(ledger: Ledger, run_id: str, n_replies: int) -> None:
+    """Store in the ledger that a run was compared with so many of its replies.
+
+    Only the looks of the stored plan change, because the plan at hand may be older.
+    """
     for stored in ledger.plans(run_id)[-1:]:
         text = decompress(stored.manifest)
-        return msgspec.json.decode(text, type=_WithDecision).decision
-    return None
+        looks = {*msgspec.json.decode(text, type=StudyFacts).looks, n_replies}
+        values = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        values["looks"] = msgspec.Raw(to_json(sorted(looks)))
+        whole = to_json(values)
+        digest = blake2b(whole, digest_size=8).hexdigest()
+        if digest != stored.digest:
+            manifest = compress(whole, level=1)
+            ledger.add_plan(stored._replace(digest=digest, manifest=manifest))
 
 
 def stored_manifest(stored: KeptPlan) -> Manifest:
@@ -825,11 +849,12 @@ def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
     """Store a plan with its rows in the ledger, unless it is there already.
 
     An older plan is kept while the run has trials that are not in this one. What a
-    decision fixed is always kept.
+    decision fixed, and the looks, are always kept.
     """
-    if plan.decision is None:
-        plan = replace(plan, decision=stored_decision(ledger, plan.run_id))
-    text = to_json(manifest_of(plan)).decode()
+    manifest, facts = manifest_of(plan), stored_facts(ledger, plan.run_id)
+    manifest.decision = plan.decision or facts.decision
+    manifest.looks = facts.looks
+    text = to_json(manifest).decode()
     for key in known_keys():  # a column that no prompt uses may contain a key
         text = key.redact(text)
     whole = text.encode()

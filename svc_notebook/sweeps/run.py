@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from os import PathLike
@@ -34,11 +35,10 @@ from svc_notebook.session import Session, current
 from .estimate import PlanEstimate
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
-from .plan import Plan, make_plan, stored_decision
+from .plan import Plan, keep_look, make_plan, stored_facts
 from .plan_description import RunDescription, headline, plan_lines
 from .rating import Rating, begin_rating
 from .resume import RunStatus, next_steps, settled_of
-from .run_lock import run_key
 from .run_outcome import RunResult
 from .run_scores import RunScores
 
@@ -118,7 +118,6 @@ class Run:
             "",
         )  # a cell, and what it printed
         self._reported_in: int | None = None  # the cell that shows the scores already
-        self._looks = _looks_of(plan, session)
         if plan.name is not None:
             self._executor.bind()
             self._result.take_answer()
@@ -351,7 +350,7 @@ class Run:
     @property
     def n_todo(self) -> int:
         """How many requests `run` would send."""
-        return len(self) - len(settled_of(self._result.status()))
+        return self._result.n_todo
 
     @property
     def n_failed(self) -> int:
@@ -1567,24 +1566,35 @@ class Run:
 
         try:
             report = score_report(
-                self.replies_df(), self.plan.scores, unit=self._unit(None)
+                self.replies_df(),
+                self.plan.scores,
+                unit=self._unit(None),
+                is_complete=not self.n_todo,
             )
-            if report is None or report.contrast is None:
-                return report
-            return replace(report, contrast=self._with_looks(report.contrast))
+            if report is None:
+                return None
+            if report.contrast is not None:
+                return replace(report, contrast=self._with_looks(report.contrast))
+            # `decide` ends before all is sent, and has compared
+            return replace(report, note="") if self._is_decided() else report
         except LedgerError:
             return None
         except KeyboardInterrupt:  # the first report takes seconds: it loads SciPy
             raise Interrupted(message=NOT_SUMMED_UP) from None
 
     def _with_looks(self, compared: "Contrast") -> "Contrast":
-        """Add a note to intervals for one look if this is not the first look."""
+        """Add a note to intervals for one look if this is not the first look.
+
+        A look is a comparison of a run that is not complete. It counts from now on, if
+        it has an interval: "too early to say" tells nothing that one could stop for.
+        """
+        n_replies = self._result.status().count("ok")
+        facts = stored_facts(self._result.ledger, self.run_id)
+        earlier = [n for n in facts.looks if n < n_replies]
+        if self.n_todo and compared.df["low"].notna().any():
+            self._keep_look(n_replies)
         if compared.looks == "any":
             return compared
-        n_replies = self._result.status().count("ok")
-        earlier = [n for n in self._looks if n < n_replies]
-        if self.n_todo:
-            self._looks.add(n_replies)
         if self._is_decided():
             when = "after each block that decide sent"
         elif earlier:
@@ -1596,12 +1606,18 @@ class Run:
             "they are wrong more often than they say. looks='any' gives intervals that "
             "hold however often you look."
         )
-        return replace(compared, notes=[*compared.notes, note])
+        notes = [*compared.notes, note]
+        return replace(compared, notes=notes, is_first_look=False)
 
     def _is_decided(self) -> bool:
-        ledger = self._result.ledger
-        stored = ledger and stored_decision(ledger, self.run_id)
+        stored = stored_facts(self._result.ledger, self.run_id).decision
         return (self.plan.decision or stored) is not None
+
+    def _keep_look(self, n_replies: int) -> None:
+        if (ledger := self._result.ledger) is not None:
+            with suppress(LedgerError):  # the ledger may be read-only
+                ledger.check()
+                keep_look(ledger, self.run_id, n_replies)
 
     def _show_scores(self) -> None:
         """Show the scores of the plan, above what the cell outputs next."""
@@ -1613,16 +1629,6 @@ class Run:
         else:
             bundle = {"text/html": report.html(), "text/plain": report.text()}
             Output().publish(bundle, None)
-
-
-_looked_at: dict[str, set[int]] = {}  # the looks of named runs, shared by their `Run`s
-
-
-def _looks_of(plan: Plan, session: Session) -> set[int]:
-    """Return the numbers of replies with which an incomplete run was compared."""
-    if plan.name is None:
-        return set()
-    return _looked_at.setdefault(run_key(session.ledger, plan.run_id), set())
 
 
 def _cell_number() -> int | None:

@@ -52,7 +52,7 @@ from svc_notebook.service.request import CompletionRequest
 
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
-from .plan import Plan, manifest_of
+from .plan import Plan, manifest_of, stored_facts
 from .plan_description import Line, headline, reasons_of
 from .resume import (
     RunStatus,
@@ -63,6 +63,7 @@ from .resume import (
     by_trial,
     key_of,
     newest_by_trial,
+    settled_of,
     status_of,
     unplanned_of,
 )
@@ -440,6 +441,11 @@ class RunResult:
         sent = RunStatus() if self.ledger is None else self.sent(self.ledger)
         return sent.with_failures(self.failures.copy())
 
+    @property
+    def n_todo(self) -> int:
+        """How many requests `run` would send."""
+        return len(self.plan.grid) - len(settled_of(self.status()))
+
     def sent(self, ledger: Ledger) -> RunStatus:
         """Return the status of the trials that a ledger has; set `unplanned`.
 
@@ -529,6 +535,7 @@ class RunResult:
         exchanges, first = list(self.exchanges(texts=False)), status.first
         values = {
             **asdict(manifest_of(plan)),
+            "looks": stored_facts(self.ledger, plan.run_id).looks,
             "counts": dict(status.counts(len(grid))),
             "endpoint": first.endpoint if first else None,
             "is_emulated": first.is_emulated if first else None,

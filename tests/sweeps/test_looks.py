@@ -1,12 +1,18 @@
 """A run is compared while it goes on, and with an earlier one."""
 
+import re
+from pathlib import Path
+from typing import Literal
+
 import pandas as pd
 import pytest
 
 import svc_notebook as svc
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
-from tests.sweeps.conftest import LARGE, SMALL
+from svc_notebook.sweeps.stored_runs import stored_run
+from tests.sweeps.conftest import LARGE, SMALL, OpenSession
 
 pytestmark = pytest.mark.slow
 
@@ -38,12 +44,84 @@ def test_a_second_look_is_noted(
     [note] = run.contrast("model", "even").notes
     assert note.startswith(LOOKED_AT)
     assert "looks='any'" in note
-    assert LOOKED_AT in swept(session, "looks").contrast("model", "even").notes[0]
     [note] = run.contrast("model", "even", looks="any").notes
     assert note.startswith("These intervals hold at any number of looks")
     capsys.readouterr()
     run.contrast_df("model", "even")
     assert LOOKED_AT in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["looks", None])
+@pytest.mark.parametrize("looks", ["one", "any"])
+def test_the_ledger_keeps_looks(
+    session: Session,
+    emulator: Emulator,
+    open_session: OpenSession,
+    name: str | None,
+    looks: Literal["one", "any"],
+) -> None:
+    """The run that another kernel rebuilds knows how it was compared before."""
+    run = swept(session, name).run(first=20)
+    run.contrast("model", "even", looks=looks)
+    run.run()
+    session.close()
+
+    again = stored_run(open_session(emulator), run.run_id)
+
+    assert LOOKED_AT in again.contrast("model", "even").notes[0]
+    assert tuple(again.manifest["looks"]) == (20,)
+    other = plan_run(session, manifest=again.manifest, name="other")
+    assert tuple(other.manifest["looks"]) == ()
+
+
+def test_a_report_says_one_thing_about_looks(session: Session, tmp_path: Path) -> None:
+    """The intervals are for one look, or the run was looked at before."""
+    run = swept(session, "looks").run()
+    [page] = map(Path.read_text, run.report(tmp_path / "one.md")[:1])
+    assert "for one look, at the end" in page
+    assert "looked at" not in page
+
+    run = swept(session, "others").run(first=20)
+    run.report(tmp_path / "pilot.md")
+    run.run()
+    [page] = map(Path.read_text, run.report(tmp_path / "two.md")[:1])
+
+    assert page.count(LOOKED_AT) == 1
+    assert "for one look, at the end" not in page
+
+
+def test_a_run_that_is_not_complete_is_not_compared_unasked(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pilot and its display have only means, so neither counts as a look."""
+    run = swept(session, "looks").run(first=20)
+    said = " ".join(capsys.readouterr().err.split())
+    shown = run._repr_mimebundle_()
+
+    texts = (" ".join(text.split()) for text in (repr(run), shown["text/plain"]))
+    for text in (said, *texts):
+        assert re.search(
+            r"even: svc-instruct \d+ %; svc-v2.1-12b-instruct \d+ % ", text
+        )
+        assert text.endswith(
+            "nothing is compared yet. run.contrast(...) compares now, which counts as "
+            "a look."
+        )
+    assert "counts as a look" in shown["text/html"]
+    assert " to " not in shown["text/html"].partition("<svg")[2]
+    run.run()
+    assert "more often" in repr(run) or "no difference" in repr(run)
+    assert run.contrast("model", "even").notes == []
+
+
+def test_too_early_to_say_is_not_a_look(session: Session) -> None:
+    """Without an interval there is nothing for which one could stop."""
+    run = swept(session, "looks").run(first=4)
+    assert run.contrast_df("model", "even")["low"].isna().all()
+
+    run.run()
+
+    assert run.contrast("model", "even").notes == []
 
 
 def test_the_only_look_needs_no_note(session: Session) -> None:
