@@ -121,7 +121,7 @@ class Canary:
 
     def _replies(self, ledger: Ledger, name: str) -> pd.DataFrame:
         """Return the good replies of a check, with the columns of the run's rows."""
-        frames, prices = self._result.frames, self._result.plan.prices
+        frames, prices = self._result.frames, self._result.prices
         newest = by_trial(ledger.read(scope="all", run=name)).values()
         exchanges = [*frames.with_columns(newest)]
         if not exchanges:
@@ -136,7 +136,7 @@ class Canary:
         name = name_of(self._result.plan.run_id, n_checks)
         kept = stored_manifest(ledger.plans(name)[-1]).kept or []
         plan = self._plan_of(name, kept)
-        result = RunResult(plan, lambda _: None)
+        result = RunResult(plan, lambda _: None, session=self._session)
         result.ledger = ledger
         return plan if result.status().counts(len(plan.grid))["not_run"] else None
 
@@ -175,7 +175,7 @@ class Canary:
 
     def _send(self, plan: Plan) -> RunResult:
         """Send what is missing of a check, if the user agrees."""
-        result = RunResult(plan, lambda _: None)
+        result = RunResult(plan, lambda _: None, session=self._session)
         scores = RunScores(result, self._session)
         executor = Executor(result, scores, session=self._session)
         executor.bind()
@@ -193,7 +193,7 @@ class Canary:
         notes = [
             f"{n_failed:,} of the requests have no reply: {'; '.join(result.reasons())}"
         ]
-        prices = result.plan.prices
+        prices = result.prices
         return CheckRequests(
             name=result.plan.run_id,
             n_requests=len(result.plan.grid),

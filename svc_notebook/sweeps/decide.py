@@ -147,7 +147,7 @@ class Decider:
 
     def decide(self, question: Question, budget: Budget) -> Decision:
         """Send blocks until the answer is clear, or rows or the budget are used up."""
-        prices = self._result.plan.prices
+        prices = self._result.prices
         if budget.max_cost is not None and prices is None:
             raise ParameterError(
                 "max_cost needs a price table: svc.use(prices='prices.toml').",
@@ -245,7 +245,7 @@ class Decider:
         places: "_TrialPlaces",
         notes: Sequence[str],
     ) -> Decision:
-        prices = self._result.plan.prices
+        prices = self._result.prices
         spent = Spent(
             n_possible=len(self._result.plan.grid),
             most=blocks.most,
@@ -316,13 +316,13 @@ class Decider:
                 param="on",
             )
         if any(self._emulator_notes()):
-            df = with_costs(df, result.plan.prices, include_emulated=True)
+            df = with_costs(df, result.prices, include_emulated=True)
         return look_at(df, question, open_values)
 
     def _emulator_notes(self) -> Iterable[str]:
         """Say that nothing was paid, if an emulator answered."""
         is_emulated = self._replies.df()["is_emulated"].fillna(value=False)
-        if self._result.plan.prices and is_emulated.any():
+        if self._result.prices and is_emulated.any():
             yield "An emulator answered; costs are what its replies would have cost."
 
 

@@ -567,7 +567,7 @@ def _cost_section(result: RunResult, judges: Mapping[str, RunResult]) -> ReportS
     heads = ["model", "requests", "prompt tokens", "reply tokens", "of these estimated"]
     heads.append("cost")
     notes = ["Costs are not known: there is no price table."]
-    if (prices := result.plan.prices) is not None:
+    if (prices := result.prices) is not None:
         notes = [f"Prices: {prices.stamp}. Reused answers cost nothing."]
     if not rows:
         return ReportSection("Costs", [Sentences(["Nothing was sent."])])

@@ -263,7 +263,7 @@ def _stored_result(session: Session, ledger: Ledger, name: str) -> RunResult | N
         return None
     manifest: Any = stored_manifest(plans[-1])
     plan = make_plan(session, manifest=manifest, name=name)
-    result = RunResult(plan, lambda _: None)
+    result = RunResult(plan, lambda _: None, session=session)
     result.ledger = ledger
     return result
 

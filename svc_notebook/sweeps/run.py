@@ -92,7 +92,8 @@ class Run:
         grid: The trials.
         name: The name of the run, if it has one.
         run_id: Marks its exchanges in the ledger: the column `run`.
-        seed, origin, prices, is_reusing: Those of the plan.
+        seed, origin, is_reusing: Those of the plan.
+        prices: That of the plan; if it has none, the one that the session has now.
         in_flight: Most requests in flight for one model. If None, the limit of the
             model determines it, or it is found out. You may change it.
         confirm_above: Ask the user before sending more requests; never if None.
@@ -110,7 +111,7 @@ class Run:
 
     def __init__(self, plan: Plan, *, session: Session) -> None:
         self._session = session
-        self._result = RunResult(plan, self._reused)
+        self._result = RunResult(plan, self._reused, session=session)
         self._scores = RunScores(self._result, session)
         self._executor = Executor(self._result, self._scores, session=session)
         self._explained: tuple[int | None, str] = (
@@ -157,8 +158,8 @@ class Run:
 
     @property
     def prices(self) -> Prices | None:
-        """The price table that its costs are estimated with, if there is one."""
-        return self.plan.prices
+        """The price table of its costs: the plan's, or else the session's, if any."""
+        return self._result.prices
 
     @property
     def is_reusing(self) -> bool:

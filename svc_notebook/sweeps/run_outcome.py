@@ -49,6 +49,7 @@ from svc_notebook.ledger.reply_columns import (
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import check_flag
 from svc_notebook.service.request import CompletionRequest
+from svc_notebook.session import Session
 
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
@@ -379,6 +380,7 @@ class RunResult:
     Attributes:
         plan: The plan of the run.
         reused: Returns the answer that the ledger has for a trial, if any.
+        session: The session whose price table counts if the plan has none.
         ledger: The ledger that has the replies; None before anything was sent.
         failures: Why trials have no reply, if the ledger does not say it. The event
             loop adds to it, so read a copy.
@@ -389,9 +391,12 @@ class RunResult:
         frames: Makes the frames of the run.
     """
 
-    def __init__(self, plan: Plan, reused: Callable[[Trial], object]) -> None:
+    def __init__(
+        self, plan: Plan, reused: Callable[[Trial], object], *, session: Session
+    ) -> None:
         self.plan = plan
         self.reused = reused
+        self.session = session
         self.ledger: Ledger | None = None
         self.failures: dict[TrialKey, TrialFailure] = {}
         self.unplanned: Mapping[TrialKey, TrialStatus] = {}
@@ -402,6 +407,7 @@ class RunResult:
         self._unread = UnreadAnswers()
         # the state of the ledger, and the type, that `_unread` is about
         self._unread_of: tuple[object, object] = (None, None)
+        self._planned: PlanEstimate | None = None
 
     def take_answer(self) -> None:
         """Read answers as the first replies of the run say, if the plan does not."""
@@ -416,20 +422,30 @@ class RunResult:
         return self.frames.unit_columns(self.plan.unit) or None
 
     @property
+    def prices(self) -> Prices | None:
+        """The price table of the plan, or else the one that the session has now."""
+        planned = self.plan.prices
+        return self.session.context().prices if planned is None else planned
+
+    @property
     def size(self) -> PlanEstimate:
         """How large the plan is, by the replies so far if there are enough."""
         if self.plan.is_reusing:  # reused replies say nothing about the others
-            return self._planned_size
+            return self._planned_size()
         seen = {} if self.ledger is None else self.status().seen
-        return estimate_by_replies(self._planned_size, self.plan.grid.n_by_model, seen)
+        size = self._planned_size()
+        return estimate_by_replies(size, self.plan.grid.n_by_model, seen)
 
-    @cached_property
     def _planned_size(self) -> PlanEstimate:
-        return estimate_of(
-            self.plan.grid,
-            prices=self.plan.prices,
-            is_answered=lambda trial: self.plan.is_reusing and self.reused(trial),
-        )
+        """Return the estimate by the plan, made again only for another price table."""
+        prices = self.prices
+        if self._planned is None or self._planned.prices != prices:
+            self._planned = estimate_of(
+                self.plan.grid,
+                prices=prices,
+                is_answered=lambda trial: self.plan.is_reusing and self.reused(trial),
+            )
+        return self._planned
 
     @property
     def is_begun(self) -> bool:
@@ -545,7 +561,7 @@ class RunResult:
                 model: grid.endpoint.limit_of(model) for model in grid.n_by_model
             },
             "found_limits": found_limits,
-            "prices": plan.prices,
+            "prices": self.prices,
             "versions": {
                 "svc_notebook": version("svc-notebook"),
                 "python": platform.python_version(),
@@ -561,7 +577,8 @@ class RunResult:
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        return self.frames.frame_of(trial_batches(self.plan, (), {}, is_begun=False))
+        plan = self._priced_plan()
+        return self.frames.frame_of(trial_batches(plan, (), {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
@@ -569,8 +586,12 @@ class RunResult:
 
         failures = self.failures.copy()
         exchanges = self.exchanges(texts=True)
-        batches = trial_batches(self.plan, exchanges, failures, is_begun=self.is_begun)
+        plan = self._priced_plan()
+        batches = trial_batches(plan, exchanges, failures, is_begun=self.is_begun)
         return with_scores(self.frames.frame_of(batches), self.ledger)
+
+    def _priced_plan(self) -> Plan:
+        return dataclasses.replace(self.plan, prices=self.prices)
 
     def frames_in_parts(self, part_rows: int = PART_ROWS) -> Iterator["pd.DataFrame"]:
         """Yield the frame of replies in parts, in the order of the plan.
@@ -579,14 +600,15 @@ class RunResult:
         """
         from svc_notebook.ledger.reply_frames import with_scores  # noqa: PLC0415 - pandas
 
-        grid, ledger = self.plan.grid, self.ledger
-        seqs = array("q") if ledger is None else _seqs_of_trials(self.plan, ledger)
+        plan, ledger = self._priced_plan(), self.ledger
+        grid = plan.grid
+        seqs = array("q") if ledger is None else _seqs_of_trials(plan, ledger)
         for start, part in _parts_of(grid, part_rows):
             first = start * grid.repeats
             sent = sorted(filter(None, seqs[first : first + len(part)]))
             exchanges = iter(()) if ledger is None else ledger.at(sent)
             batches = trial_batches(
-                dataclasses.replace(self.plan, grid=part),
+                dataclasses.replace(plan, grid=part),
                 exchanges,
                 self.failures.copy(),
                 is_begun=self.is_begun,
@@ -601,7 +623,7 @@ class RunResult:
         sent = () if self.ledger is None else self._read(self.ledger, since=since)
         newest = by_trial(sent, self.failures.copy()).values()
         exchanges = [*self.frames.with_columns(newest)]
-        frame = self.frames.frame_of_exchanges(exchanges, self.plan.prices)
+        frame = self.frames.frame_of_exchanges(exchanges, self.prices)
         return with_scores(frame, self.ledger)
 
     def usage_df(
@@ -616,7 +638,7 @@ class RunResult:
             include_emulated=include_emulated,
             include_reused=include_reused,
             ledger=self.ledger,
-            prices=self.plan.prices,
+            prices=self.prices,
         )
 
     def compare(

@@ -370,7 +370,7 @@ class ScoringPass:
         ]
         if not ended or self._is_stopped:
             return
-        frames, prices = self._result.frames, self._result.plan.prices
+        frames, prices = self._result.frames, self._result.prices
         frame = frames.frame_of_exchanges(ended, prices)
         if wanted is None:  # others were counted when they came
             for model, of_model in frame.groupby("model"):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
+from svc_notebook.svc_use import use_path
 from svc_notebook.sweeps.run import plan_run
 from tests.sweeps.world import priced_run
 
@@ -181,6 +183,33 @@ def test_refuses_what_is_no_manifest(
 
     with pytest.raises(ParameterError, match=remedy):
         plan_run(session, **given)
+
+
+@pytest.mark.slow
+def test_a_price_table_that_is_set_later_counts(
+    session: Session, tmp_path: Path
+) -> None:
+    """A run whose plan had none has that of the session, in all that it shows."""
+    run = plan_run(session, "Hi", model=SMALL, temperature=[0, 1], name="greet")
+    assert "by your prices" not in repr(run)
+    table = tmp_path / "mine.toml"
+    table.write_text(
+        'as_of = 2026-01-31\ncurrency = "USD"\n'
+        f'[models."{SMALL}"]\nprompt = 1000000\ncompletion = 1000000\n'
+    )
+    use_path(session, "prices", str(table), source="use")
+
+    assert "by your prices (mine.toml" in repr(run)
+    run.run()
+    assert run.prices is not None
+    assert run.manifest["prices"]["currency"] == "USD"
+    summary = run.summary_df(include_emulated=True)
+    assert (summary["cost_per_reply"] > 0).all()
+    assert (run.usage_df(include_emulated=True)["cost"] > 0).all()
+    [page] = run.report(tmp_path / "report.md")[:1]
+    assert "Prices: mine.toml, USD" in page.read_text()
+    use_path(session, "prices", None, source="use")
+    assert "there is no price table" in run.report(page)[0].read_text()
 
 
 def test_prices_give_an_interval_before_and_costs_after(session: Session) -> None:
