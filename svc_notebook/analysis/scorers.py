@@ -73,6 +73,11 @@ class ReadyScore:
         return f"svc.scores.{self.name}({shorten(', '.join(values), _SHOWN_CHARS)})"
 
     @property
+    def column(self) -> str | None:
+        """The column that it compares with, if it names one."""
+        return self.arguments.get("column")
+
+    @property
     def kept(self) -> str | None:
         """The JSON that the ledger keeps; None if an argument is a type."""
         arguments = dict(self.arguments)

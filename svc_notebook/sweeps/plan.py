@@ -14,6 +14,7 @@ from zlib import compress, decompress
 import msgspec
 
 from svc_notebook.analysis.read_answers import AnswerType, answer_type, kept_type
+from svc_notebook.analysis.scorers import ReadyScore
 from svc_notebook.analysis.scoring import (
     PlannedScores,
     function_to_keep,
@@ -27,7 +28,12 @@ from svc_notebook.exchange import Origin, OriginKind, new_run_id
 from svc_notebook.ledger.exchange_rows import KeptPlan, to_json
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import as_names
+from svc_notebook.ledger.reply_columns import (
+    LATER,
+    REPLIES,
+    as_names,
+    template_columns,
+)
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.params import (
     check_flag,
@@ -63,6 +69,7 @@ from .grid import (
 )
 from .row_files import RowFileList, RowFiles, check_same_files
 from .rows import (
+    ROW,
     Rows,
     check_columns,
     check_not_blank,
@@ -348,6 +355,8 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         unit = unit or stored.unit
         limits = limits or stored.own_limits or None
         in_flight = in_flight or stored.in_flight
+    if scores is not None:
+        _check_score_columns(planned_scores, grid)
     name = _check_name(name)
     return Plan(
         grid=grid,
@@ -423,6 +432,28 @@ def _check_seed(seed: object, name: str | None) -> int:
 def seed_of(name: str) -> int:
     """Return the seed of a run by its name, so that it is the same after a restart."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
+
+
+_NO_ROWS = "There are no rows with columns"
+
+
+def _check_score_columns(scores: PlannedScores, grid: Grid) -> None:
+    """Refuse a ready-made score of a column that frames of replies will not have."""
+    names = [column.name for column in REPLIES]
+    columns = template_columns([dict.fromkeys(grid.column_names)], names)
+    own = [column.name for column in columns if column.name != ROW]
+    known = [*own, ROW, *names]
+    in_words = f"The columns of the rows are {', '.join(own)}" if own else _NO_ROWS
+    for name, score in scores.items():
+        column = score.column if isinstance(score, ReadyScore) else None
+        if column is None or column in known or column.startswith(LATER):
+            continue
+        raise ParameterError(
+            f"The score {name} compares with the column {column!r}, which the replies "
+            f"will not have.{did_you_mean(column, known, n=1)} {in_words}. "
+            "Nothing was sent.",
+            param="scores",
+        )
 
 
 def read_unit(unit: object, rows: Rows | None) -> tuple[str, ...]:

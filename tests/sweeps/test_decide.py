@@ -396,7 +396,8 @@ def test_refuses_what_cannot_be_decided(
 ) -> None:
     """The message says what is allowed, and nothing was sent."""
     if "rows" in how:
-        run = plan_run(session, "Is it?", model=[SMALL, LARGE], scores={"right": RIGHT})
+        scores = {"right": svc.scores.length()}
+        run = plan_run(session, "Is it?", model=[SMALL, LARGE], scores=scores)
     else:
         run = swept(session, **how)
 
@@ -425,6 +426,7 @@ def test_a_contrast_after_a_decision_says_that_it_was_looked_at(
         run.contrast("model", on="right").notes
     )
     assert "looked at" not in str(run.contrast("model", on="right", looks="any").notes)
+    assert "nothing is compared yet" not in repr(run)
 
 
 def test_a_first_block_without_scores_ends_it(session: Session) -> None:

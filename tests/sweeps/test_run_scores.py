@@ -316,3 +316,24 @@ def test_the_errors_of_a_score_are_no_score(session: Session) -> None:
 
     assert "score_half_error" in run.replies_df()
     assert run.contrast("model").df["n_prompts"].tolist() == [5]
+
+
+@pytest.mark.parametrize("score", [svc.scores.exact, svc.scores.contains])
+def test_a_misspelt_column_of_a_score_is_found_before_sending(
+    session: Session, emulator: Emulator, score: Callable[[str], Any]
+) -> None:
+    """Columns of the rows and of replies are known; a function may read any name."""
+    rows = pd.DataFrame({"text": ["a"], "label": ["x"]})
+
+    def planned(column: str) -> svc.Run:
+        scores = {"right": score(column), "own": lambda row: row.lable}
+        return plan_run(session, "{{text}}", rows=rows, scores=scores)
+
+    with pytest.raises(ParameterError, match=r"'lable'.* Did you mean label\?.*text"):
+        planned("lable")
+
+    with pytest.raises(ParameterError, match="There are no rows with columns"):
+        plan_run(session, "Hi", scores={"right": score("label")})
+    assert not emulator.requests
+    for column in ("label", "text", "var_text", "model", "answer_city"):
+        assert len(planned(column)) == 1
