@@ -30,7 +30,7 @@ from svc_notebook.session import Session
 from .decide import NOT_CONFIRMED
 from .execution import Executor, SendOptions
 from .plan import Plan, seed_of, stored_manifest
-from .resume import by_trial
+from .resume import by_trial, place_of, way_back
 from .run_outcome import RunResult
 from .run_scores import RunScores
 
@@ -100,11 +100,13 @@ class Canary:
         if first is None or (first.is_emulated and settings.is_emulated):
             return
         if first.endpoint != settings.base_url:
+            now = "no address is set now"
+            if settings.base_url is not None:
+                now = f"requests now go to {settings.base_url}"
+                now += ", so a check would compare two services"
             raise SettingsError(
-                f"This run was sent to {first.endpoint}, but requests now go to "
-                f"{settings.base_url}, so a check would compare two services. Nothing "
-                "was sent. Switch back to the first address (SVC_BASE_URL, or "
-                "use(...)), or send the sweep under another name and use "
+                f"This run was sent to {place_of(first)}, but {now}. Nothing was sent. "
+                f"{way_back(first)}, or send the sweep under another name and use "
                 "svc.contrast([old, new], 'run')."
             )
 

@@ -9,7 +9,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from math import isnan, nan
 from typing import Literal, NamedTuple, overload
 
@@ -354,13 +355,35 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
     if first is None or (first.is_emulated and settings.is_emulated):
         return
     if first.endpoint != settings.base_url:
+        now = "but no address is set now, so nothing was sent. "
+        if settings.base_url is not None:
+            now = (
+                f"but requests now go to {settings.base_url}. That would mix the "
+                "replies of two services, so nothing was sent. "
+            )
         raise SettingsError(
-            f"This run began at {first.endpoint}, and {n_todo} of its requests are "
-            f"missing, but requests now go to {settings.base_url}. That would mix the "
-            "replies of two services, so nothing was sent. Switch back to the first "
-            "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "
-            "name. replies_df() shows the replies so far."
+            f"This run began at {place_of(first)}, and {n_todo} of its requests are "
+            f"missing, {now}{way_back(first)}, or plan the sweep under another name. "
+            "replies_df() shows the replies so far."
         )
+
+
+def place_of(first: Exchange) -> str:
+    """Return where the first request of a run went, in words."""
+    # the port of an emulator says nothing, because it changes at each start
+    return "an emulator" if first.is_emulated else first.endpoint
+
+
+def way_back(first: Exchange) -> str:
+    """Say how to send requests where the first one of a run went."""
+    if first.is_emulated:
+        return (
+            "Start an emulator with `%svc use emulator`, or with "
+            "svc.use(endpoint=svc.Emulator(...)) and its options"
+        )
+    return (
+        f"Go back with svc.use(base_url={first.endpoint!r}), or set SVC_BASE_URL to it"
+    )
 
 
 def unplanned_of(
@@ -432,31 +455,75 @@ def _answer_hint(plan: Plan, unplanned: Iterable[Exchange]) -> str:
 
 
 _SHOWN = 4  # most values of a factor that an error names
+_SHOWN_CHARS = 60  # of a long text, around its first difference
+_BEFORE_CHARS = 20
+_SEARCHED = 10_000  # most trials among which the most similar text is looked for
 
 
 def _difference(grid: Grid, unplanned: Iterable[Exchange]) -> str:
     """Return the values in these exchanges that the grid does not have."""
+    # hashes, because the texts of a large grid would not fit into memory
     planned = {
-        pair for trial in grid for pair in _values_of(trial.request, trial.repeat)
+        hash((name, repr(value)))
+        for trial in grid
+        for name, value in _values_of(trial.request, trial.repeat)
     }
-    others: dict[str, dict[str, None]] = {}
+    others: dict[str, dict[str, object]] = {}
     for exchange in unplanned:
         for name, value in _values_of(exchange.request, exchange.origin.repeat or 0):
-            if (name, value) not in planned:
-                others.setdefault(name, {})[value] = None
+            if hash((name, repr(value))) not in planned:
+                others.setdefault(name, {})[repr(value)] = value
     if not others:
         return "other combinations of the same values"
     return "; ".join(
-        f"{name} {', '.join(list(values)[:_SHOWN])}"
-        + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+        f"{name} {_listed(name, [*values.values()], grid)}"
         for name, values in others.items()
     )
 
 
-def _values_of(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, str]]:
-    yield "repeat", str(repeat)
+def _listed(name: str, values: Sequence[object], grid: Grid) -> str:
+    """List values; of long texts only one, where it differs from a planned text."""
+    first, n_more = values[0], len(values) - 1
+    if isinstance(first, str) and len(first) > _SHOWN_CHARS:
+        planned = (value_of(trial.request, name) for trial in islice(grid, _SEARCHED))
+        texts = [text for text in planned if isinstance(text, str)]
+        # of texts that differ at the same place, probably that of the same row
+        nearest = max(texts, key=partial(_ends_alike, first), default="")
+        at, _ = _ends_alike(first, nearest)
+        more = f" and {n_more:,} more" if n_more else ""
+        instead = _excerpt(nearest, at) if texts else "none"
+        return f"{_excerpt(first, at)}{more}, and the plan has {instead} instead"
+    shown = list(dict.fromkeys(map(_in_words, values)))
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return f"{', '.join(shown[:_SHOWN])}{more}"
+
+
+def _ends_alike(one: str, other: str) -> tuple[int, int]:
+    """Return how many characters two texts share at the beginning and at the end."""
+    return _n_same(one, other), _n_same(one[::-1], other[::-1])
+
+
+def _n_same(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    shorter = min(len(one), len(other))
+    return next((at for at, (a, b) in pairs if a != b), shorter)
+
+
+def _excerpt(text: str, start: int) -> str:
+    """Return the part of a text around a position."""
+    begin = max(start - _BEFORE_CHARS, 0)
+    end = begin + _SHOWN_CHARS
+    return repr("..." * (begin > 0) + text[begin:end] + "..." * (end < len(text)))
+
+
+def _in_words(value: object) -> str:
+    return "not sent" if value in (None, ()) else short_repr(value)
+
+
+def _values_of(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, object]]:
+    yield "repeat", repeat
     for name in FACTORS:
         value = value_of(request, name)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        yield name, "not sent" if value in (None, ()) else short_repr(value)
+        yield name, value

@@ -456,6 +456,22 @@ def test_another_grid_is_refused_after_the_first_one_replied(
         assert len(emulator.requests) == 1
 
 
+def test_a_name_of_another_prompt_says_once_what_differs(session: Session) -> None:
+    """Of long prompts it shows the part that differs, of the run and of the plan."""
+    begin = "Label this mail by what its sender wants, in one word only, "
+    rows = ["hi", "it's me"]
+    plan_run(session, begin + "please: {{text}}", rows=rows, name="mails").run()
+
+    with pytest.raises(ParameterError) as caught:
+        plan_run(session, begin + "quickly: {{text}}", rows=rows, name="mails")
+
+    assert str(caught.value).startswith(
+        "The run 'mails' already has 2 requests that are not in this plan: prompt "
+        "'..., in one word only, please: hi' and 1 more, and the plan has '..., in one "
+        "word only, quickly: hi' instead. Nothing was sent."
+    )
+
+
 @pytest.mark.slow
 def test_what_was_asked_since_the_plan_is_seen(
     open_session: OpenSession, emulator: Emulator

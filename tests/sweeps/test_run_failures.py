@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import (
     AuthError,
     LedgerError,
@@ -160,6 +162,25 @@ def test_never_mixes_two_addresses(
             run.retry()
 
     assert (len(emulator.requests), len(other.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize("is_recheck", [False, True])
+def test_a_run_of_an_emulator_says_how_to_start_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch, *, is_recheck: bool
+) -> None:
+    """After a restart there is no address, or another one than the emulator's."""
+    run = plan_run(session, ["a", "b"]).run(first=1)
+    monkeypatch.delenv("SVC_BASE_URL")
+    session.change(replace(session.settings, base_url=None, endpoint=SERVICE))
+
+    with pytest.raises(SettingsError) as caught:
+        run.recheck() if is_recheck else run.run()
+
+    said = str(caught.value)
+    assert "no address is set now" in said
+    assert "an emulator" in said
+    assert "None" not in said
+    assert "svc.use(endpoint=svc.Emulator(...))" in said
 
 
 def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
