@@ -87,6 +87,7 @@ ANNOUNCED_S = 60.0  # a wait of this length or more is printed
 
 KEPT = "what arrived is kept"
 INTERRUPTED = f"(interrupted - {KEPT}; call this again on the same run for the rest)"
+ALL_SENT = f"(interrupted - {KEPT}; nothing is left to send)"
 NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
 
 # after many of these errors in a row, a model is given up
@@ -225,7 +226,7 @@ class Execution:
             self._wait(tick)
         except KeyboardInterrupt:
             self.stop(tick)
-            self.error = Interrupted(message=INTERRUPTED)
+            self.error = Interrupted(message=self._interrupted())
         if self.error is not None:
             raise self.error
 
@@ -239,7 +240,8 @@ class Execution:
         except asyncio.CancelledError as stopped:
             self.stop()
             # re-raised as it is, because `asyncio.timeout` expects a CancelledError
-            setattr(stopped, "_render_traceback_", lambda: [INTERRUPTED])  # noqa: B010 - it has no such field
+            line = self._interrupted()
+            setattr(stopped, "_render_traceback_", lambda: [line])  # noqa: B010 - it has no such field
             raise
         except BaseException:
             self.stop()
@@ -247,6 +249,12 @@ class Execution:
         tick()
         if self.error is not None:
             raise self.error
+
+    def _interrupted(self) -> str:
+        """Return the line of an interrupt, which says whether anything is left."""
+        queues = self.scheduler.queues
+        is_left = any(queue.n_ok + queue.n_failed < queue.n_trials for queue in queues)
+        return INTERRUPTED if is_left else ALL_SENT
 
     def stop(self, tick: Tick = lambda: None) -> None:
         """Send nothing more, wait some seconds for replies, then cancel the others."""

@@ -17,6 +17,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import SERVICE
 from svc_notebook.errors import (
     AuthError,
+    Interrupted,
     LedgerError,
     MissingKeyError,
     SettingsError,
@@ -218,6 +219,28 @@ def test_an_interrupt_keeps_the_replies_so_far(open_session: OpenSession) -> Non
     assert frame["status"].tolist() == ["ok", "cancelled", "ok"]
     assert resumed["status"].tolist() == ["ok"] * 3
     assert n_requests == 4
+
+
+@pytest.mark.slow
+def test_an_interrupt_with_nothing_left_says_so(session: Session) -> None:
+    """All replies are there and only their scores are missing."""
+    is_scoring, is_over = threading.Event(), threading.Event()
+
+    def slow(_: Any) -> bool:  # noqa: ANN401 - a row
+        is_scoring.set()
+        return is_over.wait()
+
+    run = plan_run(session, "a", scores={"slow": slow})
+    stopper = _interrupt_when(is_scoring.is_set)
+
+    with pytest.raises(Interrupted) as caught:
+        run.run()
+
+    is_over.set()
+    stopper.join()
+    assert "nothing is left to send" in str(caught.value)
+    assert run.n_todo == 0
+    assert run.run().replies_df()["score_slow"].tolist() == [1]
 
 
 def test_a_ledger_that_fails_half_way_stops_the_run(
