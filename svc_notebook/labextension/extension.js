@@ -1,4 +1,4 @@
-/* The extension of JupyterLab and Notebook 7: colours for prompts, and code put into cells.
+/* The extension of JupyterLab and Notebook 7: prompts in colour and wrapped, code put into cells.
  *
  * A module of a federation, written by hand: JupyterLab loads this script, gives it the modules
  * that it shares (`init`), and asks for its plugins (`get`). Nothing is built or bundled. The file
@@ -95,8 +95,8 @@
     const extensions = async (kind) => {
       if (kind === "code") return [];
       const { support } = await languages.getLanguage(MARKDOWN);
-      const markdown = [Prec.high([comments, support.language]), options];
-      return kind === "prompt" ? [...markdown, marks] : markdown;
+      const prompt = [Prec.high([comments, support.language]), EditorView.lineWrapping, options];
+      return kind === "prompt" ? [...prompt, marks] : prompt;
     };
 
     return (model) => {

@@ -3,6 +3,8 @@
 Each front end opens one notebook, of which each test uses cells of its own.
 """
 
+import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,7 @@ from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook, Server
 
 PROMPT = "open is in {{article}}"
+PARAGRAPH = "สรุปบทความเรื่องชาเย็นนี้เป็นภาษาไทยให้นักเรียนอ่านเข้าใจง่าย" * 12
 CELLS = (
     f"%%svc -o x\n# Do\n{PROMPT} of **all**, {{{{name}}}}",
     "%%svc --raw\n{{article}}",
@@ -23,8 +26,12 @@ CELLS = (
     "d = open",
     "print('shown')",
     "e = open",
+    f"%%svc\n{PARAGRAPH}",
+    f"a = '{PARAGRAPH}'",
 )
-RICH, RAW, PARTS, TYPED, PASTED, OTHER, COMMENTED, REPLACED, SHOWN, _ = range(1, 11)
+RICH, RAW, PARTS, TYPED, PASTED, OTHER, COMMENTED, REPLACED, SHOWN, _, LONG, CODE = (
+    range(1, 13)
+)
 DISPATCH = """(element, source) => {
   const options = { cancelable: true, detail: { source, element } };
   return document.dispatchEvent(new CustomEvent("svc-notebook:insert-below", options));
@@ -114,6 +121,40 @@ def test_colours_come_with_a_text_that_is_set(notebook: Notebook) -> None:
 
     notebook.page.evaluate(set_source, [PASTED, "b = open"])
     expect(coloured(notebook, PASTED)).to_have_text(["=", "open"])
+
+
+def is_wider(notebook: Notebook, cell: int) -> bool:
+    """Whether a line of a cell is wider than the cell, which then scrolls."""
+    scroller = notebook.cells.nth(cell).locator(".cm-scroller")
+    wider: bool = scroller.evaluate("box => box.scrollWidth > box.clientWidth + 1")
+    return wider
+
+
+def test_the_lines_of_a_prompt_are_wrapped(notebook: Notebook, place: str) -> None:
+    """A paragraph without blanks shows whole; a line of code scrolls, as it did."""
+    wrapping = re.compile("cm-lineWrapping")
+    content = notebook.cells.locator(".cm-content")
+    expect(content.nth(LONG)).to_have_class(wrapping)
+    expect(content.nth(CODE)).not_to_have_class(wrapping)
+    assert not is_wider(notebook, LONG)
+    assert is_wider(notebook, CODE)
+
+    notebook.enter(LONG)
+    notebook.page.keyboard.type(" {{a}}")
+    assert not is_wider(notebook, LONG)
+    expect(marked(notebook, LONG).last).to_be_in_viewport()
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        notebook.page.screenshot(path=f"{folder}/wrapped-prompt-{place}.png")
+
+    notebook.page.keyboard.press("Control+Home")
+    notebook.page.keyboard.type("# ")
+    expect(content.nth(LONG)).not_to_have_class(wrapping)
+    assert is_wider(notebook, LONG)
+
+    notebook.page.keyboard.press("Backspace")
+    notebook.page.keyboard.press("Backspace")
+    expect(content.nth(LONG)).to_have_class(wrapping)
+    assert not is_wider(notebook, LONG)
 
 
 def test_cells_of_another_language_are_left_alone(notebook: Notebook) -> None:
