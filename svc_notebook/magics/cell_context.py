@@ -205,6 +205,17 @@ class CellContext:
         names = {**self.shell.user_ns, **self.local_names}
         return {**names, "In": cells[:n_before]}
 
+    def own_names(self) -> tuple[str, ...]:
+        """Return the names of the user's variables: not the shell's, no modules."""
+        of_shell = self.shell.user_ns_hidden
+        names = {**self.shell.user_ns, **self.local_names}
+        return tuple(
+            name
+            for name, value in names.items()
+            if not (name in of_shell and of_shell[name] is value)
+            and not isinstance(value, ModuleType)
+        )
+
     def check_output(self, name: str | None) -> None:
         """Refuse an `-o NAME` that must not be overwritten, before anything is sent."""
         is_of_shell = name in self.shell.user_ns_hidden

@@ -66,13 +66,14 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     Marks that are not filled in are listed at once, before anything is sent.
     """
     defaults, names = context.traits.defaults(), context.names()
+    own_names = context.own_names()
     settings, hide = context.session_context.settings, context.hide
 
     def fill(template: str) -> Filled:
         # most cells have no mark
         if options.is_raw or "{{" not in template:
             return Filled(template)
-        return interpolate(template, names, hide=hide)
+        return interpolate(template, names, hide=hide, own_names=own_names)
 
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
@@ -81,7 +82,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     if not options.is_raw and (note := _single_braces_note(context, cell, names)):
         Output().write(note)
     context_names = dict.fromkeys(options.context)
-    added = tuple(as_sent(find_context(name, names), hide) for name in context_names)
+    added = tuple(
+        as_sent(find_context(name, names, own_names), hide) for name in context_names
+    )
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
     separate = {"system", "max_tokens"}

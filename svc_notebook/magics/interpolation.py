@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -35,13 +35,23 @@ class Filled(NamedTuple):
 
 
 def interpolate(
-    template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
+    template: str,
+    names: Mapping[str, object],
+    *,
+    hide: Callable[[str], str] = str,
+    own_names: Collection[str] | None = None,
 ) -> Filled:
     """Replace marks such as `{{name}}` and `{{df.text[0]}}` by their values.
 
-    `hide` removes API keys from the values. Attributes and items are read, but calls
-    are refused.
+    Attributes and items are read, but calls are refused.
+
+    Args:
+        template: The prompt.
+        names: The variables that marks can name.
+        hide: Removes API keys from the values.
+        own_names: Those that an error may suggest; all if None.
     """
+    suggested = names if own_names is None else own_names
     items: dict[str, PromptItem] = {}
     as_typed: dict[str, None] = {}
 
@@ -54,7 +64,7 @@ def interpolate(
             as_typed.update({mark: None} if name else {})
             return None
         if name not in items:
-            value = _look_up(expression, mark, names) if is_value else None
+            value = _look_up(expression, mark, names, suggested) if is_value else None
             is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
             if is_method or not is_value:
                 way = f"`value = {name}{'()' * is_method}`, then {{{{value}}}}"
@@ -88,22 +98,27 @@ def _check_marks(refused: Mapping[str, ParameterError]) -> None:
         raise refused[first]
 
 
-def _look_up(expression: Any, mark: str, names: Mapping[str, object]) -> object:  # noqa: ANN401 - a path
+def _look_up(
+    expression: Any,  # noqa: ANN401 - a path
+    mark: str,
+    names: Mapping[str, object],
+    suggested: Collection[str],
+) -> object:
     """Look up a name, then its attributes and items."""
     if isinstance(expression, ast.Name):
         if expression.id in names:
             return with_value(expression.id, names)
         is_alone = mark[2:-2].strip().isidentifier()
         noun = "such variable" if is_alone else f"variable {expression.id}"
-        hint = near_name(expression.id, names)
+        hint = near_name(expression.id, suggested)
         raise _refusal(mark, f"this notebook has no {noun}.{hint} Define it first")
-    whole: Any = _look_up(expression.value, mark, names)
+    whole: Any = _look_up(expression.value, mark, names, suggested)
     part: Any
     is_attribute = isinstance(expression, ast.Attribute)
     if is_attribute:
         part = expression.attr
     elif isinstance(expression.slice, ast.Name):
-        part = _look_up(expression.slice, mark, names)
+        part = _look_up(expression.slice, mark, names, suggested)
     else:
         part = ast.literal_eval(expression.slice)
     try:

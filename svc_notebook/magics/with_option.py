@@ -1,7 +1,7 @@
 """`--with`: finds variables, cells, outputs, the last error and text files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,18 @@ from svc_notebook.template import is_path, to_expression
 from .interpolation import near_name, with_value
 
 
-def find_context(name: str, names: Mapping[str, Any]) -> PromptItem:
-    """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file."""
+def find_context(
+    name: str, names: Mapping[str, Any], own_names: Iterable[str]
+) -> PromptItem:
+    """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file.
+
+    An error may suggest one of `own_names`.
+    """
     if name in names:
         with_value(name, names)
     if item := find_item(name, names, mark="--with "):
         return item
-    path, is_file, is_folder, known = Path(name), False, False, list(names)
+    path, is_file, is_folder, known = Path(name), False, False, list(own_names)
     with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
         path = path.expanduser()
         is_file, is_folder = path.is_file(), path.is_dir()

@@ -104,6 +104,28 @@ def test_slips_cost_nothing(
     assert emulator.requests == ()
 
 
+@pytest.mark.parametrize("line", ["%%svc\n{{nope}}", "%%svc --with {}\nHello"])
+@pytest.mark.parametrize("name", ["nope", "jsno", "oepn"])
+def test_only_variables_of_the_user_are_suggested(
+    shell: Shell, line: str, name: str
+) -> None:
+    """`open`, which IPython defines, is not meant, nor is a module."""
+    shell.run("import json")
+    line = line.replace("nope", name).replace("--with {}", f"--with {name}")
+
+    assert "Did you mean" not in shell.run(line).shown
+
+    shell.run(f"{name}s = None")
+    assert f"Did you mean {name}s?" in shell.run(line).shown
+
+
+def test_a_variable_with_the_name_of_a_function_is_suggested(shell: Shell) -> None:
+    """A user who writes `open = ...` means that."""
+    shell.run("open = 'the shop is open'")
+
+    assert "Did you mean open?" in shell.run("%%svc\n{{oepn}}").shown
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["", "--dry-run", "-t 0,1", "--no-stream"])
 def test_marks_that_go_as_typed_are_said_above_the_reply(
