@@ -24,12 +24,14 @@ _DOT = (
 )
 UNFINISHED = "still being written"  # a notebook saved in mid-stream has it, too
 WAITING = "waiting for the first words"
+WAITING_FOR_ANSWER = "waiting for your answer: "  # nothing is written meanwhile
 REASONING = "reasoning"
 
 
 def live_html(status: str, *, is_waiting: bool) -> str:
     """Return the line below a reply that is still being written."""
-    line = " · ".join(filter(None, (status, UNFINISHED)))
+    unfinished = "" if status.startswith(WAITING_FOR_ANSWER) else UNFINISHED
+    line = " · ".join(filter(None, (status, unfinished)))
     return quiet_html(_DOT * is_waiting + to_text(line))
 
 

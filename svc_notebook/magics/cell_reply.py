@@ -11,7 +11,7 @@ from svc_notebook.client.request_pipeline import SendRequest
 from svc_notebook.completion import advice_on_reply
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay, Wait, follow
-from svc_notebook.display.reply_footer import REASONING, cut_mark
+from svc_notebook.display.reply_footer import REASONING, WAITING_FOR_ANSWER, cut_mark
 from svc_notebook.display.tool_runs import CALL_CHARS, call_line
 from svc_notebook.errors import (
     BadRequestError,
@@ -43,7 +43,6 @@ UNASKED = (
     "%config SvcMagics.confirm_tools"
 )
 _RUNNING = "running "
-_WAITING = "waiting for your answer: "
 _CALL_CHARS = 200  # of arguments kept while they arrive; the status line shows fewer
 
 
@@ -183,7 +182,7 @@ class RoundsCell(CellView):
             is_known = self._session.consent.allows(name, function)
             if not (self._is_plain or is_known):
                 line = self._running.removeprefix(_RUNNING)
-                self._display.status(f"{_WAITING}{line}", is_now=True)
+                self._display.status(f"{WAITING_FOR_ANSWER}{line}", is_now=True)
             self._display.flush()
             decision = consent(proposal)
             if not (self._is_plain or is_known):

@@ -106,6 +106,9 @@ def test_a_call_is_shown_in_a_shared_cell_too(tools: Kernel) -> None:
     assert "2 requests, " in shown[-1]
 
 
+WAITS = 'waiting for your answer: send({"to": "Bob"})'
+
+
 def _answer(kernel: Kernel, *answers: str) -> list[str]:
     """Answer what the kernel asks; return the questions."""
     asked = []
@@ -128,7 +131,9 @@ def test_consent_is_asked_for_in_the_cell(tools: Kernel) -> None:
 
     assert 'The model calls send\n  to = "Bob"\n  (Send a letter.)' in asked[0]
     assert ran.status == last.status == "ok"
-    assert 'waiting for your answer: send({"to": "Bob"})' in unescape(str(ran.messages))
+    lines = [line for line in unescape(str(ran.messages)).split("<") if WAITS in line]
+    assert lines
+    assert not [line for line in lines if "still being written" in line]
     assert "waiting for your answer" not in str(last.messages)
     assert "sent to Al" in tools.value("answer.tool_runs[0].result")
     assert tools.value("later.tool_runs[0].result") == "sent to Cy"
