@@ -72,6 +72,11 @@ def is_terminal() -> bool:
         return False
 
 
+def is_colab() -> bool:
+    """Whether this is a kernel of Colab, which has imported Colab's own package."""
+    return "google.colab" in sys.modules
+
+
 def fitted_to_terminal(text: str) -> str:
     """Break a line at blanks where a terminal ends; elsewhere it stays as it is."""
     if not is_terminal():

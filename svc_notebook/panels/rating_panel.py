@@ -25,7 +25,7 @@ from svc_notebook.session import current
 from svc_notebook.sweeps.rating import Rating, RatingCard
 
 from .browser_messages import BrowserMessage, Comm, read_message
-from .static_transcript import NO_WIDGET, NOT_DRAWN
+from .static_transcript import NO_WIDGET, go_on_html
 from .widget import script, style, widget_view
 
 MAX_PART_CHARS = 20_000  # of each text that was filled into the prompt
@@ -114,7 +114,7 @@ class StaticSummary:
                 f'<div class="svc-static">{details_html("Ratings so far", html)}</div>'
             )
         else:
-            html = f'<div class="svc-static">{NOT_DRAWN}{html}</div>'
+            html = f'<div class="svc-static">{go_on_html("rating")}{html}</div>'
         return {"text/html": html + NO_WIDGET, "text/plain": text}
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.transcript import to_transcript
-from svc_notebook.display.front_end import Output, fitted_to_terminal
+from svc_notebook.display.front_end import Output, fitted_to_terminal, is_colab
 from svc_notebook.display.html_styles import quiet_html
 
 PART_TURNS = 5  # of one output
@@ -23,12 +23,28 @@ NO_WIDGET = (
     ".lm-Panel:not([data-mime-type]))){display:none}</style>"
 )
 
-# VS Code does not draw a widget that is out of sight when its cell runs. If the panel
-# is drawn, this line is hidden with the transcript, or removed when that is folded.
-NOT_DRAWN = quiet_html(
-    "To chat here, run this cell while it is in sight. In Colab, run <code>from "
-    "google.colab import output; output.enable_custom_widget_manager()</code> first."
+# An exported page has no kernel. VS Code draws no widget that is out of sight when its
+# cell runs; nothing else needs these words.
+_GO_ON_STYLE = (
+    "<style>body.jp-Notebook .svc-go-on,#notebook-container .svc-go-on,"
+    "body:not([data-vscode-theme-kind]) .svc-in-sight{display:none}</style>"
 )
+_IN_SIGHT = "<span class=svc-in-sight> while it is in sight</span>"
+_COLAB = (
+    " In Colab, run <code>from google.colab import output; "
+    "output.enable_custom_widget_manager()</code> first."
+)
+
+
+def go_on_html(activity: str) -> str:
+    """Return the line that says how to get the panel back, above what is static.
+
+    If the panel is drawn, the line is hidden with the rest, or removed when that is
+    folded. Exported pages hide it as well.
+    """
+    line = f"Run this cell{_IN_SIGHT} to go on {activity}.{_COLAB * is_colab()}"
+    return f"{_GO_ON_STYLE}<div class=svc-go-on>{quiet_html(line)}</div>"
+
 
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 
@@ -196,6 +212,7 @@ class StaticTranscript:
             # by its name, the panel finds the title: see `skipTranscript` in panel.js
             html = f'<details class="svc-static {self.name}">{title}{html}</details>'
         else:
-            note = NOT_DRAWN if self._is_alone and part.start == 0 else ""
+            is_first = self._is_alone and part.start == 0
+            note = go_on_html("chatting") if is_first else ""
             html = f'<div class="svc-static">{note}{html}</div>'
         return {**bundle, "text/html": html + NO_WIDGET * self._is_alone}

@@ -120,8 +120,8 @@ class Panel(AnyWidget):
         return f"<Panel on the conversation {self.conversation.name!r}>"
 
     def _repr_mimebundle_(self, **_: Any) -> Any:  # noqa: ANN401 - ipywidgets'
-        text = f"{self!r}: run the cell to chat"
-        return {**widget_view(self.model_id), "text/plain": text}
+        # exports show the text above the transcript, which says all
+        return {**widget_view(self.model_id), "text/plain": ""}
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None

@@ -168,6 +168,23 @@ def test_a_later_cell_updates_the_transcript_above(
     expect(page.locator("body")).to_contain_text(THAI)
 
 
+@pytest.mark.parametrize(
+    ("theme", "line"),
+    [
+        (VSCODE[0], "Run this cell while it is in sight to go on chatting."),
+        ("bare light", "Run this cell to go on chatting."),
+    ],
+)
+def test_a_panel_that_is_not_drawn_says_how_to_get_it(
+    page: Page, shown: HostNotebook, theme: str, line: str
+) -> None:
+    """Only VS Code needs the cell in sight; nobody reads of a third program."""
+    page.set_content(page_html(shown.cells[-2][1:], theme=theme))
+
+    first = page.locator(".svc-go-on")
+    expect(first).to_have_text(line, use_inner_text=True)
+
+
 @pytest.mark.parametrize("theme", [*VSCODE, *COLAB, "bare light", "bare dark"])
 def test_all_that_cells_show_can_be_read(
     page: Page, shown: HostNotebook, theme: str

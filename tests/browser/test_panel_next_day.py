@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nbconvert import HTMLExporter
 from playwright.sync_api import Locator, expect
 
 from svc_notebook.emulator.emulator import Emulator
@@ -77,9 +78,28 @@ def test_the_transcript_is_there_without_a_kernel(
     expect(static(again)).to_contain_text("Hello")
     expect(static(again).locator("strong").last).to_have_text("answer")
     if cell == OPEN:  # another widget is the user's
+        first = static(again).inner_text().splitlines()[0]
+        assert first == "Run this cell to go on chatting."
         errors = re.compile("model not found|Loading widget")
         shown = again.shown(1).get_by_text(errors).locator("visible=true")
         expect(shown).to_have_count(0)
+
+
+def test_an_exported_page_tells_nobody_to_run_cells(bench: Bench) -> None:
+    """`nbconvert --to html` shows the transcript, and nothing of the panel."""
+    notebook = chatted(bench, "lab", bench.write("exported", OPEN))
+    notebook.save()
+    page = bench.page()
+
+    for template in ("lab", "classic", "reveal"):
+        exporter: Any = HTMLExporter(template_name=template)  # type: ignore[no-untyped-call]  # nbconvert has no types
+        html, _ = exporter.from_filename(str(notebook.path))
+        page.set_content(html, wait_until="domcontentloaded")
+        transcript = page.locator(".svc-static")
+        expect(transcript).to_contain_text("Hello")
+        expect(page.locator(".svc-go-on")).to_have_count(1)
+        expect(page.locator(".svc-go-on")).to_be_hidden()
+        assert "Panel on" not in html
 
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])

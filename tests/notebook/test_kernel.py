@@ -214,6 +214,18 @@ def test_a_panel_answers_the_page(kernel: Kernel) -> None:
 
     [widget, static] = [content["data"] for content in shown.all("display_data")]
     assert "application/vnd.jupyter.widget-view+json" in widget
-    assert "To chat here, run this cell" in static["text/html"]
+    assert widget["text/plain"] == ""
+    assert "to go on chatting." in static["text/html"]
+    assert "Colab" not in static["text/html"]
     messages = [content["data"].get("content", {}) for content in heard.all("comm_msg")]
     assert [message["t"] for message in messages] == ["ack", "heard"]
+
+
+def test_only_colab_shows_how_colab_allows_widgets(kernel: Kernel) -> None:
+    """Its kernel has imported its package before any cell."""
+    kernel.run("import sys; sys.modules['google.colab'] = sys")
+    shown = kernel.run("svc.panel('in colab')")
+    kernel.run("del sys.modules['google.colab']")
+
+    static = shown.all("display_data")[-1]["data"]["text/html"]
+    assert "In Colab, run <code>from google.colab import output" in static
