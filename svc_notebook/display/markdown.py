@@ -16,7 +16,7 @@ from typing import Any
 from markdown_it import MarkdownIt, helpers
 from markdown_it.common.utils import unescapeAll
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
@@ -115,6 +115,55 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     return True
 
 
+_BAR = re.compile(r"(?<!\\)\|")
+_KEPT_BAR = "\0"  # the parser has replaced any other
+
+
+@lru_cache(maxsize=1)  # the tables of a text follow one another
+def _bars_kept(text: str) -> str:
+    """Replace the bars within formulas such as `$|r|$` by marks of the same length."""
+    return "\n".join(
+        _bars_kept_in_line(line) if "$" in line and "|" in line else line
+        for line in text.split("\n")
+    )
+
+
+def _bars_kept_in_line(line: str) -> str:
+    pieces = line.split("$")
+    at = 1
+    while at < len(pieces) - 1:
+        is_formula = _is_formula(*pieces[at - 1 : at + 2])
+        if is_formula:
+            pieces[at] = _BAR.sub(_KEPT_BAR, pieces[at])
+        at += 1 + is_formula
+    return "$".join(pieces)
+
+
+def _is_formula(before: str, content: str, following: str) -> bool:
+    """Whether the text between two dollars is a formula, in a row of a table.
+
+    A dollar between two bars is a cell, such as one of currencies.
+    """
+    is_cell = before.endswith("|") and content.startswith("|")
+    is_cell |= content.endswith("|") and following.startswith("|")
+    is_near = len(content) < MAX_MATH_CHARS
+    is_open = is_near and not is_cell and not before.endswith("\\")
+    return is_open and is_math(content, "$", following[:1])
+
+
+def _table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    """Read a table whose formulas may have bars, which end no cell."""
+    source, n_before = state.src, len(state.tokens)
+    if "$" not in source:
+        return table(state, first, last, silent)
+    state.src = _bars_kept(source)
+    is_table = table(state, first, last, silent)
+    state.src = source
+    for token in state.tokens[n_before:]:
+        token.content = token.content.replace(_KEPT_BAR, "|")
+    return is_table
+
+
 _LINK = re.compile(r"(?:https?://[^/\\]|mailto:|#)", re.IGNORECASE)
 # For each bracket that is not closed, the parser reads to the end of the paragraph, so
 # many such brackets would take minutes. Once it has read LABEL_CHARS, plus
@@ -177,6 +226,7 @@ def _parser() -> MarkdownIt:
         parseLinkTitle=helpers.parseLinkTitle,
     )
     parser.inline.ruler.before("escape", "math", _inline_math)
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     parser.block.ruler.before(
         "fence",
         "math_block",

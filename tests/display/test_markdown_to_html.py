@@ -1,14 +1,17 @@
 """Markdown of unknown origin becomes safe HTML, and text safe for a terminal."""
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from svc_notebook.display.escape import to_terminal, to_text, visible
-from svc_notebook.display.markdown import to_html
+from svc_notebook.display.markdown import block_tokens, tables, to_html
 from svc_notebook.display.reply_display import Final
 
 _AWAY = {"href", "rel", "target"}
@@ -208,6 +211,48 @@ def test_math_reaches_the_host_unchanged(text: str) -> None:
     html = to_html(text)
 
     assert html == f"<p>{text}</p>\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ("| $|r|$ | correlation |", ("$|r|$", "correlation")),
+        ("$P(A|B)$ | $|x| \\le 1$", ("$P(A|B)$", "$|x| \\le 1$")),
+        ("| norm | $$|v|$$ |", ("norm", "$$|v|$$")),
+        ("| $5 | $6 |", ("$5", "$6")),
+        ("|$5|$6|", ("$5", "$6")),
+        ("|$|€|", ("$", "€")),
+        ("| US$ | A$ |", ("US$", "A$")),
+        (r"| \$|a$ |", ("$", "a$")),
+        (r"| $\|r$ | b |", ("$|r$", "b")),
+    ],
+)
+def test_a_formula_in_a_table_keeps_its_bars(row: str, cells: tuple[str, ...]) -> None:
+    """A bar between the dollars of a formula ends no cell; money is no formula."""
+    assert tables(f"| a | b |\n|---|---|\n{row}\n")[0][1] == cells
+    assert tables(f"{row}\n|---|---|\n")[0][0] == cells
+
+
+_PLAIN = MarkdownIt("commonmark").enable("table").disable("inline")
+
+
+@given(
+    st.lists(
+        st.sampled_from(["|", "\n", "|--|--|\n", "a", " ", "> ", "- ", "\\", "`"]),
+        max_size=30,
+    ).map("".join)
+)
+def test_tables_without_dollars_are_read_as_markdown_says(text: str) -> None:
+    """The cells are those that the parser finds by itself."""
+
+    def cells(tokens: Sequence[Token]) -> list[tuple[str, str]]:
+        return [(token.type, token.content) for token in tokens]
+
+    with_a_formula_below = [*block_tokens(f"{text}\n\n# $|r|$\n")]
+    expected = cells(_PLAIN.parse(f"{text}\n\n# $|r|$\n"))
+
+    assert cells(block_tokens(text)) == cells(_PLAIN.parse(f"{text}\n"))
+    assert cells(with_a_formula_below) == expected
 
 
 def test_math_over_lines_is_one_paragraph() -> None:
