@@ -1,13 +1,15 @@
 """Where things are in the panel, and what they are called: nothing moves or clashes."""
 
 import os
+from contextlib import closing
 from itertools import pairwise
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.live_reply import ReplyRenderer
 from svc_notebook.panels.widget import script
-from tests.browser.conftest import Bench
+from tests.browser.conftest import Bench, Server
 from tests.browser.panel_page import MODEL, PanelPage, turn, view
 
 
@@ -179,6 +181,38 @@ def test_a_panel_in_the_side_area_can_be_read(page: Page) -> None:
     restored = {"notice": "1 turn of border cases restored from the ledger."}
     panel = PanelPage(page, view([turn(1)], **restored, is_restored=True))
     assert _height(panel.button("Start empty")) < 40
+
+
+WIDE = " + ".join(rf"\frac{{x_{{{n}}}}}{{{n}!}}" for n in range(2, 60))
+FORMULAS = f"Here:\n\n$${WIDE}$$\n\nWith $y$, ${WIDE}$ is a sum.\n\n1. $${WIDE}$$\n"
+
+
+def test_a_wide_formula_scrolls_and_the_transcript_does_not(
+    browser: Browser, lab: Server
+) -> None:
+    """The bar is below the formula or its paragraph; text keeps to the width."""
+    cell = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
+    with (
+        Emulator(script=[{"text": FORMULAS}], limits=False) as emulator,
+        closing(Bench(browser, lab, emulator)) as bench,
+    ):
+        notebook = bench.open(bench.write("formulas", cell))
+        notebook.run_all()
+        panel = notebook.shown(1).locator(".svc-panel")
+        panel.get_by_role("textbox", name="Message").fill("Sum it")
+        panel.get_by_role("textbox", name="Message").press("Enter")
+        expect(panel.locator("mjx-container")).to_have_count(4)
+        log = panel.get_by_role("log")
+        n_scrolling = log.evaluate(
+            """(log) => [...log.querySelectorAll(".svc-blocks *")].filter((box) =>
+              getComputedStyle(box).overflowX === "auto" &&
+              box.scrollWidth > box.clientWidth + 1).length"""
+        )
+        if folder := os.environ.get("LOOKS_FOLDER"):
+            panel.screenshot(path=f"{folder}/wide-formulas.png")
+
+        assert log.evaluate("(log) => log.scrollWidth <= log.clientWidth + 1")
+        assert n_scrolling == 3
 
 
 def test_the_header_has_room_for_the_name(page: Page) -> None:
