@@ -229,3 +229,14 @@ def test_only_colab_shows_how_colab_allows_widgets(kernel: Kernel) -> None:
 
     static = shown.all("display_data")[-1]["data"]["text/html"]
     assert "In Colab, run <code>from google.colab import output" in static
+
+
+def test_help_breaks_no_words_in_a_narrow_cell(kernel: Kernel) -> None:
+    """The browser knows the width, and breaks lines of HTML at blanks."""
+    ran = kernel.run("%svc help")
+
+    [page] = [content["data"] for content in ran.all("display_data")]
+    assert "white-space:pre-wrap" in page["text/html"]
+    assert "word-break:normal" in page["text/html"]
+    assert "{{name}} puts a variable in" in page["text/plain"]
+    assert ran.all("stream") == []
