@@ -438,7 +438,7 @@ class Conversation:
         """Copy the turns and the system message to another conversation; return it.
 
         Afterwards the two are independent. Pins, hidden turns and chosen versions are
-        copied, too.
+        copied, too; no turn of the copy is stale at first.
 
         Args:
             name: The name of the other conversation, which must have no turns.

@@ -7,9 +7,9 @@ version. After any change, the `messages` of a turn can be sent.
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
@@ -22,6 +22,15 @@ from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import PromptItem, split_items
+
+
+def fingerprint(messages: Iterable[Message]) -> bytes:
+    """Return 8 bytes for each message, to compare messages within this process.
+
+    The system message is left out: a change of it makes no answer stale.
+    """
+    hashes = (hash(message) for message in messages if message.role != "system")
+    return b"".join(value.to_bytes(8, "big", signed=True) for value in hashes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,7 @@ class Version:
     tool_runs: tuple[Step, ...] = ()  # if this kernel ran them
     attached: tuple[Attached, ...] = ()  # where the prompt contains attachments
     reasonings: tuple[str, ...] = ()  # one for each choice; never sent
+    context: bytes = field(default=b"", repr=False)  # see `fingerprint`
 
     @property
     def typed(self) -> str:
@@ -115,7 +125,7 @@ class Turn:
     chosen: int = 0  # index of the version that later requests send
     is_pinned: bool = False  # always sent, even if older turns are left out
     is_hidden: bool = False  # never sent
-    is_stale: bool = False  # an earlier turn has changed since it was answered
+    is_stale: bool = False  # derived: see `History.with_stale_marks`
     comparisons: tuple[Comparison, ...] = ()  # versions that were compared side by side
 
     @property
@@ -224,32 +234,25 @@ class History:
         return self.turns[: self.find(turn_id)]
 
     def with_answer(self, turn_id: str, version: Version) -> "History":
-        """Add an answer: a new turn at the end, or a version of the turn with this id.
-
-        If an earlier turn is answered again, the turns after it become stale.
-        """
+        """Add an answer as a new turn, or as a version of the turn with this id."""
         index = self.find(turn_id)
         if index is None:
             turn = Turn(turn_id=turn_id, versions=(version,))
             return replace(self, turns=(*self.turns, turn))
         old = self.turns[index]
-        turn = replace(
-            old,
-            versions=(*old.versions, version),
-            chosen=len(old.versions),
-            is_stale=False,
-        )
+        versions = (*old.versions, version)
+        turn = replace(old, versions=versions, chosen=len(old.versions))
         return self._replace_turn(index, turn)
 
     def with_version(self, turn: int | str, at: int, version: Version) -> "History":
-        """Replace and choose the version at this index; later turns become stale."""
+        """Replace and choose the version at this index."""
         index = self.index_of(turn)
         old = self.turns[index]
         versions = (*old.versions[:at], version, *old.versions[at + 1 :])
         return self._replace_turn(index, replace(old, versions=versions, chosen=at))
 
     def with_chosen(self, turn: int | str, version: int) -> "History":
-        """Choose a version, counted from 1; later turns become stale."""
+        """Choose a version, counted from 1."""
         index = self.index_of(turn)
         old = self.turns[index]
         owner = f"Turn {index + 1} of {self.name!r}"
@@ -275,7 +278,7 @@ class History:
         return self.with_turn(replace(old, versions=versions))
 
     def without(self, turn: int | str) -> "History":
-        """Delete a turn; later turns become stale."""
+        """Delete a turn."""
         return self._replace_turn(self.index_of(turn))
 
     def toggled(
@@ -287,30 +290,42 @@ class History:
         return self.with_turn(replace(old, is_pinned=is_pinned, is_hidden=is_hidden))
 
     def with_turn(self, turn: Turn) -> "History":
-        """Replace a turn; if its messages change, later turns become stale."""
-        index = self.index_of(turn.turn_id)
-        if self.turns[index].messages != turn.messages:
-            return self._replace_turn(index, turn)
-        turns = (*self.turns[:index], turn, *self.turns[index + 1 :])
-        return replace(self, turns=turns)
+        """Replace a turn."""
+        return self._replace_turn(self.index_of(turn.turn_id), turn)
 
     def merged(self, other: "History") -> "History":
-        """Add the turns of another history that this one lacks, sorted by time.
-
-        Turns that were answered without some of the turns now before them become stale.
-        """
+        """Add the turns of another history that this one lacks, sorted by time."""
         added = [turn for turn in other.turns if self.find(turn.turn_id) is None]
-        turns = [*heapq.merge(self.turns, added, key=_first_id)]
-        is_added = [turn in added for turn in turns]
-        stale = [new != is_added[0] for new in is_added]
-        for n, turn in enumerate(turns):
-            turns[n] = replace(turn, is_stale=turn.is_stale or any(stale[: n + 1]))
-        return replace(self, turns=tuple(turns))
+        turns = tuple(heapq.merge(self.turns, added, key=_first_id))
+        return replace(self, turns=turns)
+
+    def with_stale_marks(self) -> "History":
+        """Mark the turns that were answered on something else than is chosen now.
+
+        A turn is stale if a turn that its request sent is now different or deleted. A
+        turn that was not sent does not matter: it was hidden, empty, or left out to
+        fit. But turns that were added later, from another series, make it stale.
+        """
+        marked: list[Turn] = []
+        front = bytearray()  # fingerprint of the turns so far
+        by_series: dict[str, set[str]] = {}  # the series that a series has sent
+        for turn in self.turns:
+            series = series_of(turn.turn_id)
+            known = by_series.setdefault(series, {series})
+            context, all_series = turn.version.context, by_series.keys()
+            is_stale = not (front.endswith(context) and all_series <= known)
+            if is_stale:  # or it was sent with some of the turns only
+                is_stale = not _is_built_on(context, marked, known)
+            if is_stale != turn.is_stale:
+                turn = replace(turn, is_stale=is_stale)  # noqa: PLW2901 - marked
+            front += fingerprint(turn.messages)
+            marked.append(turn)
+        return replace(self, turns=tuple(marked))
 
     def _replace_turn(self, index: int, *turn: Turn) -> "History":
-        """Replace or delete the turn at an index; later turns become stale."""
-        stale = (replace(later, is_stale=True) for later in self.turns[index + 1 :])
-        return replace(self, turns=(*self.turns[:index], *turn, *stale))
+        """Replace or delete the turn at an index."""
+        turns = (*self.turns[:index], *turn, *self.turns[index + 1 :])
+        return replace(self, turns=turns)
 
     def _index_of_number(self, owner: str, kind: str, number: object, n: int) -> int:
         """Return the index of a number from 1 to n."""
@@ -324,6 +339,22 @@ class History:
                 "versions.",
                 param="turn",
             ) from None
+
+
+def _is_built_on(context: bytes, turns: Sequence[Turn], known: set[str]) -> bool:
+    """Return whether turns still have all messages that an answer was built on.
+
+    `known` are the series whose turns could be sent; those that were sent are added.
+    """
+    unsent: set[str] = set()  # series of turns that were not sent
+    for turn in reversed(turns):  # the oldest turns are left out first
+        sent, series = fingerprint(turn.messages), series_of(turn.turn_id)
+        if context.endswith(sent):
+            context = context[: -len(sent)]
+            known.add(series)
+        elif not (turn.is_hidden or turn.version.is_empty):
+            unsent.add(series)
+    return not context and unsent <= known
 
 
 def _first_id(turn: Turn) -> str:
@@ -401,7 +432,8 @@ class UndoableHistory:
             before = self._state
             if turn_id is not None and not before.takes(turn_id):
                 return
-            after = before._replace(history=change(before.history))
+            history = change(before.history).with_stale_marks()
+            after = before._replace(history=history)
             if after == before:
                 return
             self._past.append(before)
@@ -440,7 +472,8 @@ class UndoableHistory:
         """Replace the history; cannot be undone."""
         with self._lock:
             self._undone.clear()
-            self._state = state
+            history = state.history.with_stale_marks()
+            self._state = state._replace(history=history)
         self._notify()
 
     def undo(self) -> bool:

@@ -18,7 +18,7 @@ from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message
 
-from .history import History, Turn, Version, series_of
+from .history import History, Turn, Version, fingerprint, series_of
 from .turn_request import add_answer
 
 # Sweeps and data frames have no conversations.
@@ -142,19 +142,8 @@ def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> Save
         added_pairs = {
             pair for turn in other.history.turns for pair in _prompts_and_replies(turn)
         } - own
-        ids_after_restore = {
-            id_ for id_, sent in newest.sent.items() if added_pairs & sent
-        }
-        if ids_after_restore:
-            before = {turn.turn_id: turn.is_stale for turn in history.turns}
+        if any(added_pairs & sent for sent in newest.sent.values()):
             history = history.merged(other.history)
-            turns = (
-                replace(turn, is_stale=before.get(turn.turn_id, turn.is_stale))
-                if turn.version.exchange_id in ids_after_restore
-                else turn
-                for turn in history.turns
-            )
-            history = replace(history, turns=tuple(turns))
     return replace(newest, history=history)
 
 
@@ -264,12 +253,18 @@ def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
 
 
 def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
-    """Give copied turns ids, numbered back from the newest, as a restore does."""
-    n = len(turns)
-    return tuple(
-        replace(turn, turn_id=f"{series}/{_COPIED}{n - at}")
-        for at, turn in enumerate(turns)
-    )
+    """Give copied turns ids, numbered back from the newest, as a restore does.
+
+    They count as answered on the copied turns before them: a restore knows only these.
+    """
+    copied: list[Turn] = []
+    context = b""
+    for at, turn in enumerate(turns):
+        versions = tuple(replace(version, context=context) for version in turn.versions)
+        turn_id = f"{series}/{_COPIED}{len(turns) - at}"
+        copied.append(replace(turn, turn_id=turn_id, versions=versions))
+        context += fingerprint(turn.messages)
+    return tuple(copied)
 
 
 def changed_marks(

@@ -39,7 +39,7 @@ from svc_notebook.tokens import (
 )
 
 from .continuation import GO_ON, join_text
-from .history import History, Turn, Version
+from .history import History, Turn, Version, fingerprint
 from .picks import with_comparison
 
 
@@ -380,6 +380,7 @@ def _to_version(
         charge=charge or Charge.of(exchange),
         first_text_s=exchange.first_text_s,
         marks=marks(exchange),
+        context=fingerprint(sent[:index]),
     )
 
 
@@ -409,7 +410,12 @@ def _add_continuation(
     old = turn.versions[at]
     version = _charged_after(old, _with_choices_of(old, version, so_far), exchange)
     version = _noted_as_continued(version)
-    version = replace(version, attached=old.attached, reasonings=old.reasonings)
+    version = replace(
+        version,
+        attached=old.attached,
+        reasonings=old.reasonings,
+        context=old.context,  # the first part was built on it
+    )
     return history.with_version(turn_id, at, version)
 
 

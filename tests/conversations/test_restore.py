@@ -1,11 +1,14 @@
 """Turns come back from the ledger, whichever kernel asked them."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
@@ -40,6 +43,30 @@ def weather(city: str) -> str:
     return f"rain in {city}"
 
 
+def stale(plan: svc.Conversation) -> list[bool]:
+    """Return which turns are marked stale."""
+    return [turn.is_stale for turn in plan.turns]
+
+
+def act(plan: svc.Conversation, kind: str, place: int, number: int) -> None:
+    """Change a conversation in one way; without turns, ask one."""
+    if kind == "ask" or not plan.turns:
+        plan.ask(f"Question {number}")
+        return
+    turn = 1 + place % len(plan.turns)
+    n_versions = len(plan.turns[turn - 1].versions)
+    acts: dict[str, Callable[[], object]] = {
+        "again": lambda: plan.ask_again(turn),
+        "edit": lambda: plan.ask_again(turn, f"Edited {number}"),
+        "choose": lambda: plan.choose(turn, 1 + number % n_versions),
+        "hide": lambda: plan.toggle_hidden(turn),
+        "pin": lambda: plan.toggle_pin(turn),
+        "delete": lambda: plan.delete(turn),
+        "undo": plan.undo,
+    }
+    acts[kind]()
+
+
 def prompts(plan: svc.Conversation) -> list[str | None]:
     """Return the prompts of a conversation."""
     return [turn.prompt.content for turn in plan.turns]
@@ -61,11 +88,109 @@ def test_the_newest_turns_are_restored_and_older_ones_can_be_added() -> None:
     with kernel() as plan:
         newest = prompts(plan.restore())
         both = prompts(plan.restore(1))
-        stale = [turn.is_stale for turn in plan.turns]
+        marks = stale(plan)
 
     assert newest == ["three"]
     assert both == ["one", "two", "three"]
-    assert stale == [False, False, True]
+    assert marks == [False, False, True]
+
+
+def test_looking_at_an_older_version_changes_no_mark() -> None:
+    """A turn is stale while something else is chosen than it was answered on."""
+    with kernel() as plan:
+        plan.ask("A")
+        plan.ask("B")
+        plan.ask_again(1, "A2")
+        plan.ask("C")
+        marks = [stale(plan)]
+        for version in (1, 2):
+            plan.choose(1, version)
+            marks.append(stale(plan))
+        in_frame = plan.to_df()["is_stale"].tolist()[::2]
+    with kernel() as plan:
+        marks.append(stale(plan.restore()))
+
+    a, b = [False, True, False], [False, False, True]
+    assert marks == [a, b, a, a]
+    assert in_frame == a
+
+
+def test_turns_that_were_not_sent_make_nothing_stale() -> None:
+    """Hidden turns may change; a turn that was sent and is then hidden may not."""
+    with kernel() as plan:
+        plan.ask("A")
+        plan.toggle_hidden(1)
+        plan.ask("B")
+        plan.ask_again(1, "A2")
+        hidden = stale(plan)
+        plan.toggle_hidden(2)
+        plan.ask_again(2, "B2")
+        plan.toggle_hidden(1)
+        plan.ask("C")
+        plan.toggle_hidden(1)
+        sent = stale(plan)
+        plan.ask_again(1, "A3")
+        changed = stale(plan)
+
+    assert hidden == [False, False]
+    assert sent == [False, False, False]
+    assert changed == [False, False, True]
+
+
+def test_a_copy_begins_without_stale_turns() -> None:
+    """Its turns count as answered on one another, also after a restart."""
+    with kernel() as plan:
+        plan.ask("A")
+        plan.ask("B")
+        plan.ask_again(1, "A2")
+        copy = plan.copy("copy")
+        copied = stale(copy)
+        copy.ask("C")
+        copy.ask_again(1, "A3")
+        live = stale(copy)
+    with kernel("copy") as copy:
+        restored = stale(copy.restore())
+
+    assert copied == [False, False]
+    assert live == restored == [False, True, True]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["ask", "ask", "again", "edit", "choose", "hide", "pin", "delete", "undo"]
+        ),
+        st.integers(0, 3),
+        st.integers(0, 3),
+    ),
+    min_size=3,
+    max_size=10,
+)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(STEPS)
+def test_stale_is_the_same_after_a_restart(steps: list[tuple[str, int, int]]) -> None:
+    """It is also the same after each version was chosen and the first one again."""
+    name = uuid4().hex
+    with kernel(name) as plan:
+        for step in steps:
+            act(plan, *step)
+        before = stale(plan)
+        for turn in plan.turns:
+            chosen = turn.chosen + 1
+            for version in (*range(1, len(turn.versions) + 1), chosen):
+                plan.choose(turn.turn_id, version)
+        again, ids = stale(plan), [turn.turn_id for turn in plan.turns]
+    with kernel(name) as plan:
+        restored = stale(plan.restore()) if ids else []
+
+    assert before == again == restored
 
 
 def test_a_restored_turn_counts_all_its_requests() -> None:
