@@ -32,7 +32,7 @@ def _join_files(kind: str, ending: str) -> str:
 
 
 def script(kind: str = "chat") -> str:
-    """Join the scripts of a panel to one module, without comments.
+    """Join the scripts of a panel to one module, without comments and indentation.
 
     The scripts are sent with every panel and saved in widget state. So a panel gets
     only the shared files of `static/` and those of its own folder.
@@ -40,7 +40,8 @@ def script(kind: str = "chat") -> str:
     lines = re.compile(r"^ *(?://[^\n]*|/\*.*?\*/)?\n", re.DOTALL | re.MULTILINE)
     # a quote after the slashes may mean that they are in a string
     ends = re.compile(r"(?<=[;{},)]) // [^\"'`\n]*$", re.MULTILINE)
-    return ends.sub("", lines.sub("", _join_files(kind, "js")))
+    indents = re.compile(r"^ +", re.MULTILINE)  # no string has several lines
+    return indents.sub("", ends.sub("", lines.sub("", _join_files(kind, "js"))))
 
 
 def style(kind: str = "chat") -> str:

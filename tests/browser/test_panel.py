@@ -446,7 +446,9 @@ def test_a_restarted_kernel_is_said(chat: Chat) -> None:
         ".session.kernel.restart()"
     )
 
-    expect(chat.root).to_contain_text("The kernel restarted; run the cell again.")
+    expect(chat.root).to_contain_text(
+        "The kernel was restarted or shut down; run the cell again."
+    )
     expect(chat.composer).to_be_disabled()
     expect(chat.composer).to_have_value("A draft")
     expect(chat.button("Clear")).to_be_disabled()

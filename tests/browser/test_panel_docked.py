@@ -113,19 +113,19 @@ def test_a_closed_panel_is_in_its_cell(bench: Bench) -> None:
 
 
 def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:
-    """It says that the kernel restarted, until the cell has run again."""
+    """It says that the kernel has ended, until the cell has run again."""
     notebook = open_docked(bench, "restarted")
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     notebook.page.evaluate(f"() => {kernel}.restart()")
     notebook.wait_idle()
     expect(
-        docked(notebook).locator(".svc-notices").get_by_text("The kernel restarted")
+        docked(notebook).locator(".svc-notices").get_by_text("The kernel was restarted")
     ).to_be_visible()
     notebook.run(0)
     notebook.run(1)
 
     expect(
-        docked(notebook).locator(".svc-notices").get_by_text("The kernel restarted")
+        docked(notebook).locator(".svc-notices").get_by_text("The kernel was restarted")
     ).to_have_count(0)
     is_docked_once(notebook)
     ask(notebook)

@@ -4,6 +4,7 @@ import os
 from contextlib import closing
 from itertools import pairwise
 
+import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from svc_notebook.emulator.emulator import Emulator
@@ -271,3 +272,48 @@ def _height(element: Locator) -> float:
     box = element.bounding_box()
     assert box
     return box["height"]
+
+
+JUMP_COVERS = """([log, jump]) => {
+  const covered = [];
+  const box = (each) => each.getBoundingClientRect();
+  for (let top = 0; top < log.scrollHeight - log.clientHeight - 20; top += 7) {
+    log.scrollTop = top;
+    const a = box(jump);
+    for (const each of log.querySelectorAll(".svc-foot button")) {
+      const b = box(each);
+      const isOver = a.left < b.right && b.left < a.right && a.top < b.bottom;
+      if (isOver && b.top < a.bottom) covered.push(each.ariaLabel ?? each.textContent);
+    }
+  }
+  return covered;
+}"""
+
+
+@pytest.mark.parametrize("width", [300, 700])
+def test_the_jump_to_the_end_covers_no_foot(page: Page, width: int) -> None:
+    """Wherever the transcript is scrolled to, the buttons below replies are free."""
+    page.set_viewport_size({"width": width, "height": 500})
+    steps = ["again", "edit", "copy", "choose", "delete", "pin", "hide"]
+    turns = [turn(n, "An answer\n\n" * 4, can=steps, n_versions=2) for n in range(1, 9)]
+    panel = PanelPage(page, view(turns))
+    panel.scroll_up()
+    places = [panel.log.element_handle()]
+    places.append(panel.button("Jump to the latest").element_handle())
+
+    assert page.evaluate(JUMP_COVERS, places) == []
+
+
+def test_a_notice_is_readable_in_a_narrow_panel(page: Page) -> None:
+    """Its text has most of the width; a long button is below it."""
+    page.set_viewport_size({"width": 300, "height": 700})
+    notice = "12 turns of photosynthesis restored from the ledger."
+    more = {"notice": notice, "is_restored": True, "can": ["send", "clear"]}
+    panel = PanelPage(page, view([turn(1)], **more))
+    text = panel.root.locator(".svc-notice span").first.bounding_box()
+    button = panel.button("Start empty").bounding_box()
+
+    assert text
+    assert button
+    assert text["width"] > 180
+    assert button["y"] >= text["y"] + text["height"]

@@ -40,7 +40,9 @@ def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
     panel.composer.press("Enter")
 
     expect(panel.composer).to_have_value("precious")
-    expect(panel.said).to_have_text("The kernel restarted; run the cell again.")
+    expect(panel.said).to_have_text(
+        "The kernel was restarted or shut down; run the cell again."
+    )
     expect(panel.root.locator(".svc-card")).to_be_hidden()
     expect(panel.button("Ask again", panel.turns.first)).to_be_disabled()
     panel.root.get_by_text("Settings").click()

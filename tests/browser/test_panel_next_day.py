@@ -167,3 +167,68 @@ def test_old_widget_state_hides_no_newer_transcript(bench: Bench, place: str) ->
     expect(static(again)).to_be_visible()
     expect(static(again)).to_contain_text("Newer")
     expect(again.shown(1).get_by_role("log")).to_be_hidden()
+
+
+NEW = "import svc_notebook as svc\nsvc.panel()"
+
+
+def composer(notebook: Notebook, cell: int = 1) -> Locator:
+    """Find where a message is typed."""
+    return notebook.shown(cell).get_by_role("textbox", name="Message")
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+@pytest.mark.parametrize("cell", [OPEN, NEW], ids=["named", "untitled"])
+def test_a_draft_outlives_the_kernel(bench: Bench, place: str, cell: str) -> None:
+    """The panel of the next kernel has it, once; it is not in the notebook's file."""
+    path = bench.write(f"draft-{place}-{len(cell)}", cell, cell)
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    for number in (0, 1, 2):
+        notebook.run(number)
+    expect(composer(notebook, 2)).to_be_enabled()
+    composer(notebook).fill("A private draft")
+    composer(notebook, 2).fill("Another")
+    notebook.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext"
+        ".session.kernel.restart()"
+    )
+    expect(composer(notebook)).to_be_disabled()
+    expect(composer(notebook, 2)).to_be_disabled()
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    expect(composer(notebook)).to_be_enabled()
+    expect(composer(notebook)).to_have_value(re.compile("A private draft|Another"))
+    first = composer(notebook).input_value()
+    notebook.run(2)
+    expect(composer(notebook, 2)).to_be_enabled()
+    expect(composer(notebook, 2)).not_to_have_value("")
+
+    assert {first, composer(notebook, 2).input_value()} == {
+        "A private draft",
+        "Another",
+    }
+    expect(composer(notebook)).to_have_value(first)
+    notebook.save()
+    assert "A private draft" not in notebook.path.read_text()
+    if cell == OPEN:
+        ask(notebook, "Sent")
+        notebook.run(1)
+        expect(composer(notebook)).to_have_value("")
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_the_save_key_saves_the_notebook(bench: Bench, place: str) -> None:
+    """Pressed in the panel, Ctrl+S does what it does elsewhere in the notebook."""
+    notebook = bench.open(bench.write(f"save-{place}", OPEN), place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    expect(composer(notebook)).to_be_enabled()
+    composer(notebook).click()
+    notebook.wait_idle()
+    with notebook.page.expect_request(
+        lambda request: request.method == "PUT" and notebook.path.name in request.url
+    ):
+        composer(notebook).press("Control+s")

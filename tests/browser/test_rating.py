@@ -181,7 +181,9 @@ def test_a_restarted_kernel_is_said_and_the_cell_goes_on(rater: Rater) -> None:
         "() => window.jupyterapp.shell.currentWidget.sessionContext"
         ".session.kernel.restart()"
     )
-    expect(rater.root).to_contain_text("The kernel restarted; run the cell again.")
+    expect(rater.root).to_contain_text(
+        "The kernel was restarted or shut down; run the cell again."
+    )
     rater.stage.focus()
     rater.page.keyboard.press("4")
     expect(rater.count).to_have_text(f"5 of {N_REPLIES}")

@@ -230,7 +230,9 @@ def test_a_kernel_that_ended_is_said(page: Page) -> None:
     page.evaluate("() => restart()")
     panel.stage.press("1")
 
-    expect(panel.root).to_contain_text("The kernel restarted; run the cell again.")
+    expect(panel.root).to_contain_text(
+        "The kernel was restarted or shut down; run the cell again."
+    )
     expect(panel.button("4")).to_be_disabled()
     expect(panel.stage).to_contain_text("Reply 1.")
     assert panel.sent == []

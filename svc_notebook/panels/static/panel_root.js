@@ -10,7 +10,17 @@ function panelRoot(name = "svc-panel") {
   const root = make("section", { class: name, [QUIET_KEYS]: "true" });
   // the notebook's shortcuts look at a button before its parents
   root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
+  root.addEventListener("keydown", passSaveKey);
   return root;
+}
+
+/** Let JupyterLab save the notebook; it ignores keys that are pressed in a panel. */
+function passSaveKey(event) {
+  const { key, ctrlKey, metaKey, altKey } = event;
+  if (key !== "s" || !(ctrlKey || metaKey) || altKey) return;
+  if (!document.querySelector(".jp-Notebook")) return;
+  event.preventDefault();
+  document.body.dispatchEvent(new KeyboardEvent("keydown", event));
 }
 
 /** Make the line that a screen reader reads out whenever it changes. */
@@ -51,6 +61,17 @@ function stored(name, panelId) {
     return sessionStorage.getItem(`svc-${name} ${panelId}`) ?? "";
   } catch {
     return ""; // the page may not store anything
+  }
+}
+
+/** Return the keys of the stored drafts of a kind. */
+function storedKeys(name) {
+  try {
+    const start = `svc-${name} `;
+    const keys = Object.keys(sessionStorage).filter((key) => key.startsWith(start));
+    return keys.map((key) => key.slice(start.length));
+  } catch {
+    return []; // as above
   }
 }
 

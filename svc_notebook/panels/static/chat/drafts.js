@@ -5,6 +5,7 @@
 
 const MEASURE_AFTER_MS = 500; // without a key
 const CHARS_PER_MS = 50; // a long draft is measured less often
+const TAKE_DRAFT = "svc-notebook:draft";
 
 class Drafts {
   constructor(connection) {
@@ -12,20 +13,48 @@ class Drafts {
     this.id = Math.random().toString(36).slice(2); // pages have different drafts
     this.meter = null; // the size of the next request with the draft
     this.measured = "";
-    this.text = stored("draft", this.panelId);
-    this.chips = JSON.parse(stored("chips", this.panelId) || "[]"); // attached to the text
+    this.key = this.findKey();
+    const draft = stored("draft", this.key) || this.takeOver();
+    const { text = "", chips = [] } = JSON.parse(draft || "{}");
+    Object.assign(this, { text, chips }); // the chips are attached to the text
+    document.addEventListener(TAKE_DRAFT, (event) => this.give(event));
     this.pending = null; // sent, but not yet confirmed by the kernel
     this.edited = null; // an edited prompt without an answer yet
   }
 
-  get panelId() {
-    return this.connection.view.panel_id;
+  /** Return the key of the draft: after the panel's id, it is the same after a restart. */
+  findKey() {
+    const { model, view } = this.connection;
+    return [view.panel_id, model.widget_manager?.context?.path, view.name].join("\n");
   }
 
-  /** Keep the draft and its chips for a reload of the page. */
+  /** Take the draft of another panel of this conversation that is not used any more. */
+  takeOver() {
+    const place = this.key.slice(this.key.indexOf("\n"));
+    for (const detail of storedKeys("draft").filter((key) => key.endsWith(place))) {
+      const draft = stored("draft", detail);
+      const event = new CustomEvent(TAKE_DRAFT, { detail, cancelable: true });
+      if (!document.dispatchEvent(event)) continue;
+      store("draft", detail, "");
+      return draft;
+    }
+  }
+
+  /** Give the draft away, unless this panel is in use. */
+  give(event) {
+    const { views, isDead } = this.connection;
+    if (event.detail !== this.key) return;
+    if (views.size && !isDead) event.preventDefault();
+    else Object.assign(this, { text: "", chips: [] });
+  }
+
+  /** Keep the draft and its chips for a reload of the page, and for the next panel. */
   store() {
-    store("draft", this.panelId, this.text);
-    store("chips", this.panelId, this.chips.length ? JSON.stringify(this.chips) : "");
+    const { text, chips } = this;
+    const key = this.findKey();
+    if (key !== this.key) store("draft", this.key, "");
+    this.key = key;
+    store("draft", key, text || chips.length ? JSON.stringify({ text, chips }) : "");
     this.measure();
   }
 
