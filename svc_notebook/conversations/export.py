@@ -60,6 +60,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     choices: tuple[str, ...] = ()
     picked_choice: int | None = None
     footer: str = ""
+    settings: str = ""
     charge: Charge = NO_CHARGE
     first_text_s: float | None = None
     marks: tuple[str, ...] = ()

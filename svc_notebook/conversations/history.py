@@ -50,6 +50,7 @@ class Version:
     is_open: bool = False  # it ends with tool calls, so it has no answer yet
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
+    settings: str = ""  # the parameters that its request set, such as "top_p 0.9"
     charge: Charge = NO_CHARGE  # of all its rounds and parts
     first_text_s: float | None = None  # seconds until its first text
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
@@ -172,6 +173,15 @@ class Turn:
     def messages(self) -> tuple[Message, ...]:
         """The user's message and the chosen answer."""
         return (self.prompt, *self.version.replies)
+
+    @property
+    def footer(self) -> str:
+        """The footer without the model; with settings, if those of versions differ."""
+        version = self.version
+        _, _, footer = version.footer.partition(" · ")
+        if len({other.settings for other in self.versions}) == 1 or not footer:
+            return footer
+        return f"{footer} · {version.settings or 'default settings'}"
 
     @property
     def marks(self) -> list[str]:

@@ -114,8 +114,7 @@ def _compared_entries(turn: Turn) -> Iterator[MessageEntry]:
 
 def _answer_entry(turn: Turn) -> MessageEntry:
     version, n_versions = turn.version, len(turn.versions)
-    model, _, footer = version.footer.partition(" · ")
-    heads = [model or "assistant"]  # copied turns have no model
+    heads = [version.model or "assistant"]  # copied turns have no model
     if n_versions > 1:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
@@ -130,7 +129,7 @@ def _answer_entry(turn: Turn) -> MessageEntry:
         heading=" · ".join([*heads, *turn.marks]),
         text=version.all_text,
         is_markdown=True,
-        footer=footer,
+        footer=turn.footer,
         notes=tuple(calls),
         folded=titled_reasonings(version.reasonings),
     )

@@ -25,6 +25,7 @@ from svc_notebook.exchange import Charge, Exchange, Origin
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
 from svc_notebook.service.chunk import Choice
+from svc_notebook.service.params import PARAMS, shown
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
     FLOOR_TOKENS,
@@ -379,9 +380,18 @@ def _to_version(
         footer=footer(exchange, charge),
         charge=charge or Charge.of(exchange),
         first_text_s=exchange.first_text_s,
+        settings=_settings_text(exchange.request),
         marks=marks(exchange),
         context=fingerprint(sent[:index]),
     )
+
+
+def _settings_text(request: CompletionRequest) -> str:
+    names = [param.name for param in PARAMS if param.is_offered]
+    if request.is_fitted:
+        names.remove("max_tokens")
+    params = {name: request.params[name] for name in names if name in request.params}
+    return ", ".join(f"{name} {shown(value)}" for name, value in params.items())
 
 
 def _limit_text(exchange: Exchange) -> str:

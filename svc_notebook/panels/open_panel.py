@@ -44,6 +44,8 @@ def panel(
     A conversation with a name continues where it ended, even in an earlier kernel: the
     ledger has its turns, which are sent again, and the settings of the last one.
 
+    A second panel on it begins with the settings of the newest one that is open.
+
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
     the panel stays when the cell runs again, unless the cell asks for another value.
     Prompts and replies are saved with the notebook; keys are not.
@@ -88,11 +90,14 @@ def panel(
     if name is None and not (conversation.turns or conversation.can_undo):
         conversation.is_untitled = True
     opened: Panel | None = _PANELS.take(conversation)
+    newest: Panel | None = _PANELS.newest(conversation)
     context = (
         opened.context
         if opened
         else PanelContext(conversation, session, settings, toolbox, permit)
     )
+    if opened is None and newest:
+        context.take_settings(newest.context.state.settings)
     if restore and name is not None:
         restore_turns(context)
     elif not restore and opened and opened.is_restoring:
@@ -131,6 +136,7 @@ class _PanelsOfCells:
         self._panels: dict[str, list[Any]] = {}
         self._runs: dict[str, str] = {}
         self._earlier: list[Any] = []  # of the running cell, from its last run
+        self._open: list[Any] = []  # in all cells, the newest last
         self._cell = ""
 
     def take(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
@@ -150,8 +156,15 @@ class _PanelsOfCells:
             panel.close()
         return None
 
+    def newest(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
+        """Return the newest open panel on this subject; None if there is none."""
+        self._open = [panel for panel in self._open if panel.comm is not None]
+        panels = (panel for panel in reversed(self._open) if panel.subject is subject)
+        return next(panels, None)
+
     def keep(self, panel: Any) -> None:  # noqa: ANN401 - of either kind
-        """Remember a panel of the running cell; do nothing outside notebooks."""
+        """Remember a panel; in a notebook, also which cell has opened it."""
+        self._open = [*(other for other in self._open if other is not panel), panel]
         if self._cell:
             self._panels.setdefault(self._cell, []).append(panel)
 

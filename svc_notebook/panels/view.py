@@ -101,6 +101,13 @@ class PanelContext:
         with self.lock:
             self.state = replace(self.state, **changes)
 
+    def take_settings(self, settings: PanelSettings) -> None:
+        """Begin with another panel's settings, except where code has set its own."""
+        settings = settings.reopened(PanelSettings(), self.opened_with)
+        if self.tool_definitions and self.opened_with.value("n") is None:
+            settings = settings.setting("n", None)  # tools need one choice
+        self.change(settings=settings)
+
     def use_tools(self, toolbox: Toolbox, permit: Permit) -> None:
         """Offer these tools in each request."""
         self.toolbox, self.permit = toolbox, permit
@@ -163,7 +170,6 @@ def draw_meter(
 def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     """Return a turn for the browser; `can` are the actions on it in an idle panel."""
     version = turn.version
-    model, _, footer = version.footer.partition(" · ")
     compared = draw_compared(turn)[0] if turn.comparison else {}
     places = turn.places
     return {
@@ -174,10 +180,10 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "choices": [
             {"html": reply_html(text), "text": text} for text in reply_texts(turn)
         ],
-        "model": model,
+        "model": version.model,
         "picked": version.picked,
         "ended": _end_label(version),
-        "footer": footer,
+        "footer": turn.footer,
         "badges": [*version.marks],
         "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
         "columns": [],

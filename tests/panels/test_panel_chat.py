@@ -430,3 +430,43 @@ def test_a_spending_limit_is_said_in_the_panel(open_page: OpenPage) -> None:
 
     assert "svc.use(max_tokens_total=...)" in page.view["notice"]
     assert len(page.view["turns"]) == 1
+
+
+def test_versions_say_which_settings_made_them(open_page: OpenPage) -> None:
+    """Only where those of the versions differ; the transcript says the same."""
+    page = open_page()
+    turn = page.ask("Name a tea")
+    again = {"turn": turn["id"]}
+    same = page.do("regenerate", **again)["turns"][0]
+    page.say("set", name="temperature", value="1.5")
+    warm = page.do("regenerate", **again)["turns"][0]
+    text = page.panel.conversation.to_markdown()
+    page.say("choose", **again, version=1)
+    first = page.view["turns"][0]
+
+    assert "settings" not in same["footer"]
+    assert warm["footer"].endswith(" · temperature 1.5")
+    assert " · temperature 1.5" in text
+    assert first["footer"].endswith(" · default settings")
+
+
+def steep(minutes: int) -> str:
+    """Steep the tea."""
+    return f"{minutes} min"
+
+
+def test_a_second_panel_begins_with_the_settings_of_the_newest(
+    open_page: OpenPage,
+) -> None:
+    """What code sets for the second one is used instead."""
+    first = open_page()
+    first.say("set", name="temperature", value="1.5")
+    first.say("set", name="n", value="2")
+    second, third = open_page(), open_page(temperature=0.5)
+    other, with_tools = open_page("other"), open_page(tools=[steep])
+    first.panel.close()
+    shown = (page.view["settings"] for page in (second, third, other, with_tools))
+
+    assert [(each["temperature"], each["n"]) for each in shown] == [
+        *((1.5, 2), (0.5, 2), (None, None), (0.5, None))
+    ]
