@@ -44,10 +44,8 @@ def panel(
     A conversation with a name continues where it ended, even in an earlier kernel: the
     ledger has its turns, which are sent again, and the settings of the last one.
 
-    A second panel on it begins with the settings of the newest one that is open.
-
     Make it the last line of a cell, or put it into other ipywidgets. What you set in
-    the panel stays when the cell runs again, unless the cell asks for another value.
+    it stays for a new run, and for other panels on it, unless a cell sets something.
     Prompts and replies are saved with the notebook; keys are not.
 
     Args:
