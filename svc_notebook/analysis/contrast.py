@@ -122,9 +122,8 @@ class Contrast:
     """The comparisons of values of factors: shown in a cell, and a frame in `df`.
 
     A cell shows a sentence for each comparison, a chart of the differences with their
-    intervals (a filled point is a clear difference, a hollow one is not), which values
-    are tied, what requests cost, and the first rows that only one of two values gets
-    right; more than 4 rows are folded.
+    intervals (a filled point is clear, a hollow one is not), which values are tied,
+    what requests cost, and the first rows that only one of two values gets right.
 
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.
@@ -140,8 +139,7 @@ class Contrast:
         level: The level of the intervals.
         correct: How the comparisons of the call are corrected together.
         missing: How replies without a value are treated.
-        tied: Sets of values of which no two can be told apart, if there are three
-            values or more.
+        tied: Sets of values of which no two can be told apart, of three or more.
         drawn: The numbers that the chart shows of each comparison, in the direction of
             its sentence.
         looks: `any` if the intervals hold at any number of looks.
