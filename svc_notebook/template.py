@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from unicodedata import normalize
 
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
@@ -20,6 +21,11 @@ _NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*|\n[^{}]*)\}\}"
 
 
 _UNCLOSED = re.compile(r"(?<![\\{])\{\{[ \t]*+([^{}\s]++)[ \t]*+(\}?+)(?!\})")
+
+
+def as_variable(name: str) -> str:
+    """Return a variable's name as Python keeps it; the Thai vowel ำ becomes two."""
+    return normalize("NFKC", name)
 
 
 def names_in(template: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from svc_notebook.service.params import (
     printable,
     shorten,
 )
+from svc_notebook.template import as_variable
 
 from .exact_match import Mismatch, mismatch
 from .read_answers import AnswerType
@@ -147,6 +148,8 @@ class ScoredRow:
         return value
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any column
+        if name not in self._columns:  # Python has replaced the Thai vowel ำ by two
+            name = next((x for x in self._columns if as_variable(x) == name), name)
         try:
             return self[name]
         except KeyError as problem:

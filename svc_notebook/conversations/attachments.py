@@ -22,6 +22,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Attached
 from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.template import as_variable
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.dataframe_for_model import HEAD_TOKENS, cut_table, is_table
 
@@ -135,7 +136,8 @@ def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> PromptItem |
         return _last_error(mark)
     if cell := _CELL.fullmatch(name):
         return _cell_item(mark + name, cell[1], int(cell[2]), names)
-    return to_item(name, names[name]) if name in names else None
+    variable = as_variable(name)
+    return to_item(name, names[variable]) if variable in names else None
 
 
 def _cell_item(

@@ -17,7 +17,7 @@ from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import names_in_single_braces
+from svc_notebook.template import as_variable, names_in_single_braces
 from svc_notebook.tokens import MaxTokens, with_max_tokens
 
 from .cell_context import CellContext
@@ -157,10 +157,10 @@ def _single_braces_note(
     new_names = [
         name
         for name in names_in_single_braces(cell)
-        if name in names
+        if (variable := as_variable(name)) in names
         and name not in noted
-        and name not in of_shell
-        and not isinstance(names[name], ModuleType)
+        and variable not in of_shell
+        and not isinstance(names[variable], ModuleType)
     ]
     if not new_names:
         return ""

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from svc_notebook.conversations.attachments import PromptItem, to_item
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
-from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
+from svc_notebook.template import (
+    as_variable,
+    fill_marks,
+    is_path,
+    nested_marks,
+    to_expression,
+)
 
 from .cell_context import NO_VALUE
 
@@ -122,6 +128,11 @@ def _look_up(
     else:
         part = ast.literal_eval(expression.slice)
     try:
+        if is_attribute and not (part.isascii() or hasattr(whole, part)):
+            # a column may have the vowel ำ as it was typed, which Python replaces
+            part = next(
+                (name for name in dir(whole) if as_variable(name) == part), part
+            )
         return getattr(whole, part) if is_attribute else whole[part]
     except Exception as error:
         hint = ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAMS, Param, did_you_mean, read_extra
-from svc_notebook.template import decode_escapes
+from svc_notebook.template import as_variable, decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, allowed_max_tokens
 
 from .config_traits import CONFIRMATIONS
@@ -154,7 +154,7 @@ def _max_tokens(text: str) -> object:
 def _variable(text: str) -> str:
     is_word = keyword.iskeyword(text)
     if text.isidentifier() and not is_word:
-        return text
+        return as_variable(text)
     reason = "a Python keyword" if is_word else "not a variable name"
     raise ParameterError(
         f"-o {text!r} is {reason}; use letters, digits and underscores, as in -o "

@@ -8,7 +8,7 @@ from typing import Any
 
 from svc_notebook.conversations.attachments import PromptItem, find_item, read_text_file
 from svc_notebook.errors import ParameterError
-from svc_notebook.template import is_path, to_expression
+from svc_notebook.template import as_variable, is_path, to_expression
 
 from .interpolation import near_name, with_value
 
@@ -20,8 +20,8 @@ def find_context(
 
     An error may suggest one of `own_names`.
     """
-    if name in names:
-        with_value(name, names)
+    if (variable := as_variable(name)) in names:
+        with_value(variable, names)
     if item := find_item(name, names, mark="--with "):
         return item
     path, is_file, is_folder, known = Path(name), False, False, list(own_names)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from svc_notebook.conversations.attachments import CAP_TOKENS, Hide, read_item
 from svc_notebook.errors import SvcError, last_error
+from svc_notebook.template import as_variable
 from svc_notebook.tokens import estimate_tokens
 
 MAX_OFFERS = 50  # names in the list after `@`
@@ -49,7 +50,7 @@ def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     """
     # a copy, since a cell may run meanwhile
     names = shell.user_ns.copy() if shell else {}
-    search = fragment.casefold()
+    search = as_variable(fragment.casefold())
     variables = _matching(search, _variables(names, shell))
     cells = _matching(search, _cells(names))
     error = _matching(search, iter([("Err", last_error())] if last_error() else []))

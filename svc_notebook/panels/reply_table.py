@@ -13,6 +13,7 @@ from typing import Any
 from svc_notebook.conversations.history import Turn
 from svc_notebook.display.markdown import tables
 from svc_notebook.errors import ParameterError
+from svc_notebook.template import as_variable
 
 from .attach_menu import Shell
 from .browser_messages import BrowserMessage
@@ -34,7 +35,7 @@ def make_frame(
 
     An existing variable is replaced only if the message says so.
     """
-    name = message.name
+    name = as_variable(message.name)
     answer: dict[str, Any] = {"t": "framed", "id": message.question_id, "name": name}
     answer |= {"text": "", "problem": "", "is_taken": False}
     try:

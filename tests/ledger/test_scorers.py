@@ -51,6 +51,17 @@ def test_a_function_scores_each_good_reply(
     pd.testing.assert_frame_equal(found, replies)
 
 
+def test_a_column_with_sara_am_is_an_attribute(
+    ledger: Ledger, replies: pd.DataFrame
+) -> None:
+    """Python keeps ำ as two letters in attributes; a column has it as it is typed."""
+    replies = replies.assign(คำตอบ="spam").rename(columns={"ค\u0e4d\u0e32ตอบ": "คำตอบ"})
+
+    score_replies(ledger, replies, {"right": lambda r: r.text == r.คำตอบ})
+
+    assert replies["score_right"].tolist() == [1, 0, 0, 0, pd.NA]
+
+
 def test_a_cell_says_what_was_scored(ledger: Ledger, replies: pd.DataFrame) -> None:
     """It shows rate or mean, of how many replies, and the column; it is a number."""
     saved = score_replies(

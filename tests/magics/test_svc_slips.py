@@ -19,6 +19,12 @@ def sent(emulator: Emulator) -> dict[str, Any]:
     return body
 
 
+def sent_before_last(emulator: Emulator) -> str:
+    """Return the prompt of the newest request but one."""
+    content: str = emulator.requests[-2].json["messages"][-1]["content"]
+    return content
+
+
 def test_the_environment_is_read_when_it_is_needed(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +162,29 @@ def test_marks_that_nearly_are_some_go_as_typed(
     cell = shell.run(f"%%svc --dry-run\nOf {mark}")
 
     assert said in cell.shown.split("Dry run")[0]
+
+
+def test_a_name_with_sara_am_is_found_as_it_is_typed(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """Python keeps ำ as two letters in names; pandas keeps it in its columns."""
+    shell.run(
+        "import pandas as pd\nคำถาม = 'ชาหกค่ะ'\n"
+        "df = pd.DataFrame({'จำนวน': ['สามถ้วย']})"
+    )
+
+    kept = shell.run("%%svc -o คำตอบ --with คำถาม\nHello {{df.จำนวน[0]}}")
+    prompt = sent(emulator)["messages"][-1]["content"]
+    shell.run("seen = คำตอบ.text")
+    filled = shell.run("%%svc\n{{คำตอบ}}")
+    single = shell.run("%%svc\nHello {คำถาม}")
+
+    assert kept.error is None
+    assert "ชาหกค่ะ" in prompt
+    assert "Hello สามถ้วย" in prompt
+    assert filled.error is None
+    assert str(shell.names["seen"]) in sent_before_last(emulator)
+    assert single.shown.startswith("Sent as typed: {คำถาม}. Write {{คำถาม}}")
 
 
 def test_a_variable_in_single_braces_is_said_once(shell: Shell) -> None:

@@ -88,6 +88,19 @@ def test_modules_functions_and_private_names_are_not_offered(
     assert [*offered(page)] == ["n", "df", "In[1]"]
 
 
+def test_a_name_with_sara_am_is_offered(
+    open_page: OpenPage, shell: InteractiveShell
+) -> None:
+    """Python keeps ำ as two letters in names; the page sends it as it is typed."""
+    page = open_page()
+    run(shell, "คำถาม = 'Is it warm?'")
+
+    name = next(iter(offered(page, "คำ")))
+
+    assert name in shell.user_ns
+    assert shell.user_ns[name] == "Is it warm?"
+
+
 def test_a_panel_is_not_offered(open_page: OpenPage, shell: InteractiveShell) -> None:
     """What it shows is in its conversation already."""
     page = open_page()

@@ -59,6 +59,19 @@ def test_a_table_becomes_a_frame(open_page: OpenPage, shell: InteractiveShell) -
     assert str(frame["price"].dtype) == "float64"
 
 
+def test_a_name_with_sara_am_is_a_variable(
+    open_page: OpenPage, shell: InteractiveShell
+) -> None:
+    """Python keeps ำ as two letters in names, so a cell finds the frame."""
+    page = open_page()
+    page.ask("Which teas?")
+
+    make(page, "จำนวน")
+    shell.run_cell("n_rows = len(จำนวน)")  # type: ignore[no-untyped-call]  # IPython's
+
+    assert shell.user_ns["n_rows"] == 3
+
+
 def test_a_table_in_a_quote_counts_too(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:
