@@ -173,7 +173,7 @@ class Panel {
   }
 
   scrolledAround() {
-    this.menu.close();
+    this.menu.closeIfMoved();
     for (const menu of this.attaches) menu.place();
   }
 

@@ -301,6 +301,12 @@ class Menu {
     this.element.style.left = `${Math.max(4, at.right - width)}px`;
     this.element.style.top = `${isAbove ? at.top - height : at.bottom}px`;
     items[0]?.focus();
+    this.top_px = at.top;
+  }
+
+  /** Close after a scroll, but not after one that ended before the menu opened. */
+  closeIfMoved() {
+    if (this.button && this.button.getBoundingClientRect().top !== this.top_px) this.close();
   }
 
   close() {
