@@ -27,6 +27,7 @@ from .contrast_study import (
     only_score,
     pairs_of,
     shown,
+    subtraction,
 )
 from .differences import Correction, Difference, corrected, difference_of, p_value
 from .flips import N_SHOWN, Flips, chosen_comparison
@@ -69,7 +70,7 @@ CONTRAST = tuple(
         "n_scored": "replies with a score, of both values together",
         "mean": "mean, or share, of level over these prompts",
         "mean_against": "mean, or share, of against over these prompts",
-        "difference": "mean less mean_against",
+        "difference": "mean minus mean_against",
         "low": "lower end of its interval, corrected as p is",
         "high": "its upper end",
         "p": "chance of such a difference if the true one is 0, or with a margin if "
@@ -548,9 +549,9 @@ def _levels(rows: Sequence[_Row], place: int) -> Any:  # noqa: ANN401 - an array
 
 
 def _group_value(row: _Row, name: str) -> str:
-    """Return the value of a subgroup, or of two, such as "Thai less English"."""
+    """Return the value of a subgroup, or of two, such as "Thai minus English"."""
     values = row.study.groups[name].array.take(list(row.pair.groups))
-    return " less ".join(dict.fromkeys(shown(name, value) for value in values))
+    return subtraction(dict.fromkeys(shown(name, value) for value in values))
 
 
 def _numbers(row: _Row, difference: Difference, terms: Terms) -> dict[str, Any]:

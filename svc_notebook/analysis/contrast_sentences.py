@@ -10,7 +10,7 @@ from svc_notebook.ledger.scores import PREFIX
 
 from . import rounding
 from .contrast_pair import Dependence, Pair
-from .contrast_study import Study, level_names, short_names, shown
+from .contrast_study import Study, level_names, short_names, shown, subtraction
 from .differences import Correction, Difference, StudentEstimate, units_needed
 from .reply_factors import in_number, setting_name
 from .rounding import is_shown_as_none, number, percent, round_up
@@ -58,7 +58,7 @@ class Drawn(NamedTuple):
     """A difference as the chart shows it, in the direction of its sentence.
 
     Attributes:
-        name: The subtraction in words, such as "en: large less small".
+        name: The subtraction in words, such as "en: large minus small".
         amounts: The difference, and the ends of its interval.
         means: The two means that are subtracted.
     """
@@ -117,9 +117,9 @@ def drawn(study: Study, pair: Pair, difference: Difference, terms: Terms) -> Dra
         levels, groups, means, amounts = _largest_first(pair, difference)
     elif amounts[0] < 0 and terms.margin is None:
         levels, means, amounts = levels[::-1], means[::-1], _negative(amounts)
-    subgroup = " less ".join(_group_name(study, group) for group in groups)
+    subgroup = subtraction(_group_name(study, group) for group in groups)
     names = short_names(study.factor, study.levels)
-    name = " less ".join(names[level] for level in levels)
+    name = subtraction(names[level] for level in levels)
     return Drawn(f"{subgroup}: {name}" if groups else name, amounts, means)
 
 
@@ -255,7 +255,7 @@ def _between_groups(
     """Say whether a difference is larger in one subgroup than in the other."""
     levels, groups, means, amounts = _largest_first(pair, difference)
     names = level_names(study)
-    first, second = (names[level] for level in levels)
+    compared = subtraction(names[level] for level in levels)
     group_names = [_group_name(study, group) for group in groups]
     interval = rounding.difference_with_interval(
         amounts, is_rate=study.is_rate, level=terms.level
@@ -268,9 +268,9 @@ def _between_groups(
         for mean, group in zip(shown_means, group_names, strict=True)
     )
     seen = (
-        f"the difference in {study.name} ({first} less {second}) depends on "
-        f"{' and '.join(study.design.by)}: {one}, {other}; {group_names[0]} less "
-        f"{group_names[1]}: {interval}{_over(study, pair)}"
+        f"the difference in {study.name} ({compared}) depends on "
+        f"{' and '.join(study.design.by)}: {one}, {other}; "
+        f"{subtraction(group_names)}: {interval}{_over(study, pair)}"
     )
     if np.isnan(difference.low):
         return f"too early to say whether {seen}; {_why_no_interval(study, pair)}."
@@ -530,10 +530,10 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
         f"{rounding.difference(value, is_rate=study.is_rate)} with {name}"
         for name, value in by_size
     )
-    first, second = (level_names(study)[level] for level in pair.levels)
+    compared = subtraction(level_names(study)[level] for level in pair.levels)
     yield (
-        f"But it depends on {dependence.factor}: {first} less {second} is "
-        f"{differences}; the difference is their mean."
+        f"But it depends on {dependence.factor}: {compared} is {differences}; "
+        "the difference is their mean."
     )
 
 

@@ -482,6 +482,11 @@ def shown(factor: str, level: Any) -> str:  # noqa: ANN401 - a value
     return shorten(printable(in_words(factor, level)), _SHOWN_CHARS)
 
 
+def subtraction(names: Iterable[str]) -> str:
+    """Name a difference: "large minus small". A hyphen could be part of a name."""
+    return " minus ".join(names)
+
+
 def level_names(study: Study) -> list[str]:
     """Return the names of the levels in a sentence, such as "temperature=0.5"."""
     names = short_names(study.factor, study.levels)

@@ -18,7 +18,7 @@ from svc_notebook.display.interval_chart import Interval, IntervalChart
 
 from . import contrast_display, rounding
 from .contrast_sentences import SAME_COST, left_out
-from .contrast_study import Study
+from .contrast_study import Study, subtraction
 from .differences import POWER
 from .rounding import number, percent, round_up
 from .stopping_rule import Known, Look, Question, tail_of
@@ -46,7 +46,7 @@ class Decision:
         cost: The cost of the requests sent; NaN is not known.
         notes: Further remarks.
         df: One row for each look and each other value that is left: the requests so
-            far, and the value that leads (`value`) less the `other` with its interval.
+            far, and the value that leads (`value`) minus the `other` with its interval.
         chart: The rows of `df` as a chart, of some looks.
 
     Example:
@@ -125,7 +125,7 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
 
 
 def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
-    """Draw what leads less each other value that is left, look by look."""
+    """Draw what leads minus each other value that is left, look by look."""
     leader, *others = _deciding(looks)
     drawn = others[:_DRAWN_OTHERS]
     n_looks = max(_DRAWN_LOOKS // len(drawn), _LEAST_LOOKS)
@@ -148,7 +148,7 @@ def progress_line(looks: Sequence[Look], question: Question, per_row: int) -> st
     leader, other, *_ = _deciding(looks)
     last = looks[-1]
     known = _with_interval(last.study, _latest(looks, leader, other), question)
-    line = f"{last.names[leader]} less {last.names[other]}: {known}"
+    line = f"{_subtraction(last, leader, other)}: {known}"
     n_rows = n_fixed(looks, question)
     if n_rows is None:
         return line
@@ -216,12 +216,16 @@ def _undecided_sentence(looks: Sequence[Look], question: Question, spent: Spent)
     nearest = others[0]
     known = last.difference(leader, nearest) or _UNKNOWN
     unit = " points" if last.study.is_rate else ""
-    difference = f"{last.names[leader]} less {last.names[nearest]} is "
+    difference = f"{_subtraction(last, leader, nearest)} is "
     difference += f"{_ends(last.study, known, question)}{unit}"
     return (
         f"Cannot tell {limit}: {_leads(last, leader, known)}; {_listed(last, others)} "
         f"cannot be told from it ({difference}); {_would_tell(last, question, spent)}."
     )
+
+
+def _subtraction(look: Look, one: int, other: int) -> str:
+    return subtraction((look.names[one], look.names[other]))
 
 
 def _leads(last: Look, leader: int, known: Known) -> str:
@@ -350,7 +354,7 @@ def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
         high=known.high,
         numbers=_with_interval(look.study, known, question),
         is_clear=look.value is not None or known.low > 0 or known.high < 0,
-        title=f"{look.names[one]} less {look.names[other]}, look by look",
+        title=f"{_subtraction(look, one, other)}, look by look",
     )
 
 

@@ -404,7 +404,7 @@ def contrast_df(
         which are corrected for the comparisons of the call; the smallest difference
         that would be found 8 of 10 times; costs; and `says`, the comparison as a
         sentence. The columns of `by` name the subgroup, or two of them, such as "Thai
-        less English", where `is_between_groups`.
+        minus English", where `is_between_groups`.
 
     Raises:
         ParameterError: As in `svc.contrast`.

@@ -29,7 +29,7 @@ from .change_rule import (
     change_of,
     of_texts,
 )
-from .contrast_study import check_share_margin, short_names
+from .contrast_study import check_share_margin, short_names, subtraction
 from .flips import Flips, flips
 from .joined_runs import IMPROVED, REGRESSED, joined
 from .reply_factors import coded, is_rate, measure, unit, unit_codes
@@ -43,6 +43,7 @@ _LENGTH_RATIO = 1.1  # lengths that differ by a smaller ratio count as unchanged
 _DRAWN_CHECKS = 8
 _FLIPS = 3  # rows that are shown in each direction
 _BEFORE, _NOW = "before", "now"
+_NOW_MINUS_BEFORE = subtraction((_NOW, _BEFORE))
 _TEMPERATURE = "temperature"
 _STOP = "stop"
 _ORDER: tuple[ChangeVerdict, ...] = ("changed", "cannot tell", "as before")
@@ -500,14 +501,14 @@ def _chart(
     if len(measures) == 1 and drawn:
         places = np.linspace(1, newest, _DRAWN_CHECKS).round().astype(int)
         only = drawn[0][0]
-        title = f"{only.name}, now less before"
+        title = f"{only.name}, {_NOW_MINUS_BEFORE}"
         intervals = [
             _interval(only, only.at(check), f"check {check}", title)
             for check in np.unique(places).tolist()
         ]
     else:
         intervals = [
-            _interval(measured, change, measured.title, "now less before")
+            _interval(measured, change, measured.title, _NOW_MINUS_BEFORE)
             for measured, change in drawn
         ]
     margin = drawn[0][0].rule.margin if drawn else MARGIN

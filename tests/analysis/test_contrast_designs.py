@@ -133,10 +133,10 @@ def test_a_subgroup_with_a_difference_is_not_another_difference() -> None:
     compared = contrast(frame, "model", by="language")
 
     found = compared.df
-    assert found["language"].tolist() == ["English", "Thai", "Thai less English"]
+    assert found["language"].tolist() == ["English", "Thai", "Thai minus English"]
     assert found["is_between_groups"].tolist() == [False, False, True]
     assert found["difference"].tolist() == pytest.approx([0.25, 0.5, 0.25])
-    assert "Thai less English: 25 points (" in compared.says[2]
+    assert "Thai minus English: 25 points (" in compared.says[2]
     assert compared.says[0].startswith("with language=English, 70b is right more often")
     assert compared.by == ["language"]
 
@@ -339,7 +339,7 @@ def test_an_interaction_is_said_in_the_sentence() -> None:
 
     (says,) = contrast(frame, "model").says
 
-    assert "But it depends on prompt_label: 70b less 8b is" in says
+    assert "But it depends on prompt_label: 70b minus 8b is" in says
     assert "55 points with terse, -40 points with polite" in says
 
 

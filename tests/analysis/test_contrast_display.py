@@ -49,7 +49,7 @@ def test_a_terminal_gets_all_in_characters() -> None:
     assert lines[0].startswith("70b is right more often than 8b: 90 % against 50 %")
     at = lines.index("difference in right")
     assert re.fullmatch(
-        r"  70b less 8b   *│ +├─+●─+┤ +40 points \(\d+ to \d+\)", lines[at + 1]
+        r"  70b minus 8b   *│ +├─+●─+┤ +40 points \(\d+ to \d+\)", lines[at + 1]
     )
     assert re.fullmatch(r" +0 +(\d+ +)+points", lines[at + 2])
     assert "1,000 requests cost 8b: 0.5, 70b: 2" in lines
@@ -73,7 +73,7 @@ def test_html_is_drawn_without_a_kernel_or_a_script() -> None:
     html = svc.contrast(PAIR, "model", on="right")._repr_mimebundle_()["text/html"]
 
     assert html.count("<svg") == 1
-    assert re.search(r'aria-label="70b less 8b: 40 points \(\d+ to \d+\)"', html)
+    assert re.search(r'aria-label="70b minus 8b: 40 points \(\d+ to \d+\)"', html)
     assert "currentColor" in html
     assert "only 70b is right: 16 rows" in html
     assert "<script" not in html
@@ -164,8 +164,12 @@ def test_subgroups_are_named_on_the_axis() -> None:
 
     text = str(svc.contrast(frame, "model", on="right", by="language"))
 
-    names = re.findall(r"^  (\S.*: 70b less 8b)", text, re.MULTILINE)
-    assert names == ["en: 70b less 8b", "ไทย: 70b less 8b", "ไทย less en: 70b less 8b"]
+    names = re.findall(r"^  (\S.*: 70b minus 8b)", text, re.MULTILINE)
+    assert names == [
+        "en: 70b minus 8b",
+        "ไทย: 70b minus 8b",
+        "ไทย minus en: 70b minus 8b",
+    ]
 
 
 @pytest.mark.slow
@@ -205,7 +209,7 @@ def test_without_scipy_there_are_points_alone(monkeypatch: pytest.MonkeyPatch) -
 
     text = str(svc.contrast(PAIR, "model", on="right"))
 
-    assert re.search(r"70b less 8b +│ +○ +40 points\n", text)
+    assert re.search(r"70b minus 8b +│ +○ +40 points\n", text)
 
 
 @pytest.mark.slow
@@ -254,8 +258,8 @@ def test_a_plot_has_points_intervals_and_the_line() -> None:
         if "values" in spec["data"]
         else next(iter(spec["datasets"].values()))
     )
-    assert (row["group"], row["value"], row["clear"]) == ("70b less 8b", 40.0, True)
-    assert str(chart).startswith("difference in right: 70b less 8b: 40 points (")
+    assert (row["group"], row["value"], row["clear"]) == ("70b minus 8b", 40.0, True)
+    assert str(chart).startswith("difference in right: 70b minus 8b: 40 points (")
 
 
 def test_a_drawing_has_the_direction_of_its_sentence() -> None:
@@ -272,16 +276,16 @@ def test_a_drawing_has_the_direction_of_its_sentence() -> None:
     compared = svc.contrast(frame, "model", by="language")
 
     assert [one.name for one in compared.drawn] == [
-        "en: 8b less 70b",
-        "th: 70b less 8b",
-        "en less th: 8b less 70b",
+        "en: 8b minus 70b",
+        "th: 70b minus 8b",
+        "en minus th: 8b minus 70b",
     ]
     assert all(one.amounts[0] > 0 for one in compared.drawn)
     assert "8b is right more often than 70b" in compared.says[0]
-    said = re.search(r"en less th: (\d+ points \([^)]*\))", compared.says[2])
+    said = re.search(r"en minus th: (\d+ points \([^)]*\))", compared.says[2])
     assert said is not None
-    assert f"en less th: 8b less 70b  {said[1]}" in re.sub(
-        r" *[│├─┼○●┤]+(?: *[│├─┼○●┤]+)* +", "  ", str(compared)
+    assert f"en minus th: 8b minus 70b  {said[1]}" in re.sub(
+        r"\s*[│├─┼○●┤]+(?: *[│├─┼○●┤]+)* +", "  ", str(compared)
     )
 
 
@@ -289,5 +293,5 @@ def test_a_margin_keeps_the_direction() -> None:
     """What is new is compared with what it shall not be worse than."""
     compared = svc.contrast(PAIR, "model", against=LARGE, margin=0.03)
 
-    assert compared.drawn[0].name == "8b less 70b"
+    assert compared.drawn[0].name == "8b minus 70b"
     assert compared.drawn[0].amounts[0] == pytest.approx(-0.4)

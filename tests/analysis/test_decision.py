@@ -75,7 +75,7 @@ def test_the_answer_comes_first() -> None:
     )
     text, html = repr(decision), decision._repr_mimebundle_()["text/html"]
     assert text.startswith("Use new. It is better")
-    assert "new less old, look by look" in text
+    assert "new minus old, look by look" in text
     assert html.index("<strong>Use new.</strong>") < html.index("<svg")
 
 
@@ -91,7 +91,7 @@ def test_ends_are_not_rounded_onto_the_margin() -> None:
 
 
 def test_what_is_open_says_how_many_would_tell() -> None:
-    """By what was seen so far, with the interval of the better one less the other."""
+    """By what was seen so far, with the interval of the better one minus the other."""
     df = study(40, old=lambda row: row % 8 != 0, new=lambda row: row % 10 != 0)
 
     decision = decided_of(df, 20, 40, most="80 requests")
@@ -99,7 +99,7 @@ def test_what_is_open_says_how_many_would_tell() -> None:
     assert decision.value is None
     assert decision.says.startswith(
         "Cannot tell within 80 requests: new leads with 90 %; old cannot be told from "
-        "it (new less old is -"
+        "it (new minus old is -"
     )
     assert " requests) in all would tell. 80 requests of 80 were" in decision.says
     html = decision._repr_mimebundle_()["text/html"]
@@ -123,13 +123,13 @@ def test_the_leader_is_compared_with_all_that_are_left() -> None:
 
     assert decision.headline.startswith(
         "Cannot tell with all rows: large/careful leads with 92 %; large/terse and "
-        "small/terse cannot be told from it (large/careful less large/terse is -"
+        "small/terse cannot be told from it (large/careful minus large/terse is -"
     )
     assert decision.df["value"].unique().tolist() == ["large/careful"]
     assert decision.df["other"].tolist() == ["large/terse", "small/terse"] * 2
     assert list(dict.fromkeys(row.title for row in decision.chart.intervals)) == [
-        "large/careful less large/terse, look by look",
-        "large/careful less small/terse, look by look",
+        "large/careful minus large/terse, look by look",
+        "large/careful minus small/terse, look by look",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_plan_without_looks_would_take_more() -> None:
     assert n is not None
     assert n > 1000
     line = progress_line(looks, MARGIN, 1)
-    assert line.startswith("new less old: 30 points (")
+    assert line.startswith("new minus old: 30 points (")
     assert line.endswith(
         f" · without looks: {round_up(n):,} rows ({round_up(2 * n):,} requests)"
     )
@@ -182,13 +182,13 @@ def test_a_value_that_is_enough_may_be_better() -> None:
 
 
 def test_what_is_open_is_drawn_as_it_is_said() -> None:
-    """The better value less the other, in the drawing and in the sentence."""
+    """The better value minus the other, in the drawing and in the sentence."""
     df = study(24, old=lambda row: row % 4 != 0, new=lambda row: row % 3 == 0)
 
     decision = decided_of(df, 24)
 
-    assert "old less new is -" in decision.says
-    assert decision.chart.intervals[0].title.startswith("old less new")
+    assert "old minus new is -" in decision.says
+    assert decision.chart.intervals[0].title.startswith("old minus new")
 
 
 def test_replies_without_a_score_are_named() -> None:

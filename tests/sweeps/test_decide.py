@@ -221,7 +221,7 @@ def test_values_that_are_left_are_named_as_a_set(session: Session) -> None:
 
     assert decision.value is None
     assert decision.left == ["a", "b"]
-    assert "a has 100 %; b cannot be told from it (a less b is" in decision.says
+    assert "a has 100 %; b cannot be told from it (a minus b is" in decision.says
 
 
 def test_several_factors_are_decided_about_together(
