@@ -17,7 +17,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import printable, shorten
 
-from .compare import compared, plain, score_text
+from .compare import as_markdown, compared, plain, score_text
 from .contrast_sentences import ADJECTIVES
 from .contrast_study import shown
 from .missing import Missing, with_missing
@@ -134,6 +134,14 @@ class _Question:
         """Say what only one side gets, such as "improved: only b is right"."""
         head = f"{self.heads[side]}: " if self.heads[side] else ""
         return head + self._only_without_head(side)
+
+    def also_only(self, side: int) -> str:
+        """Go on after `only` with the other side, such as ", only a"."""
+        name = self.names[side]
+        start = f"; {self.heads[side]}: " if self.heads[side] else ", "
+        if not self.is_rate:
+            return f"{start}for {name}"
+        return f"{start}only {name if self.is_adjective else f'for {name}'}"
 
     def _only_without_head(self, side: int) -> str:
         name = self.names[side]
@@ -436,7 +444,7 @@ def _entries(
             ),
         )
         for entry, answer, mean, n in zip(
-            compared(replies), answers, means, counts, strict=True
+            map(as_markdown, compared(replies)), answers, means, counts, strict=True
         )
     ]
 
@@ -460,21 +468,54 @@ def _score(question: _Question, mean: float, n: int) -> str:
 
 def _sentence(question: _Question, **counts: int) -> str:
     """Say how many rows there are of each kind."""
-    first, second = question.names
-    n = {name: f"{count:,}" for name, count in counts.items()}
     if not counts["n_pairs"]:
-        return f"no row has {question.value} for both {first} and {second}."
-    sentence = f"{question.only(0)} in {n['n_level']} of "
-    sentence += _count(counts["n_pairs"], question)
-    if not question.is_rate:
-        return f"{sentence}, for {second} in {n['n_against']}; equal in {n['n_both']}."
-    sentence += f", only {'' if question.is_adjective else 'for '}{second} in "
-    sentence += f"{n['n_against']}; both in {n['n_both']}, neither in {n['n_neither']}."
-    if counts["n_mixed"]:
+        names = " and ".join(question.names)
+        return f"no row has {question.value} for both {names}."
+    of_all = f"of {_count(counts['n_pairs'], question)}"
+    by_side = (counts["n_level"], counts["n_against"])
+    if not any(by_side):
+        sentence = _same_sentence(question, of_all, counts)
+    else:
+        sentence = _differing_sentence(question, of_all, by_side, counts)
+    if question.is_rate and counts["n_mixed"]:
         sentence += (
-            f" Where repeats differ ({n['n_mixed']}), more than half of them decide."
+            f" Where repeats differ ({counts['n_mixed']:,}), more than half of them "
+            "decide."
         )
     return sentence
+
+
+def _differing_sentence(
+    question: _Question,
+    of_all: str,
+    by_side: tuple[int, int],
+    counts: Mapping[str, int],
+) -> str:
+    """Say how many rows differ in each direction; one without any comes last."""
+    one, other = (0, 1) if by_side[0] else (1, 0)
+    sentence = f"{question.only(one)} in {by_side[one]:,} {of_all}"
+    sentence += f"{question.also_only(other)} in {by_side[other]:,}; "
+    if not question.is_rate:
+        return f"{sentence}equal in {counts['n_both']:,}."
+    return (
+        f"{sentence}both in {counts['n_both']:,}, neither in {counts['n_neither']:,}."
+    )
+
+
+def _same_sentence(question: _Question, of_all: str, counts: Mapping[str, int]) -> str:
+    """Say that no row differs, and how many rows both get right."""
+    first, second = question.names
+    n_both = counts["n_both"]
+    if not question.is_rate:
+        return (
+            f"{question.score} of {first} and {second} is equal in {n_both:,} {of_all}."
+        )
+    neither = f"neither in {counts['n_neither']:,}"
+    if question.is_adjective:
+        same = f"{first} and {second} are {question.score} in the same rows"
+    else:
+        same = f"{question.score} is true for {first} and {second} in the same rows"
+    return f"{same}: both in {n_both:,} {of_all}, {neither}."
 
 
 def _count(n: int, question: _Question) -> str:

@@ -208,7 +208,7 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
 
     rows = svc.contrast(frame, "temperature", on="right").flips(None)
 
-    assert "only not sent is right in 0 of 3 rows, only 0 in 2" in rows.says
+    assert "only 0 is right in 2 of 3 rows, only not sent in 0" in rows.says
 
 
 @pytest.mark.slow
@@ -235,7 +235,32 @@ def test_without_flips_there_are_no_tables() -> None:
 
     assert (len(rows), rows.tables) == (0, ())
     assert rows.df["better"].dtype == STUDY["model"].dtype
-    assert "both in 2, neither in 1." in repr(rows)
+    assert repr(rows) == (
+        "70b and 8b are right in the same rows: both in 2 of 3 rows, neither in 1."
+    )
+
+
+def test_a_direction_without_rows_comes_last() -> None:
+    """Nothing regressed, so what improved comes first."""
+    old = _studied(_single([True, False, True, False]), [], run="old")
+    new = _studied(_single([True, True, True, False]), [], run="new")
+
+    rows = svc.contrast([old, new], "run", on="right").flips()
+
+    assert rows.says == (
+        "improved: only new is right in 1 of 4 rows; regressed: only old in 0; both in "
+        "2, neither in 1."
+    )
+
+
+def test_replies_are_rendered_as_in_a_table_of_replies() -> None:
+    """Bold text is bold, as in `compare`; a terminal shows it as written."""
+    frame = STUDY.assign(text="**spam**, I think")
+
+    bundle = svc.contrast(frame, "model", on="right").flips()._repr_mimebundle_()
+
+    assert "<strong>spam</strong>, I think" in bundle["text/html"]
+    assert "**spam**, I think" in bundle["text/plain"]
 
 
 def test_texts_of_models_are_escaped_and_cut() -> None:
