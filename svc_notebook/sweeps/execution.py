@@ -624,7 +624,12 @@ class Executor:
         has_sent = bool(result.sent(ledger).trials)
         if has_sent:
             self._check_files(ledger)
-        check_unplanned(self._plan, result.unplanned, read)
+        check_unplanned(
+            self._plan,
+            result.unplanned,
+            read,
+            lambda: [*map(stored_manifest, ledger.plans(self._plan.run_id))],
+        )
         result.unplanned_when_bound = result.unplanned
         if has_sent:
             result.ledger, self._is_bound = ledger, True

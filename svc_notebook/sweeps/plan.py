@@ -820,6 +820,11 @@ def stored_manifest(stored: KeptPlan) -> Manifest:
     return read_manifest(msgspec.json.decode(decompress(stored.manifest)))
 
 
+def as_stored(plan: Plan) -> Manifest:
+    """Return the manifest of a plan as the ledger would give it back."""
+    return msgspec.json.decode(to_json(manifest_of(plan)), type=Manifest)
+
+
 def read_manifest(manifest: object, *others: object) -> Manifest:
     """Read and check a manifest; other arguments of the plan are refused with it."""
     if any(others):

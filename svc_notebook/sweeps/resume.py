@@ -9,28 +9,26 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import islice
+from functools import cached_property
 from math import isnan, nan
 from typing import Literal, NamedTuple, overload
 
 from msgspec.structs import replace
 
-from svc_notebook.analysis.read_answers import kept_type
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.completion import Completion
 from svc_notebook.display.reply_footer import cut_mark
 from svc_notebook.errors import CutError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.service.error_messages import UNAUTHORIZED
-from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room
 from svc_notebook.tools.call import check_whole
 
 from .estimate import Seen
-from .grid import FACTORS, Grid, request_key_of, short_repr, value_of
-from .plan import Plan
+from .grid import request_key_of
+from .plan import Manifest, Plan, as_stored
+from .plan_changes import Change, changes_of, refusal
 
 TrialKey = tuple[str, int]
 
@@ -408,27 +406,31 @@ def check_unplanned(
     plan: Plan,
     unplanned: Mapping[TrialKey, TrialStatus],
     read: Callable[..., Iterable[Exchange]],
+    stored: Callable[[], Sequence[Manifest]],
 ) -> None:
     """Raise ParameterError if trials that are not in the plan have replies.
 
     Trials without a reply are allowed, and so are rows that `df.svc` sent before and
-    that the frame does not have now. `read` reads the exchanges of the run.
+    that the frame does not have now. `read` reads the exchanges of the run, and
+    `stored` its earlier plans, the newest last.
     """
     has_reply = {key for key, status in unplanned.items() if status.mark == "ok"}
-    if has_reply and len(plan.grid):
-        others = {
-            key_of(exchange): exchange
-            for exchange in read(texts=True)
-            if key_of(exchange) in has_reply and not _is_other_row(plan, exchange)
-        }
-        if others:
-            raise ParameterError(
-                f"The run {plan.name!r} already has {len(others)} requests that are "
-                f"not in this plan: {_difference(plan.grid, others.values())}. Nothing "
-                "was sent. Choose another name, or plan all requests of the run; a "
-                f"plan may add more.{_answer_hint(plan, others.values())}",
-                param="name",
-            )
+    if not has_reply or not len(plan.grid) or plan.name is None:
+        return
+    if all(
+        _is_other_row(plan, exchange)
+        for exchange in read(texts=True)
+        if key_of(exchange) in has_reply
+    ):
+        return
+    now = as_stored(plan)
+    for before in reversed(stored()):
+        if changes := changes_of(before, now):
+            break
+    else:
+        detail = f"{len(has_reply):,} requests with replies are not in this plan."
+        changes = [Change("the combinations have changed", detail)]
+    raise ParameterError(refusal(plan.name, changes), param="name")
 
 
 def _is_other_row(plan: Plan, exchange: Exchange) -> bool:
@@ -443,87 +445,3 @@ def _is_other_row(plan: Plan, exchange: Exchange) -> bool:
         for request in (plan.grid[0].request, exchange.request)
     )
     return first == other and (exchange.origin.request_key or "").startswith(key)
-
-
-def _answer_hint(plan: Plan, unplanned: Iterable[Exchange]) -> str:
-    """Say which `answer` the exchanges were sent with, if this plan has none."""
-    answers = (kept_type(exchange.origin.answer) for exchange in unplanned)
-    name = next((answer.name for answer in answers if answer), None)
-    if name is None or plan.answer is not None:
-        return ""
-    return f" They were sent with answer={name}; give it again."
-
-
-_SHOWN = 4  # most values of a factor that an error names
-_SHOWN_CHARS = 60  # of a long text, around its first difference
-_BEFORE_CHARS = 20
-_SEARCHED = 10_000  # most trials among which the most similar text is looked for
-
-
-def _difference(grid: Grid, unplanned: Iterable[Exchange]) -> str:
-    """Return the values in these exchanges that the grid does not have."""
-    # hashes, because the texts of a large grid would not fit into memory
-    planned = {
-        hash((name, repr(value)))
-        for trial in grid
-        for name, value in _values_of(trial.request, trial.repeat)
-    }
-    others: dict[str, dict[str, object]] = {}
-    for exchange in unplanned:
-        for name, value in _values_of(exchange.request, exchange.origin.repeat or 0):
-            if hash((name, repr(value))) not in planned:
-                others.setdefault(name, {})[repr(value)] = value
-    if not others:
-        return "other combinations of the same values"
-    return "; ".join(
-        f"{name} {_listed(name, [*values.values()], grid)}"
-        for name, values in others.items()
-    )
-
-
-def _listed(name: str, values: Sequence[object], grid: Grid) -> str:
-    """List values; of long texts only one, where it differs from a planned text."""
-    first, n_more = values[0], len(values) - 1
-    if isinstance(first, str) and len(first) > _SHOWN_CHARS:
-        planned = (value_of(trial.request, name) for trial in islice(grid, _SEARCHED))
-        texts = [text for text in planned if isinstance(text, str)]
-        # of texts that differ at the same place, probably that of the same row
-        nearest = max(texts, key=partial(_ends_alike, first), default="")
-        at, _ = _ends_alike(first, nearest)
-        more = f" and {n_more:,} more" if n_more else ""
-        instead = _excerpt(nearest, at) if texts else "none"
-        return f"{_excerpt(first, at)}{more}, and the plan has {instead} instead"
-    shown = list(dict.fromkeys(map(_in_words, values)))
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return f"{', '.join(shown[:_SHOWN])}{more}"
-
-
-def _ends_alike(one: str, other: str) -> tuple[int, int]:
-    """Return how many characters two texts share at the beginning and at the end."""
-    return _n_same(one, other), _n_same(one[::-1], other[::-1])
-
-
-def _n_same(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    shorter = min(len(one), len(other))
-    return next((at for at, (a, b) in pairs if a != b), shorter)
-
-
-def _excerpt(text: str, start: int) -> str:
-    """Return the part of a text around a position."""
-    begin = max(start - _BEFORE_CHARS, 0)
-    end = begin + _SHOWN_CHARS
-    return repr("..." * (begin > 0) + text[begin:end] + "..." * (end < len(text)))
-
-
-def _in_words(value: object) -> str:
-    return "not sent" if value in (None, ()) else short_repr(value)
-
-
-def _values_of(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, object]]:
-    yield "repeat", repeat
-    for name in FACTORS:
-        value = value_of(request, name)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        yield name, value

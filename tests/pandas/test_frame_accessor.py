@@ -200,7 +200,7 @@ def test_another_template_of_the_same_name_is_refused(
     frame = _frame(["one", "two"], [0, 1])
     frame.svc.complete("{{text}}", name="n")
 
-    with pytest.raises(ParameterError, match="not in this plan"):
+    with pytest.raises(ParameterError, match='since run "n" was started'):
         frame[:1].svc.complete(**{"template": "{{text}}", "name": "n", **changed})
 
     assert len(emulator.requests) == 2

@@ -139,10 +139,10 @@ def test_a_named_run_asks_for_a_type_it_could_not_keep(
 def test_a_named_run_of_a_type_with_fields_needs_it_again(
     emulator: Emulator, open_session: OpenSession
 ) -> None:
-    """Without the type other requests are planned, so the message names it."""
+    """Without the type other requests are planned; the message names only the type."""
     _swept(open_session(emulator), Verdict, name="mails").run()
 
-    with pytest.raises(ParameterError, match="sent with answer=Verdict; give it again"):
+    with pytest.raises(ParameterError, match="answer has changed from Verdict to None"):
         _swept(open_session(emulator), name="mails")
 
     again = _swept(open_session(emulator), Verdict, name="mails")

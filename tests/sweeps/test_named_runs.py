@@ -89,38 +89,6 @@ def test_a_larger_grid_extends_it(
     assert len(emulator.requests) == 8
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"temperature": 0.5}, "temperature 0."),
-        ({"model": LARGE}, "model 'svc-v2-8b-instruct'"),
-        ({"repeats": 1}, "repeat 1"),
-        ({"prompt": "Hi {{text}}"}, "prompt 'a'"),
-        ({"rows": ["b"]}, "prompt 'a'"),
-        ({"system": "Be brief."}, "system not sent"),
-    ],
-)
-def test_another_grid_of_the_same_name_is_refused(
-    session: Session, emulator: Emulator, changed: dict[str, Any], said: str
-) -> None:
-    """Requests of the run that are not in the grid are named, and nothing is sent."""
-    given: dict[str, Any] = {
-        "prompt": "{{text}}",
-        "rows": ["a"],
-        "repeats": 2,
-        "temperature": 0,
-    }
-    plan_run(session, **given, name="n").run()
-    n_before = len(emulator.requests)
-
-    with pytest.raises(ParameterError) as caught:
-        plan_run(session, **{**given, **changed}, name="n")
-
-    assert said in str(caught.value)
-    assert "Choose another name" in str(caught.value)
-    assert len(emulator.requests) == n_before
-
-
 @pytest.mark.slow
 def test_a_run_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
     """After a mistyped model, or a wrong address, the name takes another plan."""
@@ -449,27 +417,97 @@ def test_another_grid_is_refused_after_the_first_one_replied(
         first = plan_run(session, ["a"], name="n").start()
         other = plan_run(session, ["b"], name="n")
 
-        with pytest.raises(ParameterError, match="not in this plan: prompt 'a'"):
+        with pytest.raises(ParameterError, match="text of the prompt has changed"):
             other.run()
 
         assert first.wait().n_todo == 0
         assert len(emulator.requests) == 1
 
 
-def test_a_name_of_another_prompt_says_once_what_differs(session: Session) -> None:
-    """Of long prompts it shows the part that differs, of the run and of the plan."""
-    begin = "Label this mail by what its sender wants, in one word only, "
+LONG = "Label this mail by what its sender wants, in one word only, please: {{text}}"
+CHANGED = LONG.replace("please", "quickly")
+
+
+def _refused(session: Session, prompt: object, **changed: Any) -> list[str]:  # noqa: ANN401 - any argument
+    """Return the sentences of the error for a plan that differs from the run."""
     rows = ["hi", "it's me"]
-    plan_run(session, begin + "please: {{text}}", rows=rows, name="mails").run()
+    settings = {"rows": rows, "model": SMALL, "temperature": 0, "max_tokens": 10}
+    labelled = {"short": "Label: {{text}}", "long": LONG}
+    plan_run(session, labelled, name="mails", repeats=2, **settings).run()
+    given = {"repeats": 2, **settings, **changed}
 
     with pytest.raises(ParameterError) as caught:
-        plan_run(session, begin + "quickly: {{text}}", rows=rows, name="mails")
+        plan_run(session, prompt or labelled, name="mails", **given)
 
-    assert str(caught.value).startswith(
-        "The run 'mails' already has 2 requests that are not in this plan: prompt "
-        "'..., in one word only, please: hi' and 1 more, and the plan has '..., in one "
-        "word only, quickly: hi' instead. Nothing was sent."
+    return str(caught.value).split(". ")
+
+
+def test_a_changed_prompt_is_named_in_the_first_sentence(session: Session) -> None:
+    """Then come the first words that differ, and the two ways on."""
+    message = _refused(session, {"short": "Label: {{text}}", "long": CHANGED})
+
+    assert ". ".join(message) == (
+        'The text of prompt `long` has changed since run "mails" was started; nothing '
+        "was sent. It was '...in one word only, please: {{text}}' and is now '...in "
+        "one word only, quickly: {{text}}'. Choose another name, such as "
+        "name='mails-2', or undo the change. Under the same name a plan may only add "
+        "to what was sent: rows, repeats, or values, such as a prompt under another "
+        "label."
     )
+
+
+def _weather(city: str) -> str:
+    """Return the weather."""
+    return city
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"max_tokens": 20}, "max_tokens has changed from 10 to 20"),
+        ({"max_tokens": None}, "max_tokens (10) has been removed"),
+        ({"model": LARGE}, f"model has changed from '{SMALL}' to '{LARGE}'"),
+        ({"system": "Hi"}, "system ('Hi') has been added to all requests"),
+        ({"tools": [_weather], "run_tools": False}, "tools (_weather) have been added"),
+        ({"rows": ["hi"]}, "1 of 2 rows has been removed"),
+        ({"rows": ["hi", "it's you"]}, "Row 1 has changed"),
+        ({"repeats": 1}, "repeats has changed from 2 to 1"),
+        (
+            {"temperature": 1, "max_tokens": 20},
+            "temperature has changed from 0 to 1, and max_tokens has changed from 10",
+        ),
+        ({"where": lambda c: c["prompt_label"] == "long"}, "The combinations have"),
+        ({"prompt": {"long": LONG}}, "prompt `short` has been removed"),
+        (
+            {"prompt": {"short": "Label {{text}}", "long": CHANGED}},
+            "The texts of prompt `short` and `long` have changed",
+        ),
+    ],
+)
+def test_an_error_begins_with_what_has_changed(
+    session: Session, emulator: Emulator, changed: dict[str, Any], says: str
+) -> None:
+    """It names what is missing, in the words of the call, and nothing is sent."""
+    others = {name: value for name, value in changed.items() if name != "prompt"}
+
+    assert _refused(session, changed.get("prompt"), **others)[0].startswith(says)
+    assert len(emulator.requests) == 8
+
+
+def test_what_is_only_added_is_allowed(session: Session) -> None:
+    """More rows, repeats, models and prompts belong to the same run."""
+    plan_run(session, {"a": "A {{text}}"}, rows=["x"], model=SMALL, name="n").run()
+
+    larger = plan_run(
+        session,
+        {"b": "B {{text}}", "a": "A {{text}}"},
+        rows=["y", "x"],
+        model=[LARGE, SMALL],
+        repeats=2,
+        name="n",
+    )
+
+    assert (len(larger), larger.n_todo) == (16, 15)
 
 
 @pytest.mark.slow
@@ -482,7 +520,7 @@ def test_what_was_asked_since_the_plan_is_seen(
     plan_run(open_session(emulator), ["a", "c"], name="mine").run()
 
     for _ in range(2):
-        with pytest.raises(ParameterError, match="prompt 'c'"):
+        with pytest.raises(ParameterError, match="prompt 'c' has been removed"):
             planned.run()
 
     assert planned.replies_df()["status"].tolist() == ["planned"] * 2
