@@ -166,6 +166,32 @@ def unscored(ledger: Ledger, run: str, names: Iterable[str]) -> set[str]:
         return {exchange_id for (exchange_id,) in connection.execute(sql, values)}
 
 
+class ScoreSum(NamedTuple):
+    """The sum of a model's numeric scores in a run, and whether all are 0 or 1."""
+
+    model: str
+    name: str
+    total: float
+    n: int
+    is_share: bool
+
+
+def sums_in_run(ledger: Ledger, run: str) -> list[ScoreSum]:
+    """Return the sums of the numeric scores of a run, by model and name."""
+    sql = (
+        "SELECT model, name, sum(value), count(value), min(value IN (0, 1)) "
+        "FROM exchanges JOIN scores USING (exchange_id) WHERE started_at >= "
+        "(SELECT first_started_at FROM runs WHERE run = :run) AND run = :run "
+        "AND typeof(value) IN ('integer', 'real') GROUP BY model, name"
+    )
+    with ledger.opened() as connection:
+        rows = connection.execute(sql, {"run": run})
+        return [
+            ScoreSum(model, name, total, n, bool(is_share))
+            for model, name, total, n, is_share in rows
+        ]
+
+
 def names_in_run(ledger: Ledger, run: str) -> list[str]:
     """Return the names of the scores of a run, the oldest first."""
     sql = (

@@ -194,8 +194,8 @@ def progress_of(
                 if queue.model in labels
                 else queue.model
             ),
-            n_done=queue.n_ok + queue.n_failed,
-            n_total=queue.n_trials,
+            n_done=queue.n_before + queue.n_ok + queue.n_failed,
+            n_total=queue.n_before + queue.n_trials,
             note=_note(
                 queue,
                 now_s=now_s,
@@ -219,10 +219,11 @@ def _note(
     state: str,
     replies: RepliesSoFar,
 ) -> str:
-    parts = [f"{queue.n_failed} failed"] if queue.n_failed else []
-    parts += [*replies.problems, f"{queue.n_tokens:,} tokens", *replies.scores]
-    if queue.n_before:  # the numbers are about the requests that are sent now
-        parts[0] = f"{queue.n_before:,} done before · now: {parts[0]}"
+    # the counts are about the requests that are sent now, the scores about all replies
+    now = " now" if queue.n_before else ""
+    parts = [f"{queue.n_before:,} done before"] if queue.n_before else []
+    parts += [f"{queue.n_failed} failed{now}"] if queue.n_failed else []
+    parts += [*replies.problems, f"{queue.n_tokens:,} tokens{now}", *replies.scores]
     if met_limit := queue.limiter and queue.limiter.met_limit:
         parts.append(f"limit found: {_limit_in_words(met_limit)}")
     if queue.given_up:

@@ -289,8 +289,22 @@ class ScoringPass:
             self._thread = Thread(target=self._work, name="svc-scores", daemon=True)
             self._thread.start()
 
+    def _count_earlier(self) -> None:
+        """Begin the mean scores with those of earlier replies, as the bars do."""
+        from svc_notebook.ledger.scores import sums_in_run  # noqa: PLC0415 - pandas
+
+        ledger, rules = self._result.ledger, self._scores.rules
+        if ledger is None or not rules:
+            return
+        with suppress(SvcError):  # a ledger that cannot be read says so at the end
+            for of_model in sums_in_run(ledger, self._result.plan.run_id):
+                if rule_of(of_model.name, rules) is not None:
+                    rates = self._rates.setdefault(of_model.model, {})
+                    rates[of_model.name] = Rate(*of_model[2:])
+
     def _work(self) -> None:
         is_last = False
+        self._count_earlier()
         while not is_last:  # also after an error, because `finish` waits for the end
             batch, is_last = self._next_batch()
             try:

@@ -187,12 +187,12 @@ def test_a_line_has_the_scores_so_far() -> None:
 
 
 def test_a_line_says_what_was_done_before() -> None:
-    """A run that goes on counts only what is sent now, and says so."""
+    """A run that goes on counts all its requests, and says what is of this time."""
     pending = PendingTrials(pull=iter(()), n_trials=26, n_before=1_014)
     [part] = progress_of([ModelQueue(SMALL, pending)], now_s=0.0, now_at=NOON)
 
-    assert part.count == f"{SMALL} 0/26"
-    assert part.note.startswith("1,014 done before · now: 0 tokens")
+    assert part.count == f"{SMALL} 1014/1040"
+    assert part.note.startswith("1,014 done before · 0 tokens now")
 
 
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:

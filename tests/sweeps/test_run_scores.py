@@ -87,6 +87,14 @@ def test_the_progress_shows_the_rate_so_far(session: Session) -> None:
     )
 
 
+def test_the_rate_of_a_continued_run_is_of_all_its_replies(session: Session) -> None:
+    """The scores of earlier replies count, as they do in the bars."""
+    run = _swept(session, scores={"right": RIGHT}, name="mails").run(first=2).run()
+
+    so_far = run._scores.newest.so_far  # noqa: SLF001 - what the bars show
+    assert so_far(SMALL).scores == ["right 83 % of 6"]
+
+
 def test_new_replies_get_the_scores_of_before(session: Session) -> None:
     """A function given to `score` scores what comes later, also of another `Run`."""
     calls: list[str] = []
