@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -35,6 +36,7 @@ from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, column_of, named, scores, setting_name
 from .reply_factors import unit as unit_columns
+from .run_differences import RunFacts
 from .sequential import Looks
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, Weight
 from .summary import few_prompts, say
@@ -246,8 +248,12 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     correct: Correction | None = "holm",
     looks: Looks = "one",
     labels: str | None = None,
+    facts: Mapping[str, RunFacts] = MappingProxyType({}),
 ) -> Contrast:
-    """Compare the values of factors in pairs: see `svc.contrast`."""
+    """Compare the values of factors in pairs: see `svc.contrast`.
+
+    `facts` are those of runs that are compared, by name.
+    """
     df = check_replies(df)
     design = _design(
         df,
@@ -259,6 +265,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         pair_by=pair_by,
         looks=looks,
     )
+    design = replace(design, facts=facts)
     terms = Terms(
         level=level, correct=correct, margin=margin, mistake_costs=mistake_costs
     )
@@ -663,5 +670,6 @@ def _interval_notes(
         return
     if statistics.special() is None:
         yield f"low, high and p {HOW_TO_INSTALL}."
-    if n := sum(row.pair.estimate.n_units < MIN_PROMPTS for row in rows):
-        yield few_prompts(f"{n} comparison{'s'[: n != 1]}")
+    few = [row for row in rows if 0 < row.pair.estimate.n_units < MIN_PROMPTS]
+    if n := len(few):
+        yield few_prompts(f"{n} comparison{'s'[: n != 1]}", few[0].study.counted)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from svc_notebook.ledger.scores import PREFIX
 
@@ -12,8 +13,10 @@ from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown, subtraction
 from .differences import Correction, Difference, StudentEstimate, units_needed
+from .joined_runs import RUN
 from .reply_factors import in_number, setting_name
 from .rounding import is_shown_as_none, number, percent, round_up
+from .run_differences import only_in_one_run, run_differences
 from .sequential import MIN_UNITS, ConfidenceSequence
 from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 
@@ -100,7 +103,7 @@ def sentence(
     else:
         claim = _better(study, pair, difference, terms, _higher_first(facts))
     caveats = [
-        *_confounded(study, pair),
+        *_confounded(study, pair, is_seen=_is_seen(study, facts)),
         *_depends(study, pair, dependence),
         *left_out(study, pair),
         *_correction_note(terms),
@@ -510,13 +513,36 @@ def _group_name(study: Study, group: int) -> str:
     return setting_name(shown(str(name), values[name]) for name in values)
 
 
-def _confounded(study: Study, pair: Pair) -> Iterable[str]:
-    if pair.is_confounded or study.along:
+def _is_seen(study: Study, facts: _Facts) -> bool:
+    amounts = facts.value, facts.low, facts.high
+    return not is_shown_as_none(amounts, is_rate=study.is_rate, means=facts.means)
+
+
+def _confounded(study: Study, pair: Pair, *, is_seen: bool) -> Iterable[str]:
+    """Say what else differs, so that it may be the cause of what is seen."""
+    if study.factor == RUN and (names := _differences_of_runs(study, pair)):
+        listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+        may_be = [", which may be", ", so either may be"]
+        cause = (
+            f"{(may_be[len(names) - 1 :] or [', so any of these may be'])[0]} the cause"
+        )
+        yield f"But the runs differ in {listed}{cause if is_seen else ''}."
+    elif pair.is_confounded or study.along:
         others = " and ".join(study.along or study.others)
         yield (
             f"But {study.factor} varies only together with {others}, so either may be "
             "the cause."
         )
+
+
+def _differences_of_runs(study: Study, pair: Pair) -> list[str]:
+    return run_differences(_runs(study, pair), study.design.facts, study.on)
+
+
+def _runs(study: Study, pair: Pair) -> dict[str, pd.DataFrame]:
+    """Return the replies of two runs by name, the earlier run first."""
+    names = [study.levels[level] for level in reversed(pair.levels)]
+    return {str(name): study.df[study.df[RUN] == name] for name in names}
 
 
 def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterable[str]:
@@ -539,6 +565,13 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
 
 def left_out(study: Study, pair: Pair) -> Iterable[str]:
     """Say how many replies have no value, and how they are treated."""
+    if study.factor == RUN and study.design.is_paired:
+        alone = only_in_one_run(_runs(study, pair), study.others)
+        if alone:
+            more = f" and {len(alone) - _SHOWN_VALUES} more" * (
+                len(alone) > _SHOWN_VALUES
+            )
+            yield f"Left out: {'; '.join(alone[:_SHOWN_VALUES])}{more}."
     labelled = pair.labelled
     if labelled is not None and labelled.n_unpaired:
         yield (

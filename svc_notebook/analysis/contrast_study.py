@@ -1,7 +1,7 @@
 """Prepare a comparison: the mean score of each prompt with each value of a factor."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from .reply_factors import (
     unit_codes,
     varying_along,
 )
+from .run_differences import RunFacts
 from .sequential import Looks
 from .statistics import Floats, Prompts, Weight
 
@@ -61,6 +62,7 @@ class Design:
         missing: How replies without a value are treated.
         looks: Whether the intervals hold for one look, or at any time while replies
             are added.
+        facts: What is known of runs that are compared, by name.
     """
 
     by: Sequence[str] = ()
@@ -70,6 +72,7 @@ class Design:
     weight: Weight = "prompts"
     missing: Missing = "drop"
     looks: Looks = "one"
+    facts: Mapping[str, RunFacts] = field(default_factory=dict)
 
 
 class Cells(NamedTuple):
@@ -230,8 +233,15 @@ def study_of(
         codes=codes,
         values=values,
         ends=ends,
-        counted=counted(df, design.unit),
+        counted=_counted(df, design, pair_columns),
     )
+
+
+def _counted(df: pd.DataFrame, design: Design, pair_columns: Sequence[str]) -> str:
+    """Return the plural of the units: rows, if replies are paired by their row."""
+    if design.unit is None and "row" in pair_columns:
+        return "rows"
+    return counted(df, design.unit)
 
 
 def labelled_study(
@@ -490,7 +500,7 @@ def subtraction(names: Iterable[str]) -> str:
 def level_names(study: Study) -> list[str]:
     """Return the names of the levels in a sentence, such as "temperature=0.5"."""
     names = short_names(study.factor, study.levels)
-    if study.factor == "model" or study.factor.endswith("_label"):
+    if study.factor in ("model", "run") or study.factor.endswith("_label"):
         return names
     return [f"{study.factor}={name}" for name in names]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     from .plot import Plot
     from .ranking import Ranking
     from .repeats import Similarity
+    from .run_differences import RunFacts
     from .sample_size import Needed
     from .statistics import Weight
     from .trend import Trend
@@ -322,8 +323,9 @@ def contrast(  # noqa: PLR0913 - a study has many options
     from .joined_runs import is_several, joined  # noqa: PLC0415 - pandas
 
     frame: Any = df
+    facts: Mapping[str, RunFacts] = {}
     if is_several(df):
-        frame, _, pair_by = joined(df, pair_by)
+        frame, _, pair_by, facts = joined(df, pair_by)
     return compared(
         frame,
         factor,
@@ -341,6 +343,7 @@ def contrast(  # noqa: PLR0913 - a study has many options
         correct=correct,
         looks=looks,
         labels=labels,
+        facts=facts,
     )
 
 

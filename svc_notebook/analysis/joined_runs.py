@@ -1,5 +1,6 @@
 """Join several runs into one frame, and choose the columns that pair their replies."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from svc_notebook.ledger.frame_interchange import is_interchangeable
 from svc_notebook.ledger.reply_columns import as_names
 
 from .reply_factors import attributes, check_replies, coded
+from .run_differences import RunFacts
+from .scoring import source_digest
 
 RUN = "run"
 REGRESSED, IMPROVED = "regressed", "improved"
@@ -25,11 +28,13 @@ class Joined(NamedTuple):
         names: The names of the runs, the earlier run first.
         pair_by: The columns that pair their replies: the row, or the prompt if one of
             the runs has no rows.
+        facts: What else is known of the runs that are no frames, by name.
     """
 
     df: pd.DataFrame
     names: list[str]
     pair_by: list[str]
+    facts: dict[str, RunFacts]
 
 
 def joined(
@@ -50,7 +55,8 @@ def joined(
             a row has different values in two of them.
     """
     is_named = isinstance(runs, Mapping)
-    frames = [_frame(run) for run in (runs.values() if is_named else runs)]
+    runs_in_order = [*(runs.values() if is_named else runs)]
+    frames = [_frame(run) for run in runs_in_order]
     if len(frames) < 2:  # noqa: PLR2004 - one run has nothing to be compared with
         raise ParameterError(
             "Give at least two runs, the earlier one first: "
@@ -67,7 +73,12 @@ def joined(
         for frame, name in zip(frames, names, strict=True)
     ]
     columns = list(map(str, as_names(pair_by)))
-    return Joined(pd.concat(labelled, ignore_index=True), names, columns)
+    facts = {
+        name: _facts(run.plan)
+        for name, run in zip(names, runs_in_order, strict=True)
+        if hasattr(run, "plan")
+    }
+    return Joined(pd.concat(labelled, ignore_index=True), names, columns, facts)
 
 
 def is_several(runs: object) -> bool:
@@ -83,6 +94,17 @@ def is_run(value: object) -> bool:
 
 def _frame(run: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
     return check_replies(run.replies_df() if hasattr(run, "replies_df") else run)
+
+
+def _facts(plan: Any) -> RunFacts:  # noqa: ANN401 - of a layer above
+    offered = [tools for tools in plan.grid.values_of("tools") if tools]
+    names = dict.fromkeys(
+        str(tool["function"]["name"]) for tools in offered for tool in tools
+    )
+    return RunFacts(
+        scores={name: source_digest(score) for name, score in plan.scores.items()},
+        tools=(", ".join(names), json.dumps(offered, sort_keys=True)),
+    )
 
 
 def _names(frames: Sequence[pd.DataFrame]) -> list[str]:

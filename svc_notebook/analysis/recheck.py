@@ -555,7 +555,7 @@ def _flips(
     before, now = (
         df[is_used & is_side].drop(columns=CHECK) for is_side in (~is_new, is_new)
     )
-    replies, _, pair_by = joined({_BEFORE: before, _NOW: now})
+    replies, _, pair_by, _ = joined({_BEFORE: before, _NOW: now})
     return flips(
         replies,
         "run",

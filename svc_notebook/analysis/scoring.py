@@ -6,10 +6,12 @@ has replies: the plan has their functions, and the ledger keeps as much of these
 can.
 """
 
+import inspect
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
 from svc_notebook.errors import ParameterError, write_line
@@ -109,6 +111,26 @@ def kept_function(kept: Mapping[str, str]) -> Scorer | LostFunction:
         return kept_score(kept["ready"])
     except (ValueError, TypeError, KeyError):  # by another version, or edited by hand
         return LostFunction(shorten(kept["ready"], _NAME_CHARS))
+
+
+def source_digest(score: Scorer | LostFunction) -> str:
+    """Return a digest of the source of a score; "" if it is not known."""
+    if isinstance(score, LostFunction):
+        return ""
+    if isinstance(score, ReadyScore) and score.kept is not None:
+        return _digest(score.kept.encode())
+    code = getattr(score, "__code__", None)
+    if code is not None and code.co_name == "<lambda>":  # its line has other code, too
+        constants = [value for value in code.co_consts if not hasattr(value, "co_code")]
+        return _digest(code.co_code + repr((constants, code.co_names)).encode())
+    try:
+        return _digest(inspect.getsource(score).encode())
+    except (OSError, TypeError):
+        return _digest(code.co_code) if code else ""
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 def planned_in_words(name: str, score: Scorer | LostFunction) -> str:

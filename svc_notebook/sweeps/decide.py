@@ -5,7 +5,6 @@ the same blocks again, sends what is missing, and comes to the same answer; a co
 one sends nothing. What was fixed before the first request is stored with the plan.
 """
 
-import inspect
 from collections import Counter
 from collections.abc import (
     Callable,
@@ -21,7 +20,6 @@ from hashlib import blake2b
 from itertools import takewhile
 from math import ceil, isnan
 from random import Random
-from typing import Any
 from uuid import uuid4
 
 import pandas as pd
@@ -36,8 +34,7 @@ from svc_notebook.analysis.decision import (
 )
 from svc_notebook.analysis.missing import check_missing
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
-from svc_notebook.analysis.scorers import ReadyScore
-from svc_notebook.analysis.scoring import LostFunction
+from svc_notebook.analysis.scoring import source_digest
 from svc_notebook.analysis.stopping_rule import Look, Question, combined, look_at
 from svc_notebook.analysis.summary import with_costs
 from svc_notebook.display.front_end import Output, Screen
@@ -553,7 +550,7 @@ def decision_plan(
         max_requests=budget.max_requests,
         max_cost=budget.max_cost,
         block_rows=block_rows,
-        scores={name: _source_digest(score) for name, score in plan.scores.items()},
+        scores={name: source_digest(score) for name, score in plan.scores.items()},
         plan=_digest(to_json(manifest)),
         n_before=n_before,
     )
@@ -580,19 +577,6 @@ def in_words(factor: str | Sequence[str]) -> str:
 
 def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=8).hexdigest()
-
-
-def _source_digest(score: Any) -> str:  # noqa: ANN401 - a function, or what is left of it
-    """Return a digest of the source of a score; "" if it is not known."""
-    if isinstance(score, LostFunction):
-        return ""
-    if isinstance(score, ReadyScore) and score.kept is not None:
-        return _digest(score.kept.encode())
-    try:
-        return _digest(inspect.getsource(score).encode())
-    except (OSError, TypeError):
-        code = getattr(score, "__code__", None)
-        return _digest(code.co_code) if code else ""
 
 
 def _note_of_earlier_replies(fixed: DecisionPlan) -> Iterable[str]:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     from svc_notebook.analysis.ranking import Ranking
     from svc_notebook.analysis.recheck import Recheck
     from svc_notebook.analysis.repeats import Similarity
+    from svc_notebook.analysis.run_differences import RunFacts
     from svc_notebook.analysis.sample_size import Needed
     from svc_notebook.analysis.score_report import ScoreReport
     from svc_notebook.analysis.statistics import Weight
@@ -813,8 +814,9 @@ class Run:
         )
 
         df = self.replies_df()
+        facts: Mapping[str, RunFacts] = {}
         if factor == "run" and is_run(against):
-            df, (against, _), pair_by = joined([against, self], pair_by)
+            df, (against, _), pair_by, facts = joined([against, self], pair_by)
         ledger = self._result.ledger
         names = [] if on is None else as_names(on)
         notes = [of_chosen_labels(df, ledger, name) for name in names]
@@ -838,6 +840,7 @@ class Run:
             correct=correct,
             looks=looks,
             labels=labels,
+            facts=facts,
         )
         compared = replace(compared, notes=[*compared.notes, *filter(None, notes)])
         return self._with_looks(compared)

@@ -283,9 +283,11 @@ def test_a_factor_that_always_varies_along_leaves_the_others_paired() -> None:
     said = str(contrast(frame, "run", "good"))
 
     # three replies of each run are good, of the small model two, of the large one four
-    assert "both in 5, neither in 7" in " ".join(said.split())
+    assert "both in 5 of 12 pairs" in " ".join(said.split())
     assert "Where repeats differ" not in said
-    assert "run varies only together with max_tokens, so" in " ".join(said.split())
+    assert "the runs differ in max_tokens (20 in old, 21 in new)" in " ".join(
+        said.split()
+    )
 
 
 def test_not_sent_is_a_level() -> None:
@@ -323,13 +325,13 @@ def test_labels_stand_for_their_factor() -> None:
 def test_two_prompts_have_numbers_and_no_interval(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Fewer than 3 prompts have no interval, and a line says why."""
+    """Fewer than 3 rows have no interval, and a line says why."""
     found = contrast_df(_graded({SMALL: LOW[:2], LARGE: HIGH[:2]}), "model").iloc[0]
 
     assert found["difference"] == pytest.approx(0.75)
     assert found[["low", "high", "p"]].isna().all()
     assert found["says"].startswith("too early to say whether grade is higher for 70b")
-    assert "at least 3 prompts" in capsys.readouterr().err
+    assert "at least 3 rows" in capsys.readouterr().err
 
 
 def test_without_scipy_the_difference_is_there(

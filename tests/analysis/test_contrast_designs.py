@@ -296,7 +296,7 @@ def test_two_wordings_in_two_runs_are_paired_by_row() -> None:
 
     row = _only(compared)
     assert (row["n_prompts"], row["difference"]) == (20, pytest.approx(0.3))
-    assert compared.says[0].startswith("run=polite is right more often than run=terse")
+    assert compared.says[0].startswith("polite is right more often than terse")
     assert compared.pair_by == ["row"]
     assert compared.flips().n_pairs == 20
 

@@ -62,6 +62,71 @@ def test_what_regressed_comes_first() -> None:
     assert "old 9" in html
 
 
+def _says(old: pd.DataFrame, new: pd.DataFrame) -> str:
+    [sentence] = svc.contrast([old, new], "run", on="right").says
+    return sentence
+
+
+def _worse(run: str, template: str, **more: object) -> pd.DataFrame:
+    """Return a run that is wrong more often than `asked("old", OLD_WRONG)`."""
+    return asked(run, tuple(range(20)), template).assign(**more)
+
+
+def test_everything_that_differs_between_runs_is_named_once() -> None:
+    """The texts of prompts are compared row by row, settings by their values."""
+    old = asked("old", OLD_WRONG).assign(max_tokens=10)
+    new = _worse("new", "Please say {}", max_tokens=20, temperature=0.0)
+
+    says = _says(old, new)
+
+    assert says.endswith(
+        "But the runs differ in the text of the prompt, temperature (not sent in old, "
+        "0 in new) and max_tokens (10 in old, 20 in new), so any of these may be the "
+        "cause."
+    )
+
+
+def test_a_label_with_another_text_is_named() -> None:
+    """The wording differs although its label is the same."""
+    labels = pd.array(["long"] * N_ROWS, dtype="string")
+    old, new = asked("old", OLD_WRONG), _worse("new", "Please say {}")
+    for frame in (old, new):
+        frame.insert(0, "prompt_label", labels)
+
+    assert _says(old, new).endswith(
+        "But the runs differ in the text of prompt `long`, which may be the cause."
+    )
+
+
+def test_runs_that_sent_the_same_differ_in_nothing() -> None:
+    """Only the replies differ, so no other cause is named."""
+    assert "But" not in _says(asked("old", OLD_WRONG), _worse("new", "Say {}"))
+
+
+def test_a_value_that_only_one_run_has_is_left_out() -> None:
+    """Only the same wordings are compared, and the sentence says so."""
+    frames = []
+    for run, label in (("old", "short"), ("new", "terse")):
+        frame = pd.concat([asked(run, OLD_WRONG)] * 2, ignore_index=True)
+        frame.insert(0, "prompt_label", ["long"] * N_ROWS + [label] * N_ROWS)
+        frames.append(frame)
+
+    assert _says(*frames).endswith(
+        "Left out: prompt_label short, which only old has; prompt_label terse, which "
+        "only new has."
+    )
+
+
+def test_too_few_rows_are_called_rows() -> None:
+    """Replies are paired by row, so the note does not speak of prompts."""
+    old, new = asked("old", (0,)), asked("new", (1,))
+
+    compared = svc.contrast([old[:2], new[:2]], "run", on="right")
+
+    assert "needs at least 3 rows" in compared.notes[0]
+    assert "prompt" not in repr(compared)
+
+
 def test_runs_have_names() -> None:
     """Of a mapping, or their own; runs of one name, or none, are numbered."""
     old, new = asked("tea", OLD_WRONG), asked("tea", NEW_WRONG)
