@@ -15,6 +15,8 @@ from .markdown import reply_html, to_html, with_line_feeds
 from .reply_footer import marks_html, marks_text
 
 SHOWN_CHARS = 600  # of each text; the rest is folded
+MANY_ROWS = 3  # with more, the columns are named again in each row
+HEAD_CHARS = 60  # of the name of a column that is repeated in a row
 KEY_CHARS = 200  # of each value in the key of a row or a column
 MAX_BYTES = 1_200_000  # of the HTML
 MAX_PLAIN_BYTES = 300_000  # of the plain text
@@ -90,9 +92,13 @@ class ComparisonTable:
             f'<th scope=col style="{_CELL}">{_key_html(self.column_names, head)}</th>'
             for head in self.heads
         )
-        rows = _rows_that_fit(
-            (self._row(key, fields, n_folded) for key, fields in self.rows), MAX_BYTES
+        # a heading that stays in view would need a table that scrolls within the page
+        is_repeated = len(self.rows) > MANY_ROWS and len(self.heads) > 1
+        drawn = (
+            self._row(key, fields, n_folded, has_heads=is_repeated and number > 0)
+            for number, (key, fields) in enumerate(self.rows)
         )
+        rows = _rows_that_fit(drawn, MAX_BYTES)
         lines = (self.title, *self._left_out(len(rows)))
         below = "".join(quiet_html(to_text(line)) for line in lines if line)
         n_columns = max(len(self.heads), 1)
@@ -109,15 +115,21 @@ class ComparisonTable:
         )
 
     def _row(
-        self, key: TableKey, fields: Sequence[Sequence[ComparedText]], n_folded: int
+        self,
+        key: TableKey,
+        fields: Sequence[Sequence[ComparedText]],
+        n_folded: int,
+        *,
+        has_heads: bool,
     ) -> str:
         head = (
             f"<tr style=background:none><th scope=rowgroup colspan={len(fields)} "
             f'style="{_ROW}">{_key_html(self.row_names, key)}</th></tr>'
         )
         drawn = "".join(
-            f'<td style="{_CELL}">{_field_html(entries, n_folded)}</td>'
-            for entries in fields
+            f'<td style="{_CELL}">{_short_head_html(top) * has_heads}'
+            f"{_field_html(entries, n_folded)}</td>"
+            for top, entries in zip(self.heads, fields, strict=True)
         )
         row = f"<tr style=background:none>{drawn}</tr>"
         return f"<tbody>{head * bool(key)}{row}</tbody>"
@@ -241,6 +253,16 @@ def _key_html(names: TableKey, key: TableKey) -> str:
         quiet_html(f"{to_text(name)}: {to_text(_shortened(value, KEY_CHARS))}")
         for name, value in zip(names, key, strict=True)
     )
+
+
+def _short_head_html(head: TableKey) -> str:
+    """Return the name of a column as it is repeated in a row: only its values."""
+    values = (" ".join(value.split()) for value in head)
+    texts = [
+        value if len(value) <= HEAD_CHARS else f"{value[:HEAD_CHARS]}..."
+        for value in values
+    ]
+    return quiet_html(to_text(" · ".join(texts)))
 
 
 def _key_text(names: TableKey, key: TableKey) -> str:

@@ -46,6 +46,19 @@ def test_what_varies_makes_the_columns() -> None:
     assert not any(each.label for each in _entries(table))
 
 
+def test_a_long_table_names_its_columns_in_each_row() -> None:
+    """The headings at the top scroll away; a short table has only these."""
+    frame = replies(
+        {"prompt": f"p{row}", "model": model, "text": "x"}
+        for row in range(6)
+        for model in (SMALL, LARGE)
+    )
+
+    long, short = _drawn(compare(frame)), _drawn(compare(frame[:6]))
+
+    assert (long.count(SMALL), short.count(SMALL)) == (6, 1)
+
+
 def test_a_stacked_reply_says_what_still_varies() -> None:
     """Replies of several temperatures in one field say which is which."""
     table = compare(_warm(), columns="model")
