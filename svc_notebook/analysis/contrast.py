@@ -410,8 +410,8 @@ def _check_terms(terms: Terms, against: Any) -> None:  # noqa: ANN401 - a value
         check_number("margin", terms.margin, above=0)
         if against is ...:
             raise ParameterError(
-                "margin is how much worse than a given value the others may be, so "
-                "name that value, such as against='old'.",
+                "margin says how much worse the others may be than one value; name "
+                "that value, such as against='old'.",
                 param="against",
             )
     if terms.mistake_costs is not None:

@@ -102,9 +102,10 @@ def sentence(
         claim = _not_worse(study, pair, difference, terms, facts)
     else:
         claim = _better(study, pair, difference, terms, _higher_first(facts))
+    confounded = [*_confounded(study, pair, is_seen=_is_seen(study, facts))]
     caveats = [
-        *_confounded(study, pair, is_seen=_is_seen(study, facts)),
-        *_depends(study, pair, dependence),
+        *confounded,
+        *_depends(study, pair, dependence, is_first=not confounded),
         *left_out(study, pair),
         *_correction_note(terms),
     ]
@@ -545,7 +546,9 @@ def _runs(study: Study, pair: Pair) -> dict[str, pd.DataFrame]:
     return {str(name): study.df[study.df[RUN] == name] for name in names}
 
 
-def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterable[str]:
+def _depends(
+    study: Study, pair: Pair, dependence: Dependence | None, *, is_first: bool
+) -> Iterable[str]:
     if dependence is None:
         return
     by_size = sorted(dependence.differences, key=lambda pair: -pair[1])
@@ -557,21 +560,16 @@ def _depends(study: Study, pair: Pair, dependence: Dependence | None) -> Iterabl
         for name, value in by_size
     )
     compared = subtraction(level_names(study)[level] for level in pair.levels)
+    start = "But it" if is_first else "It also"
     yield (
-        f"But it depends on {dependence.factor}: {compared} is {differences}; "
+        f"{start} depends on {dependence.factor}: {compared} is {differences}; "
         "the difference is their mean."
     )
 
 
 def left_out(study: Study, pair: Pair) -> Iterable[str]:
     """Say how many replies have no value, and how they are treated."""
-    if study.factor == RUN and study.design.is_paired:
-        alone = only_in_one_run(_runs(study, pair), study.others)
-        if alone:
-            more = f" and {len(alone) - _SHOWN_VALUES} more" * (
-                len(alone) > _SHOWN_VALUES
-            )
-            yield f"Left out: {'; '.join(alone[:_SHOWN_VALUES])}{more}."
+    yield from _only_in_one_run(study, pair)
     labelled = pair.labelled
     if labelled is not None and labelled.n_unpaired:
         yield (
@@ -600,6 +598,17 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
         yield f"Only {both} {have} {value} for both; {alone} it for one of them."
     if parts:
         yield f"{_MISSING_TREATMENT[study.design.missing]}: {', '.join(parts)}."
+
+
+def _only_in_one_run(study: Study, pair: Pair) -> Iterable[str]:
+    """Say which values of other factors only one of two runs has."""
+    if study.factor != RUN or not study.design.is_paired:
+        return
+    values = only_in_one_run(_runs(study, pair), study.others)
+    if values:
+        n_more = len(values) - _SHOWN_VALUES
+        more = f" and {n_more} more" if n_more > 0 else ""
+        yield f"Left out: {'; '.join(values[:_SHOWN_VALUES])}{more}."
 
 
 def _score_name(study: Study) -> str:

@@ -479,10 +479,14 @@ def only_score(df: pd.DataFrame) -> str:
     if len(score_names) == 1:
         return score_names[0]
     known = ", ".join(name.removeprefix(PREFIX) for name in score_names)
+    what = f"Name a score in on: the scores are {known}. Or name"
+    if not known:
+        what = (
+            "There is no score yet. Add one, such as "
+            "run.score(right=svc.scores.exact('label')), or name"
+        )
     raise ParameterError(
-        "Name a score in on: "
-        f"{f'the scores are {known}' if known else 'there is no score yet'}. Another "
-        "column of numbers is possible as well, such as on='completion_tokens'.",
+        f"{what} another column of numbers, such as on='completion_tokens'.",
         param="on",
     )
 

@@ -416,8 +416,8 @@ def _cannot_tell_sentence(
     needed = round_up(max(ceil(n_needed), n_rows + 1))
     more = ""
     if needed > requests.n_rows_of_run:
-        more = f", and the run has replies to {requests.n_rows_of_run:,}"
-    return f"Cannot tell with {rows}{intervals}; {needed:,} would{more}."
+        more = f", but the run has replies to only {requests.n_rows_of_run:,}"
+    return f"Cannot tell with {rows}{intervals}; {needed:,} would tell{more}."
 
 
 def _with_intervals(pairs: _Changes) -> list[str]:

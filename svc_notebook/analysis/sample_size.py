@@ -424,8 +424,8 @@ def _advice(
     n_pilot = in_number(pair.estimate.n_units, study.counted)
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (
-        f"To {_aim(study, goal)}: about {' or '.join(choices)}. A pilot of {n_pilot} "
-        f"knows this roughly: it may be {low:,} to {high:,}. {_new_run(noun)}"
+        f"To {_aim(study, goal)}, you need about {' or '.join(choices)}. A pilot of "
+        f"{n_pilot} knows this roughly: it may be {low:,} to {high:,}. {_new_run(noun)}"
     )
 
 
@@ -449,10 +449,10 @@ def _advice_with_labels(
     correlation = labelled.parts.correlation if labelled.parts else 0.0
     n_pilot = in_number(labelled.n_units, study.counted)
     return (
-        f"To {_aim(study, goal)}: about {plan}. The differences of both correlate by "
-        f"{correlation:.2f} in the pilot. Its {n_pilot} with labels know this roughly: "
-        f"it may be {low:,} to {high:,}{share}. Draw the {noun} with labels at random. "
-        f"{_new_run(noun)}"
+        f"To {_aim(study, goal)}, you need about {plan}. The differences of both "
+        f"correlate by {correlation:.2f} in the pilot. Its {n_pilot} with labels know "
+        f"this roughly: it may be {low:,} to {high:,}{share}. Draw the {noun} with "
+        f"labels at random. {_new_run(noun)}"
     )
 
 

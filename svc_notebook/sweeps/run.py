@@ -123,6 +123,7 @@ class Run:
         if plan.name is not None:
             self._executor.bind()
             self._result.take_answer()
+            self._scores.warn_of_changes()
 
     def __len__(self) -> int:
         return len(self.plan.grid)

@@ -29,8 +29,9 @@ from svc_notebook.analysis.scoring import (
     good_rows,
     scores_of,
     scores_to_keep,
+    source_digest,
 )
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.errors import ParameterError, SvcError, write_line
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ratings import RATED
@@ -60,6 +61,8 @@ class ScoreRule(NamedTuple):
 
 
 _remembered: dict[str, dict[str, ScoreRule]] = {}  # the rules of named runs
+# the digests of the functions that scored the replies of named runs
+_scored_by: dict[str, dict[str, str]] = {}
 
 
 def _rules_of(plan: Plan, session: Session) -> dict[str, ScoreRule]:
@@ -106,9 +109,28 @@ class RunScores:
 
     def __init__(self, result: RunResult, session: Session) -> None:
         self.rules = _rules_of(result.plan, session)
+        self._ledger = session.ledger
         self.without_score: dict[str, set[str]] = {}
         self.newest: ScoringPass | None = None
         self._result = result
+
+    def warn_of_changes(self) -> None:
+        """Say that replies have scores by a function that the plan has no more."""
+        plan, ledger = self._result.plan, self._result.ledger
+        if plan.name is None:
+            return
+        before = _scored_by.setdefault(run_key(self._ledger, plan.run_id), {})
+        for name, score in plan.scores.items():
+            digest = source_digest(score)
+            if ledger is None or not (digest and before.get(name)):
+                before[name] = digest or before.get(name, "")
+            elif before[name] != digest:
+                write_line(
+                    f"The function of the score {name} has changed since run "
+                    f'"{plan.name}" was started. Its replies keep their scores, and '
+                    f"only new replies get others; run.score({name}=...) scores all "
+                    "again."
+                )
 
     def remember(self, scores: Mapping[str, Scorer | None], on_error: OnError) -> None:
         """Score new replies with these functions, too; None forgets a function."""
@@ -118,6 +140,8 @@ class RunScores:
                 self.rules.pop(name, None)
             else:
                 self.rules[name] = ScoreRule(function, on_error)
+                key = run_key(self._ledger, self._result.plan.run_id)
+                _scored_by.setdefault(key, {})[name] = source_digest(function)
         plan = self._result.plan  # it shows the scores and stores them
         now = {name: scores.get(name, score) for name, score in plan.scores.items()}
         changed = {name: score for name, score in now.items() if score is not None}

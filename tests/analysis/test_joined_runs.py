@@ -67,7 +67,7 @@ def _says(old: pd.DataFrame, new: pd.DataFrame) -> str:
     return sentence
 
 
-def _worse(run: str, template: str, **more: object) -> pd.DataFrame:
+def _worse(run: str, template: str, **more: float) -> pd.DataFrame:
     """Return a run that is wrong more often than `asked("old", OLD_WRONG)`."""
     return asked(run, tuple(range(20)), template).assign(**more)
 
@@ -88,10 +88,9 @@ def test_everything_that_differs_between_runs_is_named_once() -> None:
 
 def test_a_label_with_another_text_is_named() -> None:
     """The wording differs although its label is the same."""
-    labels = pd.array(["long"] * N_ROWS, dtype="string")
     old, new = asked("old", OLD_WRONG), _worse("new", "Please say {}")
     for frame in (old, new):
-        frame.insert(0, "prompt_label", labels)
+        frame.insert(0, "prompt_label", ["long"] * N_ROWS)
 
     assert _says(old, new).endswith(
         "But the runs differ in the text of prompt `long`, which may be the cause."

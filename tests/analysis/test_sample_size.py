@@ -267,7 +267,7 @@ def test_a_plan_with_labels_says_what_both_would_take() -> None:
     """Rows, those of them with labels, and what labels alone would take."""
     said = str(_plan(_labelled(200, 40)))
 
-    about, number = "10 times: about ", r"[\d,]+"
+    about, number = "10 times, you need about ", r"[\d,]+"
     assert re.search(
         rf"{about}{number} rows with judge, {number} of them also with rated "
         rf"\({number} labels\), or {number} rows that all have rated\. ",

@@ -431,10 +431,15 @@ CHANGED = LONG.replace("please", "quickly")
 def _refused(session: Session, prompt: object, **changed: Any) -> list[str]:  # noqa: ANN401 - any argument
     """Return the sentences of the error for a plan that differs from the run."""
     rows = ["hi", "it's me"]
-    settings = {"rows": rows, "model": SMALL, "temperature": 0, "max_tokens": 10}
+    settings: dict[str, Any] = {
+        "rows": rows,
+        "model": SMALL,
+        "temperature": 0,
+        "max_tokens": 10,
+    }
     labelled = {"short": "Label: {{text}}", "long": LONG}
     plan_run(session, labelled, name="mails", repeats=2, **settings).run()
-    given = {"repeats": 2, **settings, **changed}
+    given: dict[str, Any] = {"repeats": 2, **settings, **changed}
 
     with pytest.raises(ParameterError) as caught:
         plan_run(session, prompt or labelled, name="mails", **given)

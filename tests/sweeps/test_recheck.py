@@ -127,7 +127,7 @@ def test_few_rows_cannot_tell_and_say_how_many_would(session: Session) -> None:
 
     assert checked.verdict == "cannot tell"
     assert checked.says.startswith(
-        "Cannot tell with 40 rows (-15 to 15 points); 130 would. "
+        "Cannot tell with 40 rows (-15 to 15 points); 130 would tell. "
     )
     assert "This is over 40 rows in 1 check, by right; 40 requests" in checked.says
 

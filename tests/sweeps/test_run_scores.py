@@ -95,6 +95,26 @@ def test_the_rate_of_a_continued_run_is_of_all_its_replies(session: Session) -> 
     assert so_far(SMALL).scores == ["right 83 % of 6"]
 
 
+def test_a_changed_function_of_a_score_is_said(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier scores stay until `score` makes all again; then nothing is said."""
+    _swept(session, scores={"right": lambda _: 1}, name="mails").run()
+    _swept(session, scores={"right": lambda _: 1}, name="mails")
+    assert "has changed" not in capsys.readouterr().err
+
+    again = _swept(session, scores={"right": lambda _: 0}, name="mails")
+
+    assert capsys.readouterr().err == (
+        'The function of the score right has changed since run "mails" was started. '
+        "Its replies keep their scores, and only new replies get others; "
+        "run.score(right=...) scores all again.\n"
+    )
+    again.score(right=lambda _: 0)
+    _swept(session, scores={"right": lambda _: 0}, name="mails")
+    assert "has changed" not in capsys.readouterr().err
+
+
 def test_new_replies_get_the_scores_of_before(session: Session) -> None:
     """A function given to `score` scores what comes later, also of another `Run`."""
     calls: list[str] = []
