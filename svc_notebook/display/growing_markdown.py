@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import TYPE_CHECKING
 from unicodedata import category, combining
-
-from markdown_it.token import Token
 
 from .markdown import (
     LISTS,
@@ -20,6 +19,9 @@ from .markdown import (
     token_lines,
     with_line_feeds,
 )
+
+if TYPE_CHECKING:  # the first text loads the parser
+    from markdown_it.token import Token
 
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
 _MARKER = r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)"
@@ -69,7 +71,7 @@ class Tail:
         return Tail(self.source[at_char:], opener)
 
 
-def _top(tokens: Sequence[Token]) -> list[Token]:
+def _top(tokens: "Sequence[Token]") -> "list[Token]":
     return [t for t in tokens if t.level == 0 and t.nesting >= 0 and t.map]
 
 
@@ -160,7 +162,7 @@ def _line_cut(tail: Tail, first: int, opener: str, indent: str = "") -> Tail:
     return tail.after(at_char, opener + indent * is_within)
 
 
-def _places(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _places(tokens: "Sequence[Token]") -> Iterator[tuple[int, tuple[int, ...]]]:
     """Return the first line of each block, and those of the list items around it.
 
     Blocks within anything other than lists are left out.
@@ -201,7 +203,7 @@ def _reopened(markdown: str, items: Sequence[int]) -> tuple[str, str]:
     return opener, indent
 
 
-def _fence_cut(tail: Tail, fence: Token, items: Sequence[int]) -> Tail:
+def _fence_cut(tail: Tail, fence: "Token", items: Sequence[int]) -> Tail:
     """Cut a fenced code block between lines; the rest becomes another fenced block."""
     first, _ = token_lines(fence)
     line = tail.markdown.split("\n", first + 1)[first]
@@ -225,7 +227,7 @@ def _list_cut(tail: Tail, places: Sequence[tuple[int, tuple[int, ...]]]) -> Tail
     return replace(rest, opener=opener + indent * is_within)
 
 
-def _table_cut(tail: Tail, table: Token) -> Tail:
+def _table_cut(tail: Tail, table: "Token") -> Tail:
     """Cut a table between rows; what remains has the same head."""
     first, _ = token_lines(table)
     n_head = 2

@@ -1,242 +1,24 @@
 """Parse the Markdown of replies, and turn it into HTML; there is no other way to HTML.
 
-A block rule never looks ahead, so that closed blocks do not change when more text
-comes. Math between dollars, or between backslashes with brackets, reaches the host
-unchanged. Text that a model wrote reaches HTML only through `to_text` or `to_spans`.
+The parser loads with the first text, or while the first reply of a kernel is awaited,
+so that the first request is sent sooner.
 """
 
-import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt, helpers
-from markdown_it.common.utils import unescapeAll
-from markdown_it.renderer import RendererHTML
-from markdown_it.rules_block import StateBlock, table
-from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
-from markdown_it.utils import EnvType, OptionsDict
-
-from .code_colours import MAX_COLOURED_CHARS, to_spans
-from .escape import to_text, visible, without_blank_lines
+from .escape import to_text, visible
 from .html_styles import PLAIN_CODE
 
-_CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
-_MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
-# Macros that make links, classes or ids, or that define other macros. Hosts should
-# filter them, but replies do not need them, so they are not rendered at all.
-_REFUSED = re.compile(
-    r"\\(?:href|url|class|cssId|style|data|html\w*|mmlToken|require|unicode"
-    r"|includegraphics|def|gdef|edef|let|newcommand|renewcommand|newenvironment"
-    r"|csname|catcode|bbox|texttip|toggle|mathtip)(?![a-zA-Z])"
-)
-# Much more than people write. The parser leaves out anything that is nested deeper.
-MAX_NESTING = 100
-# A math delimiter whose closing one is further away is text.
-MAX_MATH_CHARS = 2000
+if TYPE_CHECKING:  # the first text loads the parser
+    from markdown_it.token import Token
 
 
-def is_math(content: str, opener: str, following: str) -> bool:
-    """Whether the content of two delimiters reads as math, not as money.
-
-    `following` is the character after the closing delimiter, or "".
-    """
-    if not content.strip() or _REFUSED.search(content):
-        return False
-    if opener == "\\[":
-        return content[0].isspace() or _MATHEMATICAL.search(content) is not None
-    if opener != "$":
-        return True
-    if content[0].isspace() or content[-1].isspace() or following.isalnum():
-        return False
-    return not content[0].isdigit() or _MATHEMATICAL.search(content) is not None
-
-
-def _opener_at(text: str, position: int) -> str | None:
-    """Return the math delimiter that begins at this position; None if there is none."""
-    two = text[position : position + 2]
-    if two in _CLOSERS:
-        return two
-    return "$" if two[:1] == "$" else None
-
-
-def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    opener = _opener_at(state.src, state.pos)
-    if opener is None:
-        return False
-    start = state.pos + len(opener)
-    last = min(state.posMax, start + MAX_MATH_CHARS)
-    end = state.src.find(_CLOSERS[opener], start, last)
-    if end < 0:
-        return False
-    after = end + len(opener)
-    if not is_math(state.src[start:end], opener, state.src[after : after + 1]):
-        return False
-    if not silent:
-        state.push("math", "", 0).content = state.src[state.pos : after]
-    state.pos = after
-    return True
-
-
-def _line(state: StateBlock, number: int) -> str:
-    start = state.bMarks[number] + state.tShift[number]
-    return state.src[start : state.eMarks[number]].rstrip()
-
-
-def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    text = _line(state, first)
-    opener = text[:2]
-    if state.is_code_block(first) or opener not in ("$$", "\\["):
-        return False
-    closer = _CLOSERS[opener]
-    rest = text[2:]
-    is_closed = len(rest) >= len(closer) and rest.endswith(closer)
-    if closer in (rest.removesuffix(closer) if is_closed else rest):
-        return False  # a sentence that begins with math
-    if silent:
-        return True
-    lines, number = [text], first + 1
-    while not is_closed and number < last:
-        text = _line(state, number)
-        if not text or state.sCount[number] < state.blkIndent:
-            break
-        lines.append(text)
-        is_closed = text.endswith(closer)
-        number += 1
-    token = state.push("math_block", "", 0)
-    token.content, token.markup = "\n".join(lines), opener
-    token.map = [first, number]
-    token.info = "closed" if is_closed else ""
-    state.line = number
-    return True
-
-
-_BAR = re.compile(r"(?<!\\)\|")
-_KEPT_BAR = "\0"  # the parser has replaced any other
-
-
-@lru_cache(maxsize=1)  # the tables of a text follow one another
-def _bars_kept(text: str) -> str:
-    """Replace the bars within formulas such as `$|r|$` by marks of the same length."""
-    return "\n".join(
-        _bars_kept_in_line(line) if "$" in line and "|" in line else line
-        for line in text.split("\n")
-    )
-
-
-def _bars_kept_in_line(line: str) -> str:
-    pieces = line.split("$")
-    at = 1
-    while at < len(pieces) - 1:
-        is_formula = _is_formula(*pieces[at - 1 : at + 2])
-        if is_formula:
-            pieces[at] = _BAR.sub(_KEPT_BAR, pieces[at])
-        at += 1 + is_formula
-    return "$".join(pieces)
-
-
-def _is_formula(before: str, content: str, following: str) -> bool:
-    """Whether the text between two dollars is a formula, in a row of a table.
-
-    A dollar between two bars is a cell, such as one of currencies.
-    """
-    is_cell = before.endswith("|") and content.startswith("|")
-    is_cell |= content.endswith("|") and following.startswith("|")
-    is_near = len(content) < MAX_MATH_CHARS
-    is_open = is_near and not is_cell and not before.endswith("\\")
-    return is_open and is_math(content, "$", following[:1])
-
-
-def _table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    """Read a table whose formulas may have bars, which end no cell."""
-    source, n_before = state.src, len(state.tokens)
-    if "$" not in source:
-        return table(state, first, last, silent)
-    state.src = _bars_kept(source)
-    is_table = table(state, first, last, silent)
-    state.src = source
-    for token in state.tokens[n_before:]:
-        token.content = token.content.replace(_KEPT_BAR, "|")
-    return is_table
-
-
-_LINK = re.compile(r"(?:https?://[^/\\]|mailto:|#)", re.IGNORECASE)
-# For each bracket that is not closed, the parser reads to the end of the paragraph, so
-# many such brackets would take minutes. Once it has read LABEL_CHARS, plus
-# LABEL_CHARS_PER_CHAR for each character of the text, further brackets are text.
-LABEL_CHARS = 100_000
-LABEL_CHARS_PER_CHAR = 8
-_LABEL_CHARS_LEFT = "label_chars_left"
-
-
-def _is_allowed_link(url: str) -> bool:
-    """Whether a decoded link goes to http, https, mailto or within the page."""
-    return _LINK.match(url) is not None
-
-
-def _reading_bounds(text: str) -> MutableMapping[str, Any]:
-    """Return the environment for one parse, which limits the search for link ends."""
-    return {_LABEL_CHARS_LEFT: LABEL_CHARS + LABEL_CHARS_PER_CHAR * len(text)}
-
-
-def _label_end(state: StateInline, start: int, disableNested: bool = False) -> int:  # noqa: FBT001, FBT002, N803 - the parser's signature
-    """Return the end of a link's text; -1 if there is none: the bracket is text."""
-    left = state.env.get(_LABEL_CHARS_LEFT, LABEL_CHARS)
-    if left <= 0:
-        return -1
-    # Subtracted before the search, which calls this function for inner brackets.
-    state.env[_LABEL_CHARS_LEFT] = left - (state.posMax - start)
-    end = helpers.parseLinkLabel(state, start, disableNested)
-    if end >= 0:
-        state.env[_LABEL_CHARS_LEFT] += state.posMax - end
-    return end
-
-
-_NEW_TAB = ' rel="noopener noreferrer" target=_blank'
-
-
-def _link_tag(url: str) -> str:
-    """Return the opening tag of a link; a link to another page opens in a new tab."""
-    new_tab = "" if url.startswith("#") else _NEW_TAB
-    return f'<a href="{escape(visible(url))}"{new_tab}>'
-
-
-def _image_link(url: str, label: str, *, is_in_link: bool) -> str:
-    """Return a link to a picture; its label is already escaped.
-
-    The picture itself is not shown, since loading it would reveal the reader's address.
-    """
-    if is_in_link or not _is_allowed_link(url):
-        return label
-    return f"{_link_tag(url)}{label}</a>"
-
-
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt(
-        "commonmark", {"html": False, "maxNesting": MAX_NESTING}
-    ).enable(["table", "strikethrough"])
-    parser.validateLink = _is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
-    parser.helpers = SimpleNamespace(  # type: ignore[assignment]  # the library's own way to change one
-        parseLinkDestination=helpers.parseLinkDestination,
-        parseLinkLabel=_label_end,
-        parseLinkTitle=helpers.parseLinkTitle,
-    )
-    parser.inline.ruler.before("escape", "math", _inline_math)
-    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
-    parser.block.ruler.before(
-        "fence",
-        "math_block",
-        _block_math,
-        {"alt": ["paragraph", "reference", "blockquote", "list"]},
-    )
-    return parser
-
-
-PARSER = _parser()
+def load_parser() -> None:
+    """Load the parser now, which takes 20 ms, and not with the first text."""
+    from . import markdown_rules  # noqa: F401, PLC0415 - as it says
 
 
 def with_line_feeds(text: str) -> str:
@@ -244,8 +26,10 @@ def with_line_feeds(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> Sequence[Token]:
+def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> "Sequence[Token]":
     """Parse the blocks of a text without their inline content, which is fast."""
+    from .markdown_rules import PARSER  # noqa: PLC0415 - with the first text
+
     tokens: list[Token] = []
     whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
     env = {} if env is None else env
@@ -287,12 +71,15 @@ def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
     Cells are plain text without Markdown's marks; a link is replaced by its label.
     """
+    from .markdown_rules import parse  # noqa: PLC0415 - with the first text
+
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return ()
     parsed_tables: list[list[list[str]]] = []
     before = ""
-    for token in PARSER.parse(visible(source), _reading_bounds(source)):
+    tokens, _ = parse(visible(source))
+    for token in tokens:
         if token.type == "table_open":
             parsed_tables.append([])
         elif token.type == "tr_open":
@@ -305,152 +92,49 @@ def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 def plain_text(markdown: str) -> str:
     """Return the text without Markdown's marks; each block becomes a line."""
+    from .markdown_rules import parse  # noqa: PLC0415 - with the first text
+
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return source
+    tokens, _ = parse(source)
     lines = (
         _plain_inline(token.children or ()) if token.type == "inline" else token.content
-        for token in PARSER.parse(source, _reading_bounds(source))
+        for token in tokens
     )
     return "\n".join(line.rstrip("\n") for line in lines if line.strip())
 
 
-def _plain_inline(tokens: Sequence[Token]) -> str:
+def _plain_inline(tokens: "Sequence[Token]") -> str:
     breaks = {"softbreak": " ", "hardbreak": " "}
     texts = (breaks.get(token.type, token.content) for token in tokens)
     return "".join(texts).strip()
 
 
-def is_closed_fence(token: Token) -> bool:
+def is_closed_fence(token: "Token") -> bool:
     """Whether a fence has its closing line: it has two lines more than its content."""
     first, last = token_lines(token)
     return last - first == token.content.count("\n") + 2
 
 
-def token_lines(token: Token) -> tuple[int, int]:
+def token_lines(token: "Token") -> tuple[int, int]:
     """Return the first line of a block, and the line after its last."""
     first, last = token.map or (0, 0)
     return first, last
 
 
-# Short, since it is sent up to 20 times a second while a code block streams.
-_PRE = (
-    "<div class=highlight{mark} style=margin-bottom:1em>"
-    "<pre style=padding:.6em;overflow:auto;background:#8881>"
-    "<code style=background:none;white-space:pre>"
-)
-_PRE_END = "</code></pre></div>\n"
 # More than twice the longest possible reply; longer texts are shown as written.
 MAX_MARKDOWN_CHARS = 150_000
-_N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
-
-
-# Code in other languages is marked, since it cannot become a cell of the notebook.
-_CELL_LANGUAGES = frozenset({"", "python", "python3", "py", "py3", "ipython"})
-_NO_CELL = ' data-no-cell=""'
-
-
-def _code(code: str, language: str, *, is_coloured: bool = True) -> str:
-    spans = to_spans(visible(code), language if is_coloured else "")
-    mark = "" if language.lower() in _CELL_LANGUAGES else _NO_CELL
-    return f"{_PRE.format(mark=mark)}{without_blank_lines(spans)}{_PRE_END}"
-
-
-class _SafeRenderer(RendererHTML):
-    """HTML from tokens; every rule that writes a reply's text is defined here."""
-
-    def text(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return to_text(tokens[idx].content)
-
-    def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return escape(visible(tokens[idx].content), quote=False)
-
-    def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        token = tokens[idx]
-        is_whole = token.info and is_math(token.content[2:-2], token.markup, "")
-        draw = self.math if is_whole else self.text
-        return f"<p>{draw(tokens, idx)}</p>\n"
-
-    def code_inline(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return f"<code>{escape(visible(tokens[idx].content), quote=False)}</code>"
-
-    def code_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return _code(tokens[idx].content, "")
-
-    def fence(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options
-        code = tokens[idx].content
-        info = unescapeAll(tokens[idx].info).split(maxsplit=1)
-        n_chars_left = env[_N_CHARS_TO_COLOUR] - len(code)
-        language = info[0] if info else ""
-        if not language or n_chars_left < 0:
-            return _code(code, language, is_coloured=False)
-        env[_N_CHARS_TO_COLOUR] = n_chars_left
-        return _code(code, language)
-
-    def link_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options
-        env[_N_LINKS_OPEN] = env.get(_N_LINKS_OPEN, 0) + 1
-        return _link_tag(str(tokens[idx].attrs.get("href", "")))
-
-    def link_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del tokens, idx, options
-        env[_N_LINKS_OPEN] -= 1
-        return "</a>"
-
-    def image(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        token = tokens[idx]
-        alt = self.renderInlineAsText(token.children, options, env)
-        url = str(token.attrs.get("src", ""))
-        label = to_text(alt or url or "image")
-        return _image_link(url, label, is_in_link=bool(env.get(_N_LINKS_OPEN)))
-
-    def heading_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        # JupyterLab's outline then keeps to the notebook's own headings.
-        return f'<{tokens[idx].tag} class="jp-toc-ignore">'
-
-    def table_open(self, *_: object) -> str:
-        return "<div style=overflow-x:auto><table>\n"
-
-    def table_close(self, *_: object) -> str:
-        return "</table></div>\n"
-
-    def td_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        # Notebook hosts align cells of an HTML output to the right.
-        style = str(tokens[idx].attrs.get("style", "text-align:left"))
-        return f"<{tokens[idx].tag} style={style}>"
-
-    th_open = td_open
-
-    def td_close(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        # Without a line break, which would cost two bytes for each cell.
-        return f"</{tokens[idx].tag}>"
-
-    th_close = tr_close = td_close
-
-    def tr_open(self, *_: object) -> str:
-        return "<tr>"
 
 
 def _as_written(source: str) -> str:
     return f"<pre style=white-space:pre-wrap>{PLAIN_CODE}{to_text(source)}</code></pre>"
 
 
-_RENDERER = _SafeRenderer(PARSER)
-
-
 LISTS = ("bullet_list", "ordered_list")
 
 
-def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
+def _hide_opener(tokens: "Sequence[Token]", n_lines: int) -> None:
     """Hide the lists that the first `n_lines` reopen, unless further text is in them.
 
     Their items have no marker, since it was drawn above, where they began.
@@ -476,12 +160,12 @@ def _hide_opener(tokens: Sequence[Token], n_lines: int) -> None:
             _show(around)
 
 
-def _show(tokens: Sequence[Token]) -> None:
+def _show(tokens: "Sequence[Token]") -> None:
     for token in tokens:
         token.hidden = False
 
 
-def _close(token: Token, around: list[Token]) -> None:
+def _close(token: "Token", around: "list[Token]") -> None:
     """Hide the end of a list or an item if its beginning is hidden.
 
     If a numbered item is hidden, the next one has the number after it.
@@ -512,18 +196,17 @@ def to_html(
         n_opener_lines: How many of the first lines only reopen lists and other blocks
             that the rest continues.
     """
+    from .markdown_rules import MAX_NESTING, parse, render  # noqa: PLC0415 - with the first text
+
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return _as_written(source)
-    env: EnvType = _reading_bounds(source)
-    env["references"] = dict(links or {})
-    tokens = PARSER.parse(visible(source), env)
+    tokens, env = parse(visible(source), links)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
         return _as_written(source)
     if n_opener_lines:
         _hide_opener(tokens, n_opener_lines)
-    env[_N_CHARS_TO_COLOUR] = MAX_COLOURED_CHARS if highlight else 0
-    return _RENDERER.render(tokens, PARSER.options, env)
+    return render(tokens, env, highlight=highlight)
 
 
 @lru_cache(maxsize=1024)

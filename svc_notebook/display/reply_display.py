@@ -27,7 +27,7 @@ from .html_styles import (
     quiet_html,
     verbatim_html,
 )
-from .markdown import link_addresses, reply_html, with_line_feeds
+from .markdown import link_addresses, load_parser, reply_html, with_line_feeds
 from .reply_footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
 from .sandboxed_frame import page_html
 from .tool_runs import (
@@ -457,6 +457,7 @@ class _LiveOutputs(_ModeDisplay):
         self._is_stale = False
         self._n_messages = self._n_bytes = 0
         self._draw(live_html(self._status, is_waiting=self._is_waiting))
+        load_parser()  # the first time, the request is sent, and the service works
         is_short = self._n_bytes <= _SHORT_BYTES
         bytes_per_s = self._bytes_per_s * (_QUICKER if is_short else 1)
         sending_s = self._n_bytes / bytes_per_s

@@ -7,12 +7,8 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from svc_notebook.display.front_end import Output
-from svc_notebook.display.markdown import (
-    MAX_MARKDOWN_CHARS,
-    MAX_MATH_CHARS,
-    PARSER,
-    to_html,
-)
+from svc_notebook.display.markdown import MAX_MARKDOWN_CHARS, to_html
+from svc_notebook.display.markdown_rules import MAX_MATH_CHARS, PARSER
 from svc_notebook.display.reply_display import MAX_BYTES_PER_S, Mode, ReplyDisplay
 
 pytestmark = pytest.mark.slow
