@@ -20,7 +20,6 @@ from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.request_pipeline import RunTools, SendRequest, print_wait
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import charge_of, join_exchange
-from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, hide_others, known_keys
 from svc_notebook.endpoints import FILE
 from svc_notebook.errors import (
@@ -51,6 +50,7 @@ from svc_notebook.tools.toolbox import Toolbox, to_offer
 
 if TYPE_CHECKING:  # these load at first use
     from svc_notebook.client.spending_limit import SpendingLimit
+    from svc_notebook.conversations.conversation import Conversations
     from svc_notebook.emulator.emulator import Emulator
 
 
@@ -260,7 +260,6 @@ class Session:
 
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
-        conversations: The conversations that magic, panel and Python share, by name.
         tool_record: Records tool calls in the ledger.
         unrecorded: A ledger in memory, for exchanges that are not recorded.
         unrecorded_tools: Records the tool calls of those exchanges.
@@ -273,16 +272,6 @@ class Session:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.session_id = uuid4().hex
-        self.conversations = Conversations(
-            ask=lambda *args, **options: self.context().ask(*args, **options),
-            run=lambda *args, **options: self.context().run_tools(*args, **options),
-            stream=lambda request, origin: self.client.stream(
-                request, origin=origin, watch=print_wait
-            ),
-            model=lambda: self.settings.model,
-            info_of=self.info_of,
-            ledger=lambda: self.ledger,
-        )
         self.tool_record = ToolRecord(lambda: self.ledger)
         self.unrecorded = Ledger(MEMORY, session_id=self.session_id)
         self.unrecorded_tools = ToolRecord(lambda: self.unrecorded)
@@ -290,6 +279,7 @@ class Session:
         self.consent = Remembered(self.at_prompt)
         self.spending: SpendingLimit | None = None
         self.lock = RLock()
+        self._conversations: Conversations | None = None
         self._answers: RecordingFile | None = None
         self._emulator: Emulator | None = None
         self._environment = Environment() if settings is None else None
@@ -301,6 +291,27 @@ class Session:
             if self._environment is not None and self._environment.has_changed():
                 self._use(*self._environment.adopted(self._context.settings))
             return self._context
+
+    @property
+    def conversations(self) -> "Conversations":
+        """The conversations that magic, panel and Python share, by name."""
+        from svc_notebook.conversations.conversation import Conversations  # noqa: PLC0415 - at first use
+
+        with self.lock:
+            if self._conversations is None:
+                self._conversations = Conversations(
+                    ask=lambda *args, **options: self.context().ask(*args, **options),
+                    run=lambda *args, **options: self.context().run_tools(
+                        *args, **options
+                    ),
+                    stream=lambda request, origin: self.client.stream(
+                        request, origin=origin, watch=print_wait
+                    ),
+                    model=lambda: self.settings.model,
+                    info_of=self.info_of,
+                    ledger=lambda: self.ledger,
+                )
+            return self._conversations
 
     def change(self, settings: Settings) -> None:
         """Use other settings from the next verb on."""

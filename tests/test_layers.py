@@ -67,6 +67,25 @@ def test_nothing_heavy_is_loaded_before_it_is_used(program: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_first_cell_loads_only_what_sends_its_request(emulator: Emulator) -> None:
+    """A cell in a terminal, where no HTML is drawn, loads what speaks HTTP, no more."""
+    program = (
+        "import os\n"
+        f"os.environ['SVC_BASE_URL'] = {emulator.base_url!r}\n"
+        f"os.environ['SVC_API_KEY'] = {emulator.api_key!r}\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_line_magic('load_ext', 'svc_notebook')\n"
+        "shell.run_cell_magic('svc', '', 'Hi.')\n"
+        "import sys\n"
+        "assert 'markdown_it' not in sys.modules\n"
+        "assert 'svc_notebook.conversations.conversation' not in sys.modules"
+    )
+
+    assert _loaded_after(program) == ["httpx", "httptools"]
+
+
+@pytest.mark.slow
 def test_a_sweep_loads_pandas_only_for_a_frame(emulator: Emulator) -> None:
     """Planning a sweep and sending it takes no pandas; a frame of it does."""
     program = (

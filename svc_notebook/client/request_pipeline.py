@@ -41,11 +41,6 @@ from svc_notebook.errors import (
     write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.learnt_from_refusals import (
-    learn,
-    name_unknown_model,
-    refuses_stream_usage,
-)
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.error_messages import (
@@ -287,6 +282,8 @@ class ExchangeTask:
 
     def _add_remedy(self, error: SvcError) -> None:
         """Add to an error what to do with this key, model or endpoint."""
+        from svc_notebook.learnt_from_refusals import learn, name_unknown_model  # noqa: PLC0415 - rare
+
         endpoint = self._context.endpoint
         if isinstance(error, AuthError):
             key = self._context.key
@@ -346,6 +343,8 @@ class ExchangeTask:
         at_start, endpoint = self._record.at_start, self._context.endpoint
         if not isinstance(error, ServiceError) or endpoint.stream_usage is not None:
             return False
+        from svc_notebook.learnt_from_refusals import refuses_stream_usage  # noqa: PLC0415 - rare
+
         if not at_start.is_streamed or not refuses_stream_usage(error):
             return False
         facts_of(endpoint.base_url or "").takes_stream_usage = False

@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from svc_notebook import Completion, Conversation, Toolbox
+from svc_notebook import Completion, Toolbox
 from svc_notebook.completion import advice_on_params
 from svc_notebook.conversations.attachments import add_items, as_sent
-from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.front_end import Output
 from svc_notebook.errors import BadRequestError, ParameterError
@@ -24,6 +23,10 @@ from .cell_context import CellContext
 from .interpolation import Filled, interpolate
 from .options import SvcOptions
 from .with_option import find_context
+
+if TYPE_CHECKING:  # these load with the first conversation
+    from svc_notebook import Conversation
+    from svc_notebook.conversations.turn_request import NextTurn
 
 _MARKS_CHARS = 100  # of the shown marks that are sent as typed
 
@@ -65,25 +68,25 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
 
     Marks that are not filled in are listed at once, before anything is sent.
     """
-    defaults, names = context.traits.defaults(), context.names()
-    own_names = context.own_names()
+    defaults = context.traits.defaults()
     settings, hide = context.session_context.settings, context.hide
 
     def fill(template: str) -> Filled:
         # most cells have no mark
         if options.is_raw or "{{" not in template:
             return Filled(template)
-        return interpolate(template, names, hide=hide, own_names=own_names)
+        own_names = context.own_names()
+        return interpolate(template, context.names(), hide=hide, own_names=own_names)
 
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
         Output().write(_unfilled_note(marks))
-    if not options.is_raw and (note := _single_braces_note(context, cell, names)):
+    if not options.is_raw and (note := _single_braces_note(context, cell)):
         Output().write(note)
-    context_names = dict.fromkeys(options.context)
     added = tuple(
-        as_sent(find_context(name, names, own_names), hide) for name in context_names
+        as_sent(find_context(name, context.names(), context.own_names()), hide)
+        for name in dict.fromkeys(options.context)
     )
     inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
@@ -147,13 +150,12 @@ def _unfilled_note(marks: Sequence[str]) -> str:
     return f"Sent as typed: {named} (only {filled}, are filled in{hint})\n"
 
 
-def _single_braces_note(
-    context: CellContext, cell: str, names: Mapping[str, object]
-) -> str:
+def _single_braces_note(context: CellContext, cell: str) -> str:
     """Return the note on variables in single braces, each once per kernel; or ""."""
     if "{" not in cell:
         return ""
     noted, of_shell = context.memory.noted_names, context.shell.user_ns_hidden
+    names = context.names()
     new_names = [
         name
         for name in names_in_single_braces(cell)
@@ -191,7 +193,7 @@ def single_request(prompt: CellPrompt) -> CellRequest:
 
 
 def conversation_request(
-    prompt: CellPrompt, conversation: Conversation, *, turn_key: str | None = None
+    prompt: CellPrompt, conversation: "Conversation", *, turn_key: str | None = None
 ) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
@@ -219,7 +221,7 @@ def conversation_request(
         shorter = turn.shorter(error)
         return None if shorter is None else to_cell_request(shorter)
 
-    def to_cell_request(next_turn: NextTurn) -> CellRequest:
+    def to_cell_request(next_turn: "NextTurn") -> CellRequest:
         return CellRequest(
             request=next_turn.request,
             origin=next_turn.origin,
@@ -231,7 +233,7 @@ def conversation_request(
     return to_cell_request(turn)
 
 
-def _turn_notes(turn: NextTurn) -> tuple[str, ...]:
+def _turn_notes(turn: "NextTurn") -> tuple[str, ...]:
     """Return notes for the footer: the conversation, and turns that changed."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:

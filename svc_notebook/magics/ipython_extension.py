@@ -128,6 +128,8 @@ class SvcMagics(SvcTraits, Magics):
     @cached_property
     def _command(self) -> "SvcCommand":
         with _without_gc():
+            import svc_notebook.client.connections  # noqa: F401, PLC0415 - httpx
+
             from .svc_command import SvcCommand  # noqa: PLC0415 - most of the package
 
         return SvcCommand(self.shell, self)

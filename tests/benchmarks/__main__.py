@@ -231,7 +231,13 @@ def _say_shares(pipes: Mapping[str, Connection], n_rounds: int) -> None:
 
 
 def _cpu_ratio(ours: str, plain: str, n_rounds: int) -> float:
-    """Return the median ratio of the CPU that two scripts print, each in a process.
+    """Return the median ratio of the CPU that two scripts print: see `_cpu_of`."""
+    pairs = zip(*_cpu_of(ours, plain, n_rounds), strict=True)
+    return statistics.median(one / other for one, other in pairs)
+
+
+def _cpu_of(ours: str, plain: str, n_rounds: int) -> tuple[list[float], list[float]]:
+    """Return the CPU that two scripts print in each round, each in a process.
 
     What they import is compiled before, as pip does when it installs a package.
     """
@@ -244,8 +250,7 @@ def _cpu_ratio(ours: str, plain: str, n_rounds: int) -> float:
                 cpu_s = float(_printed("-c", code, env=compiled))
                 if at:  # the first round compiles
                     costs.append(cpu_s)
-    pairs = zip(took[ours], took[plain], strict=True)
-    return statistics.median(one / other for one, other in pairs)
+    return took[ours], took[plain]
 
 
 def _printed(*arguments: str, env: Mapping[str, str] | None = None) -> str:
@@ -275,6 +280,28 @@ shell.run_line_magic("load_ext", "svc_notebook")
 began_s = time.process_time()
 shell.run_cell_magic("svc", "--model stub", "Say hello.")
 print("\\n" + str(time.process_time() - began_s))
+"""
+_UNTIL_CONNECTING = """
+import sys
+import ipykernel.ipkernel, ipykernel.zmqshell
+
+def report(event, arguments):
+    if event == "socket.connect":
+        print("\\n" + str(1000 * (time.process_time() - began_s)), flush=True)
+        os._exit(0)
+
+os.environ["SVC_BASE_URL"] = "https://127.0.0.1:{port}/v1"
+sys.addaudithook(report)
+"""
+_CELL_UNTIL_CONNECTING = """
+shell.run_line_magic("load_ext", "svc_notebook")
+began_s = time.process_time()
+shell.run_cell_magic("svc", "--model stub", "Say hello.")
+"""
+_HTTPX_UNTIL_CONNECTING = """
+began_s = time.process_time()
+import httpx
+httpx.get("https://127.0.0.1:{port}/v1/models")
 """
 _LATER_CELLS = """
 import contextlib, io, json, socket
@@ -318,6 +345,16 @@ def _say_first_cell(port: int, n_rounds: int) -> None:
     )
     ratio = _cpu_ratio(ours, plain, n_rounds)
     say(_line(FIRST_CELL, "x httpx and one request", "1.3", ratio, ""))
+
+
+def _say_until_connecting(port: int, n_rounds: int) -> None:
+    ours, plain = (
+        (_SHELL + _UNTIL_CONNECTING + code).format(port=port)
+        for code in (_CELL_UNTIL_CONNECTING, _HTTPX_UNTIL_CONNECTING)
+    )
+    ours_ms, plain_ms = map(statistics.median, _cpu_of(ours, plain, n_rounds))
+    beside = f"httpx {plain_ms:.0f}"
+    say(_line(UNTIL_CONNECTING, "ms in a kernel, https", "150", ours_ms, beside))
 
 
 def _say_later_cells(port: int, n_rounds: int) -> None:
@@ -392,6 +429,7 @@ def _say_install(_: int, __: int) -> None:
 
 LOAD = "%load_ext in a warm shell, CPU"
 FIRST_CELL = "first %%svc, CPU"
+UNTIL_CONNECTING = "first %%svc, CPU until it connects"
 LATER_CELLS = "later %%svc, CPU"
 CELL = f"%%svc cell at {display_bench.CHUNKS_PER_S} chunks/s"
 READING = "100 000 replies and a finished run"
@@ -400,6 +438,7 @@ INSTALL = "install"
 OTHERS: Mapping[str, Callable[[int, int], None]] = {
     LOAD: _say_load,
     FIRST_CELL: _say_first_cell,
+    UNTIL_CONNECTING: _say_until_connecting,
     LATER_CELLS: _say_later_cells,
     CELL: _say_cell,
     READING: _say_reading,
