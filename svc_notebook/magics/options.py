@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from svc_notebook.errors import ParameterError
@@ -52,7 +53,7 @@ class SvcOptions:
         return has_list or self.repeats > 1 or "," in (self.model or "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
     """One option of the line."""
 
@@ -63,13 +64,13 @@ class Option:
     read: Callable[[str], object] = str  # parses a value; tuples are concatenated
     is_param: bool = False
 
-    @property
+    @cached_property
     def flags(self) -> tuple[str, ...]:
         """Its flags; the last one is the longest."""
         words = self.usage.replace(",", "").split()
         return tuple(word for word in words if word.startswith("-"))
 
-    @property
+    @cached_property
     def value(self) -> str:
         """The placeholder of its value, such as `NAME`; empty for a switch."""
         return self.usage.partition(self.flags[-1])[2].strip()
@@ -347,6 +348,7 @@ def _hyphens(dash: re.Match[str]) -> str:
     return "-" if len(dash[1]) == 1 else "--"
 
 
+_PLAIN = re.compile(r"""[^'"\\]+""")  # a word without quotes
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 
 
@@ -360,7 +362,8 @@ def _next_word(text: str) -> tuple[str, str]:
             f"A quote is not closed: {text!r}; close it, or put a backslash before it.",
             param="line",
         )
-    return "".join(shlex.split(word[0])), text[word.end() :].lstrip()
+    plain = word[0] if _PLAIN.fullmatch(word[0]) else "".join(shlex.split(word[0]))
+    return plain, text[word.end() :].lstrip()
 
 
 def _is_flag(token: str) -> bool:
