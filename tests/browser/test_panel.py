@@ -290,6 +290,42 @@ def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
     chat.composer.fill("")
 
 
+def test_undo_in_the_panel_never_changes_a_cell(chat: Chat) -> None:
+    """In the empty box and on a button it is for the conversation; in a field, for it.
+
+    The browser's own undo would be for the cell, which was edited last.
+    """
+    chat.ask("Undo me", "Anything else.")
+    n_turns = chat.turns.count()
+    cell = chat.notebook.cells.nth(MAGIC).locator(".cm-content")
+    chat.notebook.enter(MAGIC)
+    chat.page.keyboard.type(" of mine")
+    source = cell.inner_text()
+    chat.composer.press("Control+z")
+    expect(chat.turns).to_have_count(n_turns - 1)
+    chat.composer.press("Control+Shift+Z")
+    expect(chat.turns).to_have_count(n_turns)
+    chat.root.get_by_role("log").press("Control+z")
+    expect(chat.turns).to_have_count(n_turns - 1)
+    chat.button("Clear").press("Control+y")
+    expect(chat.turns).to_have_count(n_turns)
+    chat.root.get_by_text("Settings", exact=True).click()
+    for label in ("system prompt", "temperature", "Model"):
+        for key in ("Control+z", "Control+y", "Control+Shift+Z"):
+            chat.root.get_by_label(label, exact=True).press(key)
+    chat.root.get_by_text("Settings", exact=True).click()
+    chat.composer.press_sequentially("Typed")
+    for _ in range(2):
+        chat.composer.press("Control+z")
+    expect(chat.turns).to_have_count(n_turns - 1)
+    expect(chat.composer).to_have_value("")
+
+    assert cell.inner_text() == source
+    chat.notebook.enter(MAGIC)
+    for _ in " of mine":
+        chat.page.keyboard.press("Backspace")
+
+
 def test_a_hostile_reply_is_inert(chat: Chat) -> None:
     """Nothing of it runs, and nothing is asked for."""
     asked: list[str] = []

@@ -114,6 +114,61 @@ def test_undo_and_redo_by_button_and_by_key(page: Page) -> None:
     assert kinds == ["undo", "redo", "undo", "redo", "redo"]
 
 
+def test_undo_in_a_text_takes_a_word_back_and_stops_at_its_beginning(
+    page: Page,
+) -> None:
+    """A text that came from elsewhere is its beginning; the conversation stays."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press_sequentially("two words")
+    panel.composer.press("Control+z")
+    expect(panel.composer).to_have_value("two")
+    panel.composer.press("Control+z")
+    expect(panel.composer).to_have_value("")
+    panel.composer.press("Control+y")
+    panel.composer.press("Control+y")
+    expect(panel.composer).to_have_value("two words")
+    panel.composer.press("Control+a")
+    panel.composer.press("Delete")
+    panel.composer.press("Control+z")
+    expect(panel.composer).to_have_value("two words")
+    panel.composer.press("Enter")
+    panel.tell(t="heard", kind="send")  # it is refused, and comes back
+    panel.composer.press("Control+z")
+
+    expect(panel.composer).to_have_value("two words")
+    assert [message["t"] for message in panel.sent] == ["send"]
+
+
+def test_undo_in_the_empty_box_takes_one_change_for_each_press(page: Page) -> None:
+    """A key that is held undoes no more; keys of a Thai keyboard do it, too."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.focus()
+    page.keyboard.down("Control")
+    for _ in range(3):
+        page.keyboard.down("z")
+    page.keyboard.up("Control")
+    panel.composer.dispatch_event(
+        "keydown", {"key": "ผ", "code": "KeyZ", "ctrlKey": True}
+    )
+
+    assert [message["t"] for message in panel.sent] == ["undo", "undo"]
+
+
+def test_undo_in_a_setting_is_sent_when_the_field_is_left(page: Page) -> None:
+    """The browser itself says nothing of a text that a script has changed."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.root.get_by_text("Settings", exact=True).click()
+    field = panel.root.get_by_label("temperature", exact=True)
+    field.press_sequentially("1")
+    field.press("Enter")
+    field.press("Control+z")
+    expect(field).to_have_value("")
+    field.press("Tab")
+
+    values = [message["value"] for message in panel.sent]
+    assert values == [1, None]
+
+
 FIELDS = [
     field("model", "choice", options=["a", "b"], default="a"),
     field("system", "longtext", default="", label="system prompt"),

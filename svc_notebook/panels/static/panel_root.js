@@ -4,6 +4,7 @@
 
 /** JupyterLab and Notebook ignore keys pressed in an element with this attribute. */
 const QUIET_KEYS = "data-lm-suppress-shortcuts";
+const CODE = /^(?:Key([A-Z])|Digit(\d))$/;
 
 /** Make the element of a panel; the notebook gets no key that is pressed in it. */
 function panelRoot(name = "svc-panel") {
@@ -11,13 +12,14 @@ function panelRoot(name = "svc-panel") {
   // the notebook's shortcuts look at a button before its parents
   root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
   root.addEventListener("keydown", passSaveKey);
+  new TextUndo(root);
   return root;
 }
 
 /** Let JupyterLab save the notebook; it ignores keys that are pressed in a panel. */
 function passSaveKey(event) {
-  const { key, ctrlKey, metaKey, altKey } = event;
-  if (key !== "s" || !(ctrlKey || metaKey) || altKey) return;
+  const { ctrlKey, metaKey, altKey, shiftKey } = event;
+  if (latinKey(event) !== "s" || !(ctrlKey || metaKey) || altKey || shiftKey) return;
   if (!document.querySelector(".jp-Notebook")) return;
   event.preventDefault();
   document.body.dispatchEvent(new KeyboardEvent("keydown", event));
@@ -38,6 +40,13 @@ function typeset(blocks, model) {
       // the source is readable too
     }
   }
+}
+
+/** Return the key as a keyboard with Latin letters has it, so that other layouts have it, too. */
+function latinKey({ key, code }) {
+  if (key.length > 1 || /^[\x20-\x7e]$/.test(key)) return key.toLowerCase();
+  const [, letter, digit] = CODE.exec(code) ?? [];
+  return (letter ?? digit ?? key).toLowerCase();
 }
 
 function hasNoModifier({ shiftKey, ctrlKey, altKey, metaKey }) {

@@ -1,5 +1,5 @@
-/* One view of a panel: its header, transcript and notices, the keys that stop, undo and redo,
- * and its parts from other scripts.
+/* One view of a panel: its header, transcript and notices, the key that stops, and its
+ * parts from other scripts.
  *
  * The kernel decides which actions are allowed and renders Markdown to safe HTML. Only changed
  * parts are drawn again.
@@ -8,13 +8,6 @@
 const NEAR_END_PX = 16;
 const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
 const STOP_KEY = "Escape";
-
-/** Return undo or redo for its key, since JupyterLab handles that key for cells. */
-function undoStep({ key, ctrlKey, metaKey, altKey, shiftKey }) {
-  if (!(ctrlKey || metaKey) || altKey) return "";
-  if (key.toLowerCase() === "z") return shiftKey ? "redo" : "undo";
-  return key === "y" ? "redo" : "";
-}
 
 class Panel {
   constructor(connection, host) {
@@ -49,6 +42,7 @@ class Panel {
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
     this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
+    this.root.addEventListener(UNDO_EVENT, (event) => this.step(event));
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
     this.sizes.observe(this.log);
@@ -110,16 +104,13 @@ class Panel {
   key(event) {
     if (isInput(event) || event.defaultPrevented) return;
     if (event.key === STOP_KEY && this.can("stop")) this.composer.stop();
-    const step = undoStep(event);
-    if (!event.target.matches("textarea, input, select")) {
-      if (!step) return;
-      event.preventDefault();
-      if (this.can(step)) this.connection.send({ t: step });
-    }
-    if (event.target.localName !== "textarea") return;
-    if (event.key === "Enter") breakLine(event);
-    if (step && document.execCommand(step)) event.preventDefault();
-    else if (step === "redo" && !event.target.value && this.can(step)) this.connection.send({ t: step });
+    if (event.key === "Enter" && event.target.localName === "textarea") breakLine(event);
+  }
+
+  /** Undo or redo a change to the conversation, except from a field that has a text itself. */
+  step({ target, detail: name }) {
+    const isHere = target === this.composer.area || !target.matches("textarea, input, select");
+    if (isHere && this.can(name)) this.connection.send({ t: name });
   }
 
   editLast() {

@@ -44,7 +44,6 @@ const TAKE = {
 };
 const LATE_SAVE = "Ratings are saved after the running cell.";
 const ARROWS = { ArrowLeft: "l", ArrowRight: "r" };
-const CODE = /^(?:Key([A-Z])|Digit(\d))$/;
 
 class RatingConnection extends KernelConnection {
   constructor(model) {
@@ -72,13 +71,6 @@ class RatingConnection extends KernelConnection {
     if (!card && old.card) this.say(`${title}: done`);
     if (card?.id !== old.card?.id) this.rated = null;
   }
-}
-
-/** Return the key as a keyboard with Latin letters has it, so that other layouts rate, too. */
-function latinKey({ key, code }) {
-  if (key.length > 1 || /^[\x20-\x7e]$/.test(key)) return key.toLowerCase();
-  const [, letter, digit] = CODE.exec(code) ?? [];
-  return (letter ?? digit ?? key).toLowerCase();
 }
 
 class RatingPanel {
