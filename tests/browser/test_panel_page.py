@@ -289,31 +289,91 @@ def test_the_focus_stays_in_the_panel(page: Page) -> None:
     expect(panel.composer).to_be_focused()
 
 
+NAME = """() => { const at = document.activeElement;
+  return at.getAttribute("aria-label") ?? at.localName }"""
+
+
 def test_the_keyboard_reaches_everything(page: Page) -> None:
-    """Tab goes through the panel from top to bottom, and past it."""
-    panel = PanelPage(page, view([turn(1, RICH)]))
+    """Tab goes from top to bottom, and past the panel; the transcript is one stop."""
+    panel = PanelPage(page, view([turn(1, RICH), turn(2, RICH)]))
     names = []
     for _ in range(40):
         page.keyboard.press("Tab")
-        name = page.evaluate(
-            """() => { const at = document.activeElement;
-            return at.getAttribute("aria-label") ?? at.localName }"""
-        )
-        names.append(name)
-        if name == "body":
+        names.append(page.evaluate(NAME))
+        if names[-1] == "body":
             break
 
     assert names == [
         *("Conversations", "Model", "Compare replies side by side"),
         *("Undo the last change", "Redo what was undone"),
-        *("Clear the conversation", "Transcript", "Edit the prompt and ask again"),
-        *("a", "pre", "Insert as cell below", "Copy code", "button"),
-        *("Copy the reply", "Ask again", "More"),
+        *("Clear the conversation", "Transcript"),
         *("Message", "Send (Enter)", "summary", "body"),
     ]
+    panel.composer.focus()
+    page.keyboard.press("Shift+Tab")
+    expect(panel.log).to_be_focused()
+    expect(panel.log).to_have_accessible_description(
+        "↑ ↓ turns · ← → their buttons · Esc back"
+    )
+
+
+def test_arrows_go_through_turns_and_their_buttons(page: Page) -> None:
+    """Up and Down change the turn, Left and Right the button; Escape goes back."""
+    panel = PanelPage(page, view([turn(1, RICH), turn(2, RICH)]))
+    panel.log.focus()
+    names = []
+    for key in ["ArrowUp", "ArrowUp", *["ArrowRight"] * 9, "ArrowLeft", "ArrowDown"]:
+        page.keyboard.press(key)
+        names.append(page.evaluate(NAME))
+
+    assert names == [
+        *("Turn 2", "Turn 1", "Edit the prompt and ask again"),
+        *("a", "Insert as cell below", "Copy code", "button"),
+        *("Copy the reply", "Ask again", "More", "More", "Ask again", "Turn 2"),
+    ]
+    page.keyboard.press("Escape")
+    expect(panel.composer).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(panel.button("Ask again", panel.turns.last).first).to_be_focused()
+
+
+def test_arrows_scroll_a_long_turn_before_they_leave_it(page: Page) -> None:
+    """What is out of sight comes first; so it is with a wide table."""
+    wide = "| a | b |\n|--|--|\n| " + "1234567890" * 30 + " | x |\n"
+    long = "A line.\n\n" * 60
+    panel = PanelPage(page, view([turn(1), turn(2, long), turn(3, wide)]))
+    panel.log.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(panel.turns.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(panel.turns.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(panel.turns.last).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    table = panel.turns.last.locator("div:has(> table)").last
+    expect(table).to_be_focused()
+    table.evaluate("(table) => (table.scrollLeft = table.scrollWidth)")
+    page.keyboard.press("ArrowRight")
+
+    expect(panel.button("As DataFrame")).to_be_focused()
+
+
+def test_the_menu_of_a_turn_has_keys(page: Page) -> None:
+    """Arrows go round in it, Enter acts, and the focus is at its button again."""
+    panel = PanelPage(page, view([turn(1)]))
     panel.button("More").press("Enter")
     for key in ("ArrowDown", "ArrowUp", "ArrowUp", "Enter"):
         page.keyboard.press(key)
+
     expect(panel.button("More")).to_be_focused()
     assert panel.sent == [{"t": "delete", "turn": "turn-1"}]
 

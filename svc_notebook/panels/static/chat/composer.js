@@ -12,7 +12,7 @@ function sendKeys({ send_on_enter: isOn = true }) {
 /** Return a sentence about these keys, for an empty panel. */
 function keyWords(view) {
   const [send, breakLine] = sendKeys(view);
-  return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value`;
+  return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value, Shift+Tab goes to the replies`;
 }
 
 /** Return whether a key sends; Ctrl+Enter always does. */

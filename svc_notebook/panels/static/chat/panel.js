@@ -38,6 +38,7 @@ class Panel {
     this.side = new SideArea(this);
     const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
+    this.composer.under.append(this.keys.words);
     const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
     this.root.append(this.menu.element, this.side.line);
@@ -66,6 +67,7 @@ class Panel {
   remove() {
     this.connection.leave(this);
     this.side.remove();
+    this.keys.remove();
     this.sizes.disconnect();
     this.sight.disconnect();
     this.gone.abort();
@@ -97,6 +99,7 @@ class Panel {
     this.jump = iconButton("down", () => this.toEnd());
     this.jump.hidden = true;
     this.middle = make("div", { class: "svc-middle" }, this.log, this.jump);
+    this.keys = new TranscriptKeys(this);
   }
 
   /* -- input -- */

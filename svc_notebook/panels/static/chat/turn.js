@@ -21,7 +21,7 @@ class Turn {
     this.goOn.setAttribute("aria-label", BUTTONS.continue.title);
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
-    this.element = make("article", { class: "svc-turn" });
+    this.element = make("article", { class: "svc-turn", tabindex: -1 });
     this.element.append(this.you, this.asked, this.attached);
     this.element.append(this.who, this.toolRuns, this.answer);
     this.element.append(this.dots, this.rest, this.foot);

@@ -1,0 +1,90 @@
+/* The keys of the transcript, which is one stop of the Tab key: arrows move among its turns,
+ * and among the links and buttons of a turn.
+ */
+
+const ARROW_WORDS = "↑ ↓ turns · ← → their buttons · Esc back";
+const TURN_KEYS = { ArrowUp: -1, ArrowDown: 1 };
+const CONTROL_KEYS = { ArrowLeft: -1, ArrowRight: 1 };
+const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)";
+const CONTROLS = `a, button, summary, ${SCROLLERS}`;
+const FORMS = ".svc-editing, .svc-frame, .svc-empty"; // Tab goes through these
+const BACK_KEY = "Escape";
+
+class TranscriptKeys {
+  constructor(panel) {
+    const { log, content } = panel;
+    Object.assign(this, { panel, log });
+    this.words = make("span", { id: `${panel.id}-keys`, class: "svc-keys" }, ARROW_WORDS);
+    log.setAttribute("aria-describedby", this.words.id);
+    log.addEventListener("keydown", (event) => this.key(event));
+    leaveOut(content);
+    this.added = new MutationObserver((records) => {
+      for (const { addedNodes } of records) for (const node of addedNodes) leaveOut(node);
+    });
+    this.added.observe(content, { childList: true, subtree: true });
+  }
+
+  remove() {
+    this.added.disconnect();
+  }
+
+  key(event) {
+    const { key, target } = event;
+    if (isInput(event) || event.defaultPrevented || !hasNoModifier(event)) return;
+    if (target.closest(FORMS)) return;
+    const next = this.nextTurn(TURN_KEYS[key]) ?? this.nextControl(CONTROL_KEYS[key], target);
+    if (next) {
+      event.preventDefault();
+      next.focus({ preventScroll: true });
+      next.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else if (key === BACK_KEY && !this.panel.can("stop")) {
+      this.panel.composer.focus();
+    }
+  }
+
+  /** Return the turn to go to; none while there is more of this turn to scroll to. */
+  nextTurn(by) {
+    if (!by) return null;
+    const turns = [...this.log.querySelectorAll(".svc-turn")];
+    if (!this.panel.olderRow.hidden) turns.unshift(this.panel.older);
+    const log = this.log.getBoundingClientRect();
+    const isInSight = ({ top, bottom }) => bottom > log.top + 1 && top < log.bottom - 1;
+    const boxes = turns.map((turn) => turn.getBoundingClientRect());
+    const at = turns.findIndex((turn) => turn.contains(document.activeElement));
+    if (at < 0 || !isInSight(boxes[at])) {
+      return by < 0 ? turns[boxes.findLastIndex(isInSight)] : turns[boxes.findIndex(isInSight)];
+    }
+    const isMore = by < 0 ? boxes[at].top < log.top - 1 : boxes[at].bottom > log.bottom + 1;
+    return isMore ? null : turns[at + by];
+  }
+
+  /** Return the control to go to; none while the focused one can be scrolled further. */
+  nextControl(by, target) {
+    const turn = target.closest(".svc-turn");
+    if (!by || !turn || canScroll(target, by)) return null;
+    const controls = [...turn.querySelectorAll(CONTROLS)].filter(isReachable);
+    const at = controls.indexOf(target) + by;
+    return at < 0 ? turn : controls[at];
+  }
+}
+
+/** Leave an element and its controls out of the order of the Tab key. */
+function leaveOut(node) {
+  if (node.nodeType !== 1) return;
+  const stops = `${CONTROLS}, [tabindex]`;
+  const formula = node.parentElement?.closest(".svc-turn p"); // it scrolls if a formula is wide
+  for (const part of [formula, node, ...node.querySelectorAll(stops)]) {
+    if (part?.matches(stops) && !part.closest(FORMS)) part.tabIndex = -1;
+  }
+}
+
+function isReachable(control) {
+  if (control.closest(FORMS) || !control.checkVisibility()) return false;
+  return !control.matches(SCROLLERS) || control.scrollWidth > control.clientWidth;
+}
+
+function canScroll(control, by) {
+  const { scrollLeft, scrollWidth, clientWidth } = control;
+  if (!control.matches(SCROLLERS)) return false;
+  return by < 0 ? scrollLeft > 0 : scrollLeft + clientWidth < scrollWidth - 1;
+}
