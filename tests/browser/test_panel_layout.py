@@ -317,3 +317,37 @@ def test_a_notice_is_readable_in_a_narrow_panel(page: Page) -> None:
     assert button
     assert text["width"] > 180
     assert button["y"] >= text["y"] + text["height"]
+
+
+@pytest.mark.parametrize(("width", "is_wrapped"), [(300, True), (700, False)])
+def test_code_wraps_in_a_narrow_panel(page: Page, width: int, is_wrapped: bool) -> None:
+    """Nothing of it is out of sight there; a wide panel scrolls it, as a cell does."""
+    page.set_viewport_size({"width": width, "height": 900})
+    line = "monthly = sales.groupby(['month', 'drink'])['cups'].sum().unstack()" * 2
+    panel = PanelPage(page, view([turn(1, f"```python\n{line}\n```")]))
+    overflow_px = panel.turns.locator("pre").evaluate(
+        "(pre) => pre.scrollWidth - pre.clientWidth"
+    )
+
+    assert (overflow_px == 0) == is_wrapped
+
+
+@pytest.mark.parametrize("width", [266, 300, 700])
+def test_the_jump_button_covers_nothing_of_the_transcript(
+    page: Page, width: int
+) -> None:
+    """The transcript ends above it, and the panel is as high as without it."""
+    page.set_viewport_size({"width": width, "height": 900})
+    panel = PanelPage(page, view([turn(n, "A line.\n\n" * 9) for n in range(1, 5)]))
+    height = "(element) => element.getBoundingClientRect().height"
+    full_px = panel.root.evaluate(height)
+    panel.scroll_up()
+    jump = panel.button("Jump to the latest").bounding_box()
+    log = panel.log.bounding_box()
+    assert jump is not None
+    assert log is not None
+
+    assert log["y"] + log["height"] <= jump["y"]
+    assert panel.root.evaluate(height) == full_px
+    panel.button("Jump to the latest").click()
+    expect(panel.button("Jump to the latest")).to_be_hidden()
