@@ -390,3 +390,45 @@ def _visible_focus(page: Page) -> bool:
     style = "getComputedStyle(document.activeElement)"
     width: str = page.evaluate(f"() => {style}.outlineWidth")
     return width == "2px"
+
+
+def test_a_template_mark_is_said_to_be_sent_as_typed(page: Page) -> None:
+    """Quietly, once, and it is sent; @ is how a variable goes along."""
+    words = "{{sales}} is sent as typed. To attach a variable, type @."
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press_sequentially("What is {{sales}}?")
+    expect(panel.root.locator(".svc-under")).to_contain_text(words)
+    expect(panel.said).to_have_text(words)
+    panel.composer.press("Enter")
+    expect(panel.root.locator(".svc-under")).not_to_contain_text("as typed")
+
+    assert [message["text"] for message in panel.sent] == ["What is {{sales}}?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ("{{ยอดขาย}} คืออะไร", True),
+        ("{{df.text[0]}} and {{df['a']}}", True),
+        ("Escaped: \\{{sales}}", False),
+        ("What does `{{sales}}` do?", False),
+        ("Explain:\n```jinja\n{{sales}}\n", False),
+        ("Explain:\n    {{sales}}", False),
+        ('What prints f"{{sales}}"?', False),
+        ("{% if x %}{{sales}}{% endif %}", False),
+        ("<b>{{sales}}</b>", False),
+        ("$\\frac{{1}}{2}$ and {{ sales }} and {{}}", False),
+    ],
+)
+def test_double_braces_of_code_are_not_a_mark(
+    page: Page, text: str, is_said: bool
+) -> None:
+    """Only what a cell would fill is said, and not in code, f-strings or pages."""
+    panel = PanelPage(page, view())
+    panel.composer.fill(text)
+    under = panel.root.locator(".svc-under")
+
+    if is_said:
+        expect(under).to_contain_text("is sent as typed")
+    else:
+        expect(under).not_to_contain_text("is sent as typed")

@@ -3,6 +3,11 @@
 
 const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
 const EDIT_LAST_KEY = "ArrowUp"; // in an empty composer
+/** A mark as `%%svc` fills it in a cell, and the texts where double braces mean something else. */
+const MARK = /(?<!\\)\{\{[\p{ID_Start}_]\p{ID_Continue}*(?:\.[\p{ID_Start}_]\p{ID_Continue}*|\[[^[\]{}\n]+\])*\}\}/u;
+const CODE_PARTS = /```[^]*?(?:```|(?![^]))|`[^`\n]*`|^(?: {4}|\t).*$/gm;
+const OTHER_BRACES = /\b(?:[rR]?[fF][rR]?["']|format\()|\{%|<\//; // f-strings, templates of pages
+const MAX_MARK_CHARS = 24;
 
 /** Return the names of two keys: the one that sends, and the one that starts a new line. */
 function sendKeys({ send_on_enter: isOn = true }) {
@@ -22,6 +27,14 @@ function isSendKey(event, { send_on_enter: isOn = true }) {
   return event.shiftKey !== isOn;
 }
 
+/** Say how a mark such as {{name}} is sent; "" if the text has none outside of code. */
+function markWords(text) {
+  const prose = text.replace(CODE_PARTS, "");
+  const [mark = ""] = (!OTHER_BRACES.test(prose) && MARK.exec(prose)) || [];
+  const short = mark.length > MAX_MARK_CHARS ? "{{…}}" : mark;
+  return mark && `${short} is sent as typed. To attach a variable, type @.`;
+}
+
 class Composer {
   constructor(panel) {
     const { connection } = panel;
@@ -33,10 +46,11 @@ class Composer {
     this.stopButton = iconButton("stop", () => this.stop());
     this.status = make("span", { class: "svc-status" });
     this.hint = make("span", { class: "svc-hint" });
+    this.mark = make("span", { class: "svc-mark", dir: "auto" });
     this.count = make("span", { class: "svc-words" });
     const box = make("div", { class: "svc-composer" }, this.area, this.count);
     box.append(this.sendButton, this.stopButton);
-    this.under = make("div", { class: "svc-under" }, this.status, this.hint);
+    this.under = make("div", { class: "svc-under" }, this.status, this.mark, this.hint);
     this.attach = new AttachMenu(panel, this.area, this.drafts, () => connection.draw());
     this.element = make("div", { class: "svc-form" }, box, this.attach.element);
   }
@@ -69,7 +83,10 @@ class Composer {
       if (view !== this.panel) view.composer.drawDraft();
       view.drawMeter();
     }
+    const wasMarked = this.mark.textContent;
     this.drawButtons();
+    const words = this.mark.textContent;
+    if (words && words !== wasMarked) this.panel.say(words);
   }
 
   fill(text) {
@@ -118,6 +135,7 @@ class Composer {
     this.count.hidden = !count || isBusy;
     const send = by ? `Ask ${count}` : BUTTONS.send.label;
     named(this.sendButton, `${send} (${sendKeys(view)[0]})`);
+    setText(this.mark, isDead ? "" : markWords(this.area.value));
     this.area.disabled = isDead;
     this.area.placeholder = isDead ? "" : "Message";
   }
