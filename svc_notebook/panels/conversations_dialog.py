@@ -88,6 +88,21 @@ def restore_turns(context: PanelContext) -> None:
     context.change(notice=" ".join(filter(None, notes)), is_restored=True)
 
 
+def restore_settings(context: PanelContext) -> None:
+    """Use the settings of the last turn that a panel asked, where code has set none."""
+    conversation, before = context.conversation, context.state.settings
+    with suppress(LedgerError):
+        saved = conversation.saved()
+        newest = pick_saved(saved, conversation.name, None) if saved else None
+        if newest and newest.panel_request:
+            notes = [context.state.notice]
+            problems = _restore_settings(context, newest.panel_request)
+            if context.state.settings != before:
+                notes.append("The settings are those of its last turn.")
+            notes.append(problems)
+            context.change(notice=" ".join(filter(None, notes)))
+
+
 def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
     """Use the settings of the last turn where code has set nothing else.
 

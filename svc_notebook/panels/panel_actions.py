@@ -435,8 +435,21 @@ class PanelController:
         turn = self.context.conversation.history.turn(message.turn)
         self.context.comm.send(make_frame(message, turn, current_shell()))
 
-    def switch(self, conversation: Conversation, notice: str = "") -> None:
-        """Show another conversation; the settings remain."""
+    def open_saved(self, message: BrowserMessage) -> None:
+        """Show another conversation, with the settings of its last turn."""
+        context = self.context
+        is_open = message.name == context.conversation.name
+        saved, notice = conversations_dialog.open_saved(context.session, message.name)
+        self.switch(saved, notice, keeps_settings=is_open)
+
+    def switch(
+        self,
+        conversation: Conversation,
+        notice: str = "",
+        *,
+        keeps_settings: bool = True,
+    ) -> None:
+        """Show another conversation."""
         context = self.context
         with context.lock:
             # another view of the panel was faster
@@ -448,6 +461,8 @@ class PanelController:
             context.change(notice=notice, is_problem=False, is_restored=False)
             context.change(unusable={})
             self.view.forget_shown()
+        if not keeps_settings:
+            conversations_dialog.restore_settings(context)
         self.view.show(is_whole=True)
 
     def begin(self, _: BrowserMessage) -> None:
@@ -581,9 +596,7 @@ ACTIONS: Mapping[str, PanelAction] = {
         is_offered=False,
     ),
     "open": PanelAction(
-        act=lambda panel, message: panel.switch(
-            *conversations_dialog.open_saved(panel.context.session, message.name)
-        ),
+        act=PanelController.open_saved,
         needs=("name",),
         is_offered=False,
     ),

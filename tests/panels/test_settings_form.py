@@ -62,6 +62,22 @@ def test_settings_come_back_with_the_conversation(
     assert "Not as" not in page.view["notice"]
 
 
+def test_settings_come_back_from_the_list(next_day: NextDay) -> None:
+    """A conversation that is chosen goes on as a panel asked it last."""
+    page = next_day(name=None, top_p=0.9)
+    assert page.view["settings"]["temperature"] is None
+    page.say("open", name="plan")
+
+    view = page.view
+    assert (view["settings"]["temperature"], view["settings"]["top_p"]) == (0.3, 0.9)
+    assert view["settings"]["model"] == "svc-instruct"
+    assert view["notice"] == "The settings are those of its last turn."
+    assert page.views[-1]["is_whole"]
+    page.say("set", name="temperature", value=0.4)
+    page.say("open", name="plan")
+    assert page.view["settings"]["temperature"] == 0.4
+
+
 def test_what_code_sets_comes_before_what_comes_back(next_day: NextDay) -> None:
     """Run again, the cell changes only what it asks for otherwise."""
     page = next_day(model="svc-v2-8b-instruct", temperature=0.9)
