@@ -356,7 +356,12 @@ class PanelController:
         """Answer a page that has opened the panel, or may have missed messages."""
         comm = self.context.comm
         with comm.lock:
-            is_current = message.number == comm.n_sent
+            # While a reply streams, a page is a little behind. If it has missed a piece
+            # for good, the number of this answer tells it so, and it asks again.
+            is_streaming = self.context.state.live is not None
+            n_known = message.number
+            is_on_its_way = is_streaming and 0 < n_known < comm.n_sent
+            is_current = n_known == comm.n_sent or is_on_its_way
             comm.send({"t": "ack", "subshell": message.is_subshelled})
             if not is_current:
                 self.view.show(is_whole=True)

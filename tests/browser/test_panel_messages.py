@@ -203,6 +203,18 @@ def test_messages_and_views_are_taken_in_order(page: Page) -> None:
     expect(panel.turns.locator("p")).to_have_text(["One.", "Two.", "Three.", "Four."])
 
 
+def test_a_missing_message_is_asked_for_while_others_arrive(page: Page) -> None:
+    """A reply that goes on streaming does not put the question off."""
+    page.clock.install()
+    panel = PanelPage(page, view(seq=4, state="busy", live=live("One.")))
+    n_greetings = panel.n_greetings
+    for seq in range(6, 12):
+        panel.tell(t="delta", seq=seq, choice=0, html="<p>More.</p>", tail="")
+        page.clock.run_for(150)
+
+    assert panel.n_greetings == n_greetings + 1
+
+
 def test_what_was_missed_is_asked_for(page: Page) -> None:
     """Back from sleep or from where there was no network, the panel says hello."""
     panel = PanelPage(page, view())

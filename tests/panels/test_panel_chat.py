@@ -133,6 +133,26 @@ def test_while_it_comes_the_view_holds_what_has_come(open_page: OpenPage) -> Non
 
 
 @pytest.mark.slow
+def test_a_page_that_is_a_little_behind_gets_no_second_copy(
+    open_page: OpenPage,
+) -> None:
+    """The pieces are on their way; a missing number tells the page to ask for all."""
+    page = open_page()
+    page.say("send", text="slow")
+    page.wait(lambda: len(page.all("delta")) > 2)
+    n_views = len(page.views)
+
+    page.say("hello", seq=page.numbers[-1] - 1)
+    n_views_behind = len(page.views)
+    page.say("hello", seq=-1)
+
+    assert page.all("ack")
+    assert (n_views_behind, len(page.views)) == (n_views, n_views + 1)
+    page.say("stop")
+    page.wait_idle()
+
+
+@pytest.mark.slow
 def test_stop_closes_the_connection_and_keeps_the_text(
     open_page: OpenPage, emulator: Emulator
 ) -> None:

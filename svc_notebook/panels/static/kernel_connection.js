@@ -149,15 +149,23 @@ class KernelConnection {
   }
 
   takeEarly() {
-    clearTimeout(this.gap);
+    const { seq } = this;
     while (this.early.has(this.seq + 1)) {
       this.seq += 1;
       const message = this.early.get(this.seq);
       this.early.delete(this.seq);
       this.take(message);
     }
+    if (this.early.size && this.isGapOpen && this.seq === seq) return; // more arrives meanwhile
+    clearTimeout(this.gap);
     // a missing message may never arrive; the answer to hello is the whole view
-    if (this.early.size) this.gap = setTimeout(() => this.ask(true), GAP_MS);
+    this.isGapOpen = this.early.size > 0;
+    if (this.isGapOpen) this.gap = setTimeout(() => this.askWhole(), GAP_MS);
+  }
+
+  askWhole() {
+    this.isGapOpen = false;
+    this.ask(true);
   }
 
   take(message) {
