@@ -9,6 +9,7 @@ const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)"
 const CONTROLS = `a, button, summary, ${SCROLLERS}`;
 const FORMS = ".svc-editing, .svc-frame, .svc-empty"; // Tab goes through these
 const BACK_KEY = "Escape";
+const PART_OF_WIDTH = 0.8; // that an arrow scrolls, since long lines are slow to pass otherwise
 
 class TranscriptKeys {
   constructor(panel) {
@@ -32,8 +33,12 @@ class TranscriptKeys {
     const { key, target } = event;
     if (isInput(event) || event.defaultPrevented || !hasNoModifier(event)) return;
     if (target.closest(FORMS)) return;
-    const next = this.nextTurn(TURN_KEYS[key]) ?? this.nextControl(CONTROL_KEYS[key], target);
-    if (next) {
+    const side = CONTROL_KEYS[key];
+    const next = this.nextTurn(TURN_KEYS[key]) ?? this.nextControl(side, target);
+    if (side && canScroll(target, side)) {
+      event.preventDefault();
+      target.scrollBy({ left: side * PART_OF_WIDTH * target.clientWidth });
+    } else if (next) {
       event.preventDefault();
       next.focus({ preventScroll: true });
       next.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -58,10 +63,9 @@ class TranscriptKeys {
     return isMore ? null : turns[at + by];
   }
 
-  /** Return the control to go to; none while the focused one can be scrolled further. */
   nextControl(by, target) {
     const turn = target.closest(".svc-turn");
-    if (!by || !turn || canScroll(target, by)) return null;
+    if (!by || !turn) return null;
     const controls = [...turn.querySelectorAll(CONTROLS)].filter(isReachable);
     const at = controls.indexOf(target) + by;
     return at < 0 ? turn : controls[at];
