@@ -312,9 +312,12 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     panel.composer.focus()
     page.keyboard.press("Shift+Tab")
     expect(panel.log).to_be_focused()
-    expect(panel.log).to_have_accessible_description(
-        "↑ ↓ turns · ← → their buttons · Esc back"
-    )
+    words = "↑ ↓ turns, ← → buttons, Esc"
+    expect(panel.log).to_have_accessible_description(words)
+    expect(panel.composer).to_have_attribute("placeholder", words)
+    panel.root.get_by_text("Settings", exact=True).click()
+    expect(panel.composer).to_have_attribute("placeholder", "Message")
+    expect(panel.root.get_by_label("temperature")).to_be_visible()
 
 
 def test_arrows_go_through_turns_and_their_buttons(page: Page) -> None:

@@ -46,7 +46,7 @@ class Composer {
     this.stopButton = iconButton("stop", () => this.stop());
     this.status = make("span", { class: "svc-status" });
     this.hint = make("span", { class: "svc-hint" });
-    this.mark = make("span", { class: "svc-mark", dir: "auto" });
+    this.mark = make("span", { dir: "auto" });
     this.count = make("span", { class: "svc-words" });
     const box = make("div", { class: "svc-composer" }, this.area, this.count);
     box.append(this.sendButton, this.stopButton);
@@ -137,7 +137,13 @@ class Composer {
     named(this.sendButton, `${send} (${sendKeys(view)[0]})`);
     setText(this.mark, isDead ? "" : markWords(this.area.value));
     this.area.disabled = isDead;
-    this.area.placeholder = isDead ? "" : "Message";
+    this.drawPlaceholder();
+  }
+
+  /** Show, in place of the placeholder, the keys of the transcript while one may need them. */
+  drawPlaceholder() {
+    const words = this.panel.keys.isNeeded ? ARROW_WORDS : "Message";
+    this.area.placeholder = this.connection.isDead ? "" : words;
   }
 
   drawStatus() {

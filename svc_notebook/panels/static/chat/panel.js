@@ -38,7 +38,6 @@ class Panel {
     this.side = new SideArea(this);
     const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
-    this.composer.under.append(this.keys.words);
     const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
     this.root.append(this.menu.element, this.side.line);

@@ -2,7 +2,7 @@
  * and among the links and buttons of a turn.
  */
 
-const ARROW_WORDS = "↑ ↓ turns · ← → their buttons · Esc back";
+const ARROW_WORDS = "↑ ↓ turns, ← → buttons, Esc";
 const TURN_KEYS = { ArrowUp: -1, ArrowDown: 1 };
 const CONTROL_KEYS = { ArrowLeft: -1, ArrowRight: 1 };
 const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)";
@@ -15,8 +15,12 @@ class TranscriptKeys {
   constructor(panel) {
     const { log, content } = panel;
     Object.assign(this, { panel, log });
-    this.words = make("span", { id: `${panel.id}-keys`, class: "svc-keys" }, ARROW_WORDS);
-    log.setAttribute("aria-describedby", this.words.id);
+    const words = make("span", { id: `${panel.id}-keys`, hidden: "" }, ARROW_WORDS);
+    log.setAttribute("aria-describedby", words.id);
+    log.after(words);
+    for (const type of ["focusin", "focusout"]) {
+      log.addEventListener(type, () => panel.composer.drawPlaceholder());
+    }
     log.addEventListener("keydown", (event) => this.key(event));
     leaveOut(content);
     this.added = new MutationObserver((records) => {
@@ -27,6 +31,12 @@ class TranscriptKeys {
 
   remove() {
     this.added.disconnect();
+  }
+
+  /** Whether the keyboard is in the transcript, but not in a form of it. */
+  get isNeeded() {
+    const { activeElement: focused } = document;
+    return this.log.contains(focused) && focused.matches(":focus-visible") && !focused.closest(FORMS);
   }
 
   key(event) {
