@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from shutil import get_terminal_size
 from textwrap import wrap
 from traceback import walk_tb
 
 from svc_notebook.errors import AskError, ServiceError, SvcError
 
-from .escape import to_terminal
+from .escape import to_terminal, to_text
+from .front_end import Bundle
+from .html_styles import verbatim_html
 
-# fits a notebook of 1280 pixels with an open side bar; a kernel does not know the width
-LINE_CHARS = 96
+# fits a cell of 620 pixels, or a terminal; a kernel does not know the width of a cell
+LINE_CHARS = 72
 _MIN_CHARS = 20  # even if a terminal reports fewer columns
 _REFUSED_STATUS = 400  # with a lower status, the error came within a stream
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
+_INDENT = "style=padding-left:.5em"  # about as a host indents the headline
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 # verbs that send nothing, so it is no news that nothing was sent; so are all `*_df`
 QUIET_VERBS = frozenset(
@@ -50,22 +54,53 @@ _HEADLINES = {
 }
 
 
-def error_box(
-    error: SvcError, *, is_terminal: bool = False, more: Sequence[str] = ()
-) -> str:
-    """Return one of our errors, with its notes, as a box of the screen's width.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBox:
+    """What is shown of one of our errors: a headline, and lines of text below it."""
 
-    Args:
-        error: The error.
-        is_terminal: Whether it is shown in a terminal instead of a notebook.
-        more: Further lines below the notes.
-    """
-    n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
-    n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
-    title = headline(error)
-    # the headline says it already
-    lines = [line.removesuffix(f" {title}.") for line in error.lines]
-    return "\n".join(error_lines(title, [*lines, *more], n_chars))
+    title: str
+    lines: Sequence[str]
+
+    @classmethod
+    def of(cls, error: SvcError, *, more: Sequence[str] = ()) -> "ErrorBox":
+        """Return the box of an error: its message, its notes, and further lines."""
+        title = headline(error)
+        # the headline says it already
+        lines = [line.removesuffix(f" {title}.") for line in error.lines]
+        return cls(title=title, lines=(*lines, *more))
+
+    @property
+    def head(self) -> str:
+        """The headline, safe to print; it is bold if colours are allowed."""
+        head = to_terminal(self.title.replace("\n", " "))
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return head
+        return f"{_BOLD}{head}{_RESET}"
+
+    def text(self, *, is_terminal: bool = False) -> str:
+        """Return the box as text whose lines fit a terminal, or a notebook's cell."""
+        n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
+        return "\n".join(
+            (self.head, *self._wrapped(max(_MIN_CHARS, min(n_chars, LINE_CHARS))))
+        )
+
+    def _wrapped(self, n_chars: int) -> list[str]:
+        return [
+            f"  {part}"
+            for line in self.lines
+            for paragraph in line.split("\n")
+            # hosts would break a long line anywhere, even within a word
+            for part in wrap(to_terminal(paragraph), n_chars) or [""]
+        ]
+
+    @property
+    def bundle(self) -> Bundle:
+        """The lines without the headline; a host breaks them at blanks."""
+        text = "\n".join(self.lines)
+        return {
+            "text/html": f"<div {_INDENT}>{verbatim_html(to_text(text))}</div>",
+            "text/plain": "\n".join(self._wrapped(LINE_CHARS)),
+        }
 
 
 def headline(error: SvcError) -> str:
@@ -89,18 +124,3 @@ def _verb(error: SvcError) -> str:
     )
     verb = next(names, "")
     return verb if verb in QUIET_VERBS or verb.endswith("_df") else ""
-
-
-def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
-    """Return an expected failure as lines; the title is bold if colours are allowed."""
-    plain = [
-        part
-        for line in lines
-        for paragraph in line.split("\n")
-        # hosts would break a long line anywhere, even within a word
-        for part in wrap(to_terminal(paragraph), n_chars) or [""]
-    ]
-    head = to_terminal(title.replace("\n", " "))
-    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        head = f"{_BOLD}{head}{_RESET}"
-    return [head, *(f"  {line}" for line in plain)]

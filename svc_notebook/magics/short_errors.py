@@ -35,15 +35,10 @@ def register(shell: InteractiveShell) -> None:
             return show_others(kind, error, frames, tb_offset=tb_offset)
         # `%tb` and `%debug` read these.
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, frames
-        # The magic has made its own box; `%pdb` stops where the error arose.
-        if (
-            hasattr(error, "_render_traceback_")
-            or shell.call_pdb
-            or _shows_traceback(shell)
-        ):
+        if shell.call_pdb or _shows_traceback(shell):  # `%pdb` stops where it arose
             shell.showtraceback((kind, error, frames), tb_offset=tb_offset)
         else:
-            shell._showtraceback(kind, error, [short_text(error)])  # noqa: SLF001 - IPython calls it to show errors
+            _show_box(shell, error)
         return None
 
     shell.set_custom_exc((*kinds, SvcError), show)
@@ -55,11 +50,48 @@ def _shows_traceback(shell: InteractiveShell) -> bool:
     return magics is not None and bool(magics.show_traceback)
 
 
-def short_text(error: SvcError) -> str:
-    """Return what happened, in which line of the user's code, and the cause if any."""
+def _show_box(shell: InteractiveShell, error: SvcError) -> None:
+    """Show what happened, in which line of the user's code, and the cause if any.
+
+    JupyterLab breaks the text of an error within words. So where a user sees the cell,
+    only the headline is an error, and HTML below it has the rest.
+    """
+    from svc_notebook.display.error_box import ErrorBox  # noqa: PLC0415 - not at import
+    from svc_notebook.display.front_end import (  # noqa: PLC0415 - as above
+        Output,
+        is_terminal,
+    )
+
+    # the lines of a magic are right above
+    more = () if hasattr(error, "_render_traceback_") else _user_lines(error)
+    box = ErrorBox.of(error, more=more)
+    lines = [box.text(is_terminal=is_terminal())]
+    if not _is_watched():
+        shell._showtraceback(type(error), error, lines)  # noqa: SLF001 - IPython calls it to show errors
+        return
+    shell._showtraceback(type(error), error, [box.head])  # noqa: SLF001 - as above
+    vars(shell)["_last_traceback"] = lines  # the kernel sends it in its reply
+    Output().publish(box.bundle, None)
+
+
+def _is_watched() -> bool:
+    """Whether a user sees this cell in a notebook."""
+    from svc_notebook.display.front_end import (  # noqa: PLC0415 - as above
+        Screen,
+        find_screen,
+    )
+    from svc_notebook.session import current  # noqa: PLC0415 - as above
+
+    try:
+        display = current().settings.display
+    except SvcError:  # the settings are what is wrong
+        display = "auto"
+    return find_screen(display) is Screen.NOTEBOOK
+
+
+def _user_lines(error: SvcError) -> list[str]:
+    """Return the user's lines that led to an error and to its causes, without keys."""
     from svc_notebook.credentials import known_keys  # noqa: PLC0415 - not at import
-    from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - as above
-    from svc_notebook.display.front_end import is_terminal  # noqa: PLC0415 - as above
     from svc_notebook.display.traceback_for_model import (  # noqa: PLC0415 - as above
         causes,
         user_lines,
@@ -76,8 +108,7 @@ def short_text(error: SvcError) -> str:
     text = _TYPED_KEY.sub(r"\1\2[key]\2", "\n".join(lines))
     for key in known_keys():
         text = key.redact(text)
-    details = [*text.splitlines(), _TRACEBACK_HINT]
-    return error_box(error, is_terminal=is_terminal(), more=details)
+    return [*text.splitlines(), _TRACEBACK_HINT]
 
 
 def hide_interrupt(shell: InteractiveShell) -> None:

@@ -91,9 +91,9 @@ def _short_errors(context: CellContext) -> Iterator[None]:
     except SvcError as error:
         if context.traits.show_traceback:
             raise
-        from svc_notebook.display.error_box import error_box  # noqa: PLC0415 - rare
+        from svc_notebook.display.error_box import ErrorBox  # noqa: PLC0415 - rare
 
-        box = error_box(error, is_terminal=context.is_terminal)
+        box = ErrorBox.of(error).text(is_terminal=context.is_terminal)
         # Set on the instance, so that the class does not depend on notebooks. One item:
         # a Markdown page made of the notebook has a blank line after each item.
         error._render_traceback_ = lambda: [box]  # type: ignore[attr-defined]

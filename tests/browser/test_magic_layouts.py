@@ -37,6 +37,22 @@ def pay(n: int) -> str:
     return "done"
 '''
 N_CALLS = 5
+# the words of an element that are drawn on more than one line
+BROKEN_WORDS = """(element) => {
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    for (const word of text.data.matchAll(/\\w+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const tops = [...range.getClientRects()].map((line) => Math.round(line.top));
+      if (new Set(tops).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
 
 
 class Listener:
@@ -203,6 +219,23 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
     call = notebook.shown(2).locator("details").first
     call.locator("summary").click()
     expect(call.locator("pre").last).to_have_text("paid 0\n")
+
+
+def test_an_error_breaks_no_words(bench: Bench) -> None:
+    """Neither in a cell of 620 pixels nor in a docked one of 400."""
+    notebook = bench.open(bench.write("error", "%%svc -t 3\nHello", "%svc list models"))
+    notebook.command("application:toggle-left-area")
+    notebook.wait_idle()
+    notebook.run(0)
+    for cell in (1, 2):  # a failure stops the cells that wait
+        notebook.run(cell)
+        expect(notebook.shown(cell)).to_contain_text("Nothing was sent")
+        notebook.wait_idle()
+
+    for width_px in (620, 400):
+        notebook.page.set_viewport_size({"width": width_px + 80, "height": 900})
+        for cell in (1, 2):
+            assert notebook.shown(cell).evaluate(BROKEN_WORDS) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import svc_notebook
 import svc_notebook as svc
 from svc_notebook import errors
-from svc_notebook.display.error_box import QUIET_VERBS, error_box, error_lines, headline
+from svc_notebook.display.error_box import QUIET_VERBS, ErrorBox, headline
 from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent
@@ -71,16 +71,20 @@ def test_errors_have_no_colour_where_it_is_refused(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv(name, value)
 
-    assert error_lines("Refused", [], 70) == ["Refused"]
+    assert ErrorBox(title="Refused", lines=()).text() == "Refused"
 
 
 def test_errors_show_what_was_said_without_obeying_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a server wrote does not act in a terminal."""
+    """What a server wrote does not act in a terminal, nor as markup."""
     monkeypatch.setenv("NO_COLOR", "1")
 
-    assert error_lines("\x1b[2J", ["a\x1b"], 70) == ["\\x1b[2J", "  a\\x1b"]
+    box = ErrorBox(title="\x1b[2J", lines=("a\x1b<b>",))
+
+    assert box.text() == "\\x1b[2J\n  a\\x1b<b>"
+    assert "a\u241b&lt;b&gt;" in box.bundle["text/html"]
+    assert box.bundle["text/plain"] == "  a\\x1b<b>"
 
 
 def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
@@ -101,4 +105,4 @@ def test_a_message_does_not_repeat_the_headline() -> None:
         "{{b}} is not a column. Nothing was sent.", param="prompt"
     )
 
-    assert error_box(error).count("Nothing was sent") == 1
+    assert ErrorBox.of(error).text().count("Nothing was sent") == 1

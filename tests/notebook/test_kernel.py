@@ -130,14 +130,30 @@ def test_no_message_holds_the_key(kernel: Kernel, emulator: Emulator) -> None:
 
 
 def test_a_failure_is_one_short_box(kernel: Kernel) -> None:
-    """A refused parameter is no traceback, and the cell has failed."""
+    """A refused parameter is no traceback, and the cell has failed.
+
+    The error is the headline; HTML, which is not broken within words, says the rest.
+    """
     ran = kernel.run("%%svc --temperature 3\nTell me")
 
     [error] = ran.all("error")
+    [box] = ran.all("display_data")
     assert ran.status == "error"
-    assert "temperature" in "".join(error["traceback"])
-    assert "Traceback" not in "".join(error["traceback"])
-    assert len("\n".join(error["traceback"]).splitlines()) <= 6
+    assert error["traceback"] == ["\x1b[1mNothing was sent\x1b[0m"]
+    assert "temperature must be a number from 0 to 2" in error["evalue"]
+    assert "temperature must be a number from 0 to 2" in box["data"]["text/html"]
+    assert "  temperature must be a number" in box["data"]["text/plain"]
+
+
+def test_a_failure_that_nobody_watches_is_one_text(kernel: Kernel) -> None:
+    """A program that runs notebooks reads the whole message in the error."""
+    ran = kernel.run("%%svc --temperature 3\nTell me", is_watched=False)
+
+    [error] = ran.all("error")
+    [box] = error["traceback"]
+    assert ran.all("display_data") == []
+    assert "temperature must be a number" in box
+    assert len(box.splitlines()) <= 6
 
 
 @pytest.mark.parametrize("call", ["svc.", "await svc.AsyncClient()."])
@@ -145,12 +161,14 @@ def test_a_failed_call_is_short_and_has_its_line(kernel: Kernel, call: str) -> N
     """A call in Python is shown as a cell of the magic is; `%tb` has the rest."""
     code = f"{call}complete('Hi', temperature=3)"
 
-    [error] = kernel.run(f"# a line before\n{code}").all("error")
+    ran = kernel.run(f"# a line before\n{code}")
     # older kernels print it, and send what is printed some time after the cell's end
     flushed = "%tb\nimport sys; sys.stdout.flush()"
     [whole] = kernel.run("%tb").all("error") or kernel.run(flushed).all("stream")
 
-    text = "\n".join(error["traceback"])
+    [box] = ran.all("display_data")
+    text = box["data"]["text/plain"]
+    assert ran.status == "error"
     assert f"Cell In[2], line 2: {code}" in " ".join(text.split())
     assert "Traceback" not in text
     assert len(text.splitlines()) <= 6
