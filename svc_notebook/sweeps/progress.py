@@ -1,19 +1,19 @@
 """The progress bars of a run: widgets in a notebook, text in a terminal.
 
-An error while drawing ends only the drawing, never the run.
+At the end, HTML replaces the widgets, which need the kernel that made them. An error
+while drawing ends only the drawing, never the run.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Any
 
-from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.front_end import Output, Screen
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.front_end import Bundle, Output, Screen
 from svc_notebook.display.terminal_width import padded, width
 from svc_notebook.service.catalogue import Limit
 
@@ -25,6 +25,8 @@ SHOWN_WAIT_S = 1.5  # shorter waits are not shown: they are usual between two re
 _FORMAT = "{desc} |{bar}| {unit}"  # not tqdm's postfix, which begins with a comma
 _LEAST_BAR = "10em"  # least width of a bar in a notebook
 _MARGINS = "4px"  # left and right of a widget
+_ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:.2em .6em"
+_BAR = f"flex:1 1 {_LEAST_BAR};background:rgba(127,127,127,.25)"
 _LETTER = 0.9  # mean width of a letter, in widths of a digit (the CSS unit `ch`)
 
 
@@ -83,21 +85,22 @@ class Bars:
             for at, progress in enumerate(models):
                 self._draw(progress, at)
             if is_last:
-                self.close()
+                self._end(models)
         except Exception:  # noqa: BLE001 - a bar must not stop a run that is paid for
             self._is_over = True
 
-    def close(self) -> None:
+    def _end(self, models: Sequence[ModelProgress]) -> None:
         """Draw no more; the bars stay as they are."""
         bars, self._bars = self._bars, {}
-        for bar in bars.values():
-            with suppress(Exception):
-                if self._where is not Screen.NOTEBOOK:
-                    bar.close()
-                else:  # a saved notebook keeps this text
-                    _draw_wrapping(bar, bar.close)
-                    bundle = bar.container._repr_mimebundle_()
-                    Output().update(bundle, bar.container.model_id)
+        for progress in models:
+            bar = bars[progress.name]
+            if self._where is not Screen.NOTEBOOK:
+                bar.close()
+                continue
+            # The widget stays, too: a page that was loaded again during the run shows
+            # it, and has no output that can be replaced.
+            _draw_wrapping(bar, bar.close)
+            Output().update(_ended_bar(progress, self._columns), bar.container.model_id)
 
     def _draw(self, progress: ModelProgress, at: int) -> None:
         bar = self._bars.get(progress.name)
@@ -111,8 +114,7 @@ class Bars:
             for text, columns in zip(
                 bar.container.children[::2], self._columns, strict=True
             ):
-                wide = f"{_LETTER * columns:.0f}ch"
-                text.layout.min_width = f"min({wide}, 100% - {_MARGINS})"
+                text.layout.min_width = _least_width(columns)
             _draw_wrapping(bar, bar.refresh)
         else:
             bar.desc, bar.unit = map(padded, (bar.desc, bar.unit), self._columns)
@@ -160,6 +162,32 @@ class Bars:
             bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
         return bar
+
+
+def _least_width(columns: int) -> str:
+    """Return the least width of a text in a notebook, so that all bars are aligned."""
+    return f"min({_LETTER * columns:.0f}ch, 100% - {_MARGINS})"
+
+
+def _ended_bar(progress: ModelProgress, columns: tuple[int, int]) -> Bundle:
+    """Return a bar that needs no kernel; `columns` are the widths of its texts."""
+    count, note = (
+        f'<span style="min-width:{_least_width(n_columns)}">{to_text(text)}</span>'
+        for n_columns, text in zip(
+            columns, (progress.count, progress.note), strict=True
+        )
+    )
+    is_full = progress.n_done == progress.n_total
+    colour = "#ffa500" if progress.is_bad else "#4caf50" if is_full else "#f44336"
+    percent = 100 * progress.n_done / max(progress.n_total, 1)
+    done = f'<div style="height:1.3em;width:{percent:.4g}%;background:{colour}"></div>'
+    return {
+        "text/html": f'<div style="{_ROW}">{count}<div style="{_BAR}">{done}</div>'
+        f"{note}</div>",
+        "text/plain": " · ".join(
+            filter(None, (progress.count, to_terminal(progress.note)))
+        ),
+    }
 
 
 def _draw_wrapping(bar: Any, draw: Callable[[], object]) -> None:  # noqa: ANN401 - tqdm's own

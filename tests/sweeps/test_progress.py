@@ -96,6 +96,23 @@ def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts == ["Progress of m", "Progress of o"]
 
 
+def test_a_notebook_keeps_bars_without_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end each widget is replaced by HTML, in which texts are no markup."""
+    kept: list[Any] = []
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "IPython.display.update_display", lambda bundle, **_: kept.append(bundle)
+    )
+    part = ModelProgress(name="<b>m</b>", n_done=3, n_total=12, note="20 tokens")
+
+    Bars(Screen.NOTEBOOK).show([part], is_last=True)
+
+    [bundle] = kept
+    assert bundle["text/plain"] == "<b>m</b> 3/12 · 20 tokens"
+    assert "&lt;b&gt;m&lt;/b&gt; 3/12" in bundle["text/html"]
+    assert "width:25%" in bundle["text/html"]
+
+
 @pytest.mark.slow
 def test_two_threads_make_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """`start` draws on the user's thread while the run draws on its own."""
