@@ -38,6 +38,7 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from textwrap import wrap
 from traceback import walk_tb
 from types import FrameType, ModuleType
 from typing import Protocol
@@ -384,9 +385,12 @@ class Interrupted(KeyboardInterrupt):
         self.tool_runs = tool_runs
 
     def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+        # a narrow cell would break a longer line within a word; one item, since a
+        # Markdown page made of the notebook has a blank line after each item
+        return ["\n".join(wrap(str(self), _INTERRUPTED_CHARS))]
 
 
+_INTERRUPTED_CHARS = 48
 _SKIPPED_PACKAGES = {"svc_notebook", "IPython"}
 _THREAD_PACKAGES = {"asyncio", "concurrent", "threading"}
 

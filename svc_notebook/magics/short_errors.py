@@ -1,11 +1,14 @@
 """Errors of this package in IPython: short, with the line of the user's own code.
 
 Importing the package in IPython is enough; the magics need not be loaded. `%tb` shows
-the whole traceback. Of an interrupt no traceback is shown.
+the whole traceback. Of an interrupted request one line is shown.
 """
 
 import re
 import sys
+from asyncio import CancelledError
+from contextlib import suppress
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -31,23 +34,46 @@ def register(shell: InteractiveShell) -> None:
         frames: TracebackType,
         tb_offset: int | None = None,
     ) -> object:
-        if not isinstance(error, SvcError) or isinstance(error, kinds):
+        if isinstance(error, kinds):
             return show_others(kind, error, frames, tb_offset=tb_offset)
         # `%tb` and `%debug` read these.
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, frames
         if shell.call_pdb or _shows_traceback(shell):  # `%pdb` stops where it arose
             shell.showtraceback((kind, error, frames), tb_offset=tb_offset)
-        else:
+        elif isinstance(error, SvcError):
             _show_box(shell, error)
+        elif not hasattr(error, "_render_traceback_") and _is_of_request(frames):
+            shell._showtraceback(kind, error, [str(_interrupted())])  # noqa: SLF001 - IPython calls it to show errors
+        else:
+            shell.showtraceback((kind, error, frames), tb_offset=tb_offset)
         return None
 
-    shell.set_custom_exc((*kinds, SvcError), show)
+    shell.set_custom_exc((*kinds, SvcError, KeyboardInterrupt, CancelledError), show)
 
 
 def _shows_traceback(shell: InteractiveShell) -> bool:
     """Whether the user wants whole tracebacks (`%config SvcMagics.show_traceback`)."""
     magics: Any = shell.magics_manager.registry.get("SvcMagics")
     return magics is not None and bool(magics.show_traceback)
+
+
+def _is_of_request(frames: TracebackType) -> bool:
+    """Whether an interrupt stopped a request, and not other code of the user."""
+    return any(
+        frame.f_globals.get("__name__", "").startswith("svc_notebook.client")
+        for frame, _ in walk_tb(frames)
+    )
+
+
+def _interrupted() -> Interrupted:
+    """Return what is shown of a request that was interrupted a moment ago."""
+    from svc_notebook.session import current  # noqa: PLC0415 - not at import
+
+    with suppress(SvcError):  # no ledger can be read
+        completion = current().context().last()
+        if completion is not None and completion.exchange.status == "cancelled":
+            return Interrupted(completion)
+    return Interrupted()
 
 
 def _show_box(shell: InteractiveShell, error: SvcError) -> None:

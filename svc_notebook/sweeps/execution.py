@@ -240,8 +240,8 @@ class Execution:
         except asyncio.CancelledError as stopped:
             self.stop()
             # re-raised as it is, because `asyncio.timeout` expects a CancelledError
-            line = self._interrupted()
-            setattr(stopped, "_render_traceback_", lambda: [line])  # noqa: B010 - it has no such field
+            shown = Interrupted(message=self._interrupted())._render_traceback_
+            setattr(stopped, "_render_traceback_", shown)  # noqa: B010 - it has no such field
             raise
         except BaseException:
             self.stop()

@@ -88,6 +88,45 @@ def test_an_unwatched_cell_says_once_that_it_was_interrupted(
     assert ran.shown.count("interrupted") == 2  # as HTML, and as plain text
 
 
+@pytest.mark.parametrize(
+    ("loop", "ename"),
+    [
+        ("for text in svc.stream", "KeyboardInterrupt"),
+        ("async for text in svc.AsyncClient().stream", "CancelledError"),
+    ],
+)
+def test_an_interrupted_loop_over_a_stream_says_what_is_kept(
+    kernel: Kernel, loop: str, ename: str
+) -> None:
+    """One line in place of the frames; the error stays that of Python."""
+    ran = Ran()
+    cell = kernel.begin(f"{loop}('Get stuck'):\n    print(text, flush=True)")
+    following = kernel.begin("print('ran on')")
+    kernel.read(cell, ran, until="answer")
+
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    [error] = ran.all("error")
+    assert (ran.status, kernel.reply(following)) == ("error", "aborted")
+    assert error["ename"] == ename
+    assert error["traceback"] == ["(interrupted - what arrived is kept: svc.last())"]
+    assert kernel.value("svc.last().text") == "Partial answer"
+
+
+def test_an_interrupt_of_other_code_keeps_its_traceback(kernel: Kernel) -> None:
+    """Only that of a request is left out."""
+    ran = Ran()
+    cell = kernel.begin("print('begun', flush=True)\nwhile True:\n    pass")
+    kernel.read(cell, ran, until="begun")
+
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    [error] = ran.all("error")
+    assert "Traceback" in "\n".join(error["traceback"])
+
+
 def test_an_interrupt_hides_no_other_error(kernel: Kernel) -> None:
     """Caught by the user, it leaves the traceback of what fails next."""
     ran = Ran()

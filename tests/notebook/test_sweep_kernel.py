@@ -99,7 +99,7 @@ def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
     first.read(cell, ran)
     assert (ran.status, first.reply(following)) == ("error", "aborted")
     [error] = ran.all("error")
-    assert "call this again on the same run" in error["traceback"][0]
+    assert "call this again on the same run" in error["evalue"]
     kept_forms = [set(each["data"]) for each in ran.all("update_display_data")]
     assert kept_forms == [{"text/html", "text/plain"}]
     assert 0 < int(first.value("(run.replies_df()['status'] == 'ok').sum()")) < 60
@@ -220,7 +220,7 @@ def test_an_interrupted_await_is_one_line(
     kernel.read(cell, ran)
 
     [error] = ran.all("error")
-    assert "call this again on the same run" in error["traceback"][0]
+    assert "call this again on the same run" in " ".join(error["traceback"][0].split())
     assert kernel.run("await run", is_watched=False).status == "ok"
     assert _counts(kernel) == "[('ok', 60)]"
 
