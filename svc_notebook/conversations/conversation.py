@@ -324,6 +324,15 @@ class Conversation:
         change = partial(self._shared.change, add, turn_id=turn_id)
         self._with_marks(change) if comparison else change()
 
+    def n_stale_after(self, next_turn: NextTurn, completion: Completion) -> int:
+        """Count the later turns that are stale once this answer is recorded."""
+        history = add_answers(next_turn.origin, (completion,), None, self.history)
+        index = history.find(next_turn.origin.turn_id or "")
+        if index is None:  # the answer is empty
+            return 0
+        later_turns = history.with_stale_marks().turns[index + 1 :]
+        return sum(turn.is_stale for turn in later_turns)
+
     def prefer(self, turn: int | str, version: int) -> None:
         """Choose a version of a turn, from 1, because it is better than the others.
 

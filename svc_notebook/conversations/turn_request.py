@@ -122,7 +122,6 @@ class NextTurn:
     origin: Origin  # names the conversation and the turn
     fitted: Fitted
     is_again: bool = False  # the turn has an answer already
-    n_later: int = 0  # turns after it, which become stale
     # builds it again with newer knowledge of the model; None if that is not wanted
     rebuild: "Callable[[], NextTurn] | None" = field(
         default=None, compare=False, repr=False
@@ -196,13 +195,11 @@ def next_turn(
         params=params,
         info_of=lambda _: settings.info,
     )
-    index = history.find(origin.turn_id or "")
     return NextTurn(
         request=with_max_tokens(request, max_tokens),
         origin=origin,
         fitted=fitted,
-        is_again=index is not None,
-        n_later=0 if index is None else len(history.turns) - index - 1,
+        is_again=history.find(origin.turn_id or "") is not None,
     )
 
 

@@ -436,7 +436,9 @@ def final_form(
     holder = options.output or "svc.last()"  # `-o` keeps a part, too
     partial_note = f"{holder} has what arrived" if has_part else ""
     final = completion.final().with_notes(
-        *cell_request.notes, rest_note, partial_note, advice, code
+        *cell_request.notes,
+        cell_request.note_on(completion),
+        *(rest_note, partial_note, advice, code),
     )
     return lay_out(final, options.layout, mode) if options.layout else final
 

@@ -52,6 +52,7 @@ class CellRequest:
     Attributes:
         keep: Adds the reply to the conversation, if the cell is in one.
         rest_of: The reply that the request continues, if any.
+        note_on: Returns a note for the footer that depends on the reply; "" for none.
         shorter: Returns a shorter request after a refusal, or None: see `NextTurn`.
     """
 
@@ -59,6 +60,7 @@ class CellRequest:
     origin: Origin
     notes: tuple[str, ...] = ()  # for the footer
     keep: Callable[[Completion], None] = lambda _: None
+    note_on: Callable[[Completion], str] = lambda _: ""
     rest_of: Completion | None = None
     shorter: "Callable[[BadRequestError], CellRequest | None]" = lambda _: None
 
@@ -217,6 +219,11 @@ def conversation_request(
             conversation.system = prompt.system or None
         conversation.record(turn, completion)
 
+    def stale_note(completion: Completion) -> str:
+        n_stale = conversation.n_stale_after(turn, completion)
+        turns = "turn is" if n_stale == 1 else "turns are"
+        return f"{n_stale} later {turns} now stale" if n_stale else ""
+
     def shortened(error: BadRequestError) -> CellRequest | None:
         shorter = turn.shorter(error)
         return None if shorter is None else to_cell_request(shorter)
@@ -227,6 +234,7 @@ def conversation_request(
             origin=next_turn.origin,
             notes=tuple(filter(None, (*_turn_notes(next_turn), older, *prompt.notes))),
             keep=keep,
+            note_on=stale_note,
             shorter=shortened,
         )
 
@@ -234,11 +242,8 @@ def conversation_request(
 
 
 def _turn_notes(turn: "NextTurn") -> tuple[str, ...]:
-    """Return notes for the footer: the conversation, and turns that changed."""
+    """Return notes for the footer: the conversation, and a turn that is asked again."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")
-    if turn.n_later:
-        turns = "turn is" if turn.n_later == 1 else "turns are"
-        notes.append(f"{turn.n_later} later {turns} now stale")
     return (*notes, turn.fitted.note)

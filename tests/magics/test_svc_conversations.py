@@ -68,6 +68,25 @@ def test_a_cell_run_again_replaces_its_turn(
     assert "1 later turn is now stale" in shown
 
 
+def test_a_footer_counts_the_turns_that_are_stale_in_the_end(
+    named_cells: Named,
+) -> None:
+    """None is if the same answer came again, or if the later turn did not send it."""
+    named_cells("a", "%%svc -c plan\nFirst")
+    named_cells("b", "%%svc -c plan\nSecond")
+
+    same = named_cells("a", "%%svc -c plan\nFirst")
+    plan = svc.conversation("plan")
+    is_stale = plan.turns[1].is_stale
+    plan.toggle_hidden(1)
+    named_cells("b", "%%svc -c plan\nSecond")
+    hidden = named_cells("a", "%%svc -c plan\nFirst, better")
+
+    assert "asked again" in same
+    assert ("stale" in same, is_stale) == (False, False)
+    assert ("stale" in hidden, plan.turns[1].is_stale) == (False, False)
+
+
 @pytest.mark.slow
 def test_two_asks_of_one_execution_both_stay(named_cells: Named) -> None:
     """A loop that asks twice makes two turns, and so it does when run again."""
