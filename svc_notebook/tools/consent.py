@@ -9,16 +9,21 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from uuid import uuid4
 
-from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.front_end import Output, Screen, find_screen
+from svc_notebook.display.html_styles import verbatim_html
 from svc_notebook.errors import ParameterError, warn
+from svc_notebook.service.params import shorten
 
 from .call import CheckedCall
 from .results import fit_text
 
 ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
-_QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
+_CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
+_CALL_CHARS = 34  # of a call in the question, which stays in the cell as one line
 _EDIT = "Type the arguments as JSON, or Enter to change nothing: "
 _MAX_TRIES = 5  # to answer the question
 MAX_EDITS = 3  # of one call's arguments; it is denied after them
@@ -140,26 +145,38 @@ class AtPrompt:
             return ConsentDecision(verdict="deny")
 
     def _decision(self, proposal: Proposal) -> ConsentDecision:
-        question = f"{proposal_text(proposal)}\n{_QUESTION}"
+        call = _call_text(proposal)
+        is_whole = len(call) <= _CALL_CHARS
+        details = "" if is_whole else proposal_text(proposal)
+        question = f"Run {shorten(call, _CALL_CHARS)}? {_CHOICES}"
+        fault = ""
         for _ in range(_MAX_TRIES):
-            answer = _ANSWERS.get(self._ask(question).strip().lower())
+            typed = self._ask(f"{fault}{question}", details)
+            fault, answer = "", _ANSWERS.get(typed.strip().lower())
             if answer == "edit":
-                typed = self._ask(f"{_sent(proposal)}\n{_EDIT}")
+                typed = self._ask(_EDIT, _sent(proposal))
                 edited = to_arguments(typed)
                 if edited is not None:
                     return ConsentDecision(verdict="approve", arguments=edited)
-                question = f"This is not a JSON object. {_QUESTION}"
-                if not typed.strip():
-                    question = _QUESTION
+                fault = "This is not a JSON object. " * bool(typed.strip())
             elif answer is not None:
                 return ConsentDecision(verdict=answer)
-            else:
-                question = _QUESTION
         return ConsentDecision(verdict="deny")
 
-    def _ask(self, question: str) -> str:
+    def _ask(self, question: str, details: str) -> str:
+        """Ask a question below its details, which a notebook shows until the answer."""
         read = self._read or input  # looked up now: IPython replaces `input`
-        return read(question)
+        if not details:
+            return read(question)
+        if find_screen() is not Screen.NOTEBOOK:
+            return read(f"{details}\n{question}")
+        display_id = uuid4().hex
+        html = verbatim_html(to_text(details))
+        Output().publish({"text/html": html, "text/plain": details}, display_id)
+        try:
+            return read(question)
+        finally:
+            Output().update({"text/html": "", "text/plain": ""}, display_id)
 
 
 def warn_of_denied(n_denied: int) -> None:
@@ -178,6 +195,15 @@ def proposal_text(proposal: Proposal) -> str:
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
     about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
+
+
+def _call_text(proposal: Proposal) -> str:
+    """Return a call as one line, without control characters."""
+    arguments = (
+        f"{name}={json.dumps(value, ensure_ascii=False)}"
+        for name, value in proposal.arguments.items()
+    )
+    return to_terminal(f"{proposal.name}({', '.join(arguments)})")
 
 
 def _sent(proposal: Proposal) -> str:

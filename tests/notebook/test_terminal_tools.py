@@ -53,14 +53,13 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_consent_is_typed(terminal: Terminal) -> None:
-    """The call is written out; `y` runs it, and its line follows."""
+    """The question names the call; `y` runs it, and its line follows."""
     terminal.type("%%svc --tools send\rUse send to 'Bob'" + END)
     asked = terminal.until("[a]lways:")
     terminal.type("y\r")
     shown = terminal.until("In [3]:")
 
-    assert 'to = "Bob"' in asked
-    assert "(Send a letter.)" in asked
+    assert 'Run send(to="Bob")?' in asked
     assert 'send({"to": "Bob"}) → approved · sent to Bob' in shown
 
 

@@ -119,6 +119,28 @@ def _answer(kernel: Kernel, *answers: str) -> list[str]:
     return asked
 
 
+def test_a_long_call_is_written_out_until_the_answer(tools: Kernel) -> None:
+    """What is left of the question is its line, which the front end keeps."""
+    name = "Bob " * 30
+    cell = tools.begin(f"%%svc --tools send\nUse send to '{name.strip()}'")
+    [question] = _answer(tools, "y")
+    ran = tools.read(cell, Ran())
+
+    details = next(
+        each
+        for each in ran.all("display_data")
+        if "The model calls send" in each["data"]["text/plain"]
+    )
+    updates = [
+        each["data"]
+        for each in ran.all("update_display_data")
+        if each["transient"] == details["transient"]
+    ]
+    assert name.strip() in details["data"]["text/html"]
+    assert updates == [{"text/html": "", "text/plain": ""}]
+    assert len(question) < 80
+
+
 def test_consent_is_asked_for_in_the_cell(tools: Kernel) -> None:
     """Edited and approved, then always: the second cell does not ask."""
     cell = tools.begin("%%svc --tools send -o answer\nUse send to 'Bob'")
@@ -129,7 +151,7 @@ def test_consent_is_asked_for_in_the_cell(tools: Kernel) -> None:
     tools.read(again, Ran())
     last = tools.run("%%svc --tools send -o last\nUse send to 'Di'")
 
-    assert 'The model calls send\n  to = "Bob"\n  (Send a letter.)' in asked[0]
+    assert asked[0].startswith('Run send(to="Bob")? [y]es, ')
     assert ran.status == last.status == "ok"
     lines = [line for line in unescape(str(ran.messages)).split("<") if WAITS in line]
     assert lines

@@ -1,6 +1,7 @@
 """Consent and limits: checked before anything is sent, and who decides on calls."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,6 +135,33 @@ def test_edit_shows_the_arguments_to_copy() -> None:
     assert AtPrompt(read)(proposal) == ConsentDecision(verdict="approve")
     assert '{"to": "สมชาย\\u001b", "n": 1}' in questions[1].splitlines()
     assert "not a JSON object" not in questions[2]
+
+
+@pytest.mark.parametrize(
+    ("to", "lines"),
+    [
+        ("Bo\x1b", ['Run send(to="Bo\\u001b")? [y]es, [n]o, ']),
+        (
+            "Bo " * 30,
+            ["The model calls send", f'  to = "{"Bo " * 30}"', "  (Send it.)", "Run "],
+        ),
+    ],
+)
+def test_a_short_call_is_asked_about_in_one_line(to: str, lines: list[str]) -> None:
+    """A longer one is written out above the question, which names it."""
+    questions = []
+
+    def read(question: str) -> str:
+        questions.append(question)
+        return "n"
+
+    AtPrompt(read)(replace(PROPOSAL, arguments={"to": to}))
+
+    [question] = questions
+    asked = question.split("\n")
+    assert asked[:-1] == lines[:-1]
+    assert asked[-1].startswith(f"{lines[-1]}"), asked
+    assert len(asked[-1]) < 80
 
 
 def test_a_proposal_is_written_out_whole_and_printable() -> None:
