@@ -24,6 +24,9 @@ from markdown_it.utils import EnvType, OptionsDict
 from .code_colours import MAX_COLOURED_CHARS, to_spans
 from .escape import to_text, visible, without_blank_lines
 
+# a wide formula scrolls, and does not run out of the cell
+_SCROLLS = "style=overflow-x:auto;overflow-y:hidden"
+_DISPLAY = f"{_SCROLLS};display:block"
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
 # Macros that make links, classes or ids, or that define other macros. Hosts should
@@ -265,8 +268,24 @@ class _SafeRenderer(RendererHTML):
     def text(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return to_text(tokens[idx].content)
 
+    def paragraph_open(
+        self,
+        tokens: Sequence[Token],
+        idx: int,
+        options: OptionsDict,
+        env: MutableMapping[str, Any],
+    ) -> str:
+        children = tokens[idx + 1].children or ()
+        has_inline = any(child.type == "math" for child in children)
+        if has_inline and not tokens[idx].hidden:
+            return f"<p {_SCROLLS}>"
+        return self.renderToken(tokens, idx, options, env)
+
     def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return escape(visible(tokens[idx].content), quote=False)
+        content = tokens[idx].content
+        html = escape(visible(content), quote=False)
+        is_display = content.startswith(("$$", "\\["))
+        return f"<span {_DISPLAY}>{html}</span>" if is_display else html
 
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]

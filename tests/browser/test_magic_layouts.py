@@ -37,6 +37,7 @@ def pay(n: int) -> str:
     return "done"
 '''
 N_CALLS = 5
+SUM = " + ".join(f"a_{{{n}}}" for n in range(40))
 # the words of an element that are drawn on more than one line
 BROKEN_WORDS = """(element) => {
   const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
@@ -115,6 +116,10 @@ def emulator(listener: Listener) -> Iterator[Emulator]:
             ],
         },
         {"when": {"role": "tool"}, "text": "All are paid."},
+        {
+            "when": {"contains": "sum"},
+            "text": f"$${SUM}$$\n\nor ${SUM}$\n\n- $${SUM}$$",
+        },
         {"when": {"contains": "plan"}, "text": "# Reply's heading\n\nSteps."},
         {"when": {"contains": "page"}, "text": f"Sure:\n\n```html\n{page}```\n"},
     ]
@@ -190,7 +195,7 @@ def test_a_reply_saved_in_mid_stream_says_so(bench: Bench, place: str) -> None:
 
 
 def test_answered_questions_are_one_output(bench: Bench) -> None:
-    """They follow each other below the calls, and the rest of the reply below them."""
+    """Each is one line below the calls, and the rest of the reply is below them."""
     notebook = bench.open(bench.write("pay", TOOL, "%%svc --tools pay\nPlease pay"))
     notebook.wait_idle()
     for cell in range(3):
@@ -198,7 +203,7 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
     for number in range(N_CALLS):
         question = notebook.shown(2).locator("input.jp-Stdin-input").last
         expect(notebook.shown(2).locator(".jp-Stdin-prompt").last).to_contain_text(
-            f"n = {number}"
+            f"Run pay(n={number})?"
         )
         question.fill("y")
         question.press("Enter")
@@ -209,7 +214,10 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
     outputs = notebook.shown(2).locator(f".jp-OutputArea-child:not({hidden})")
     assert outputs.count() == 3
     expect(outputs.first).to_contain_text("approved")
-    expect(outputs.nth(1)).to_contain_text("Run it?")
+    questions = outputs.nth(1).inner_text().strip().splitlines()
+    assert [line.split("?")[0] for line in questions] == [
+        f"Run pay(n={number})" for number in range(N_CALLS)
+    ]
     expect(outputs.last).to_contain_text("All are paid.")
     notebook.save()
     saved = json.loads(notebook.path.read_text())["cells"][2]["outputs"]
@@ -219,6 +227,22 @@ def test_answered_questions_are_one_output(bench: Bench) -> None:
     call = notebook.shown(2).locator("details").first
     call.locator("summary").click()
     expect(call.locator("pre").last).to_have_text("paid 0\n")
+
+
+def test_a_wide_formula_scrolls_within_the_cell(bench: Bench) -> None:
+    """In a line of its own, within a line, and in a list; the cell does not scroll."""
+    notebook = bench.open(bench.write("sum", "%%svc\nWrite a sum"))
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    expect(notebook.shown(1).locator("mjx-container")).to_have_count(3)
+    notebook.page.wait_for_timeout(500)  # fonts
+
+    scrolled = "(element) => element.scrollWidth > element.clientWidth"
+    html = notebook.shown(1).locator(".jp-RenderedHTMLCommon")
+    assert not html.evaluate(scrolled)
+    parents = notebook.shown(1).locator(":has(> mjx-container)")
+    assert [parent.evaluate(scrolled) for parent in parents.all()] == [True] * 3
 
 
 def test_an_error_breaks_no_words(bench: Bench) -> None:
