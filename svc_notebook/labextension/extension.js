@@ -1,4 +1,5 @@
-/* The extension of JupyterLab and Notebook 7: prompts in colour and wrapped, code put into cells.
+/* The extension of JupyterLab and Notebook 7: prompts in colour and wrapped, code put into cells,
+ * a side area that is wide enough for a chat.
  *
  * A module of a federation, written by hand: JupyterLab loads this script, gives it the modules
  * that it shares (`init`), and asks for its plugins (`get`). Nothing is built or bundled. The file
@@ -11,6 +12,11 @@
   const PYTHON = "text/x-ipython"; // what IPython kernels say their cells are
   const INSERT_BELOW = "svc-notebook:insert-below"; // a command, and the event that asks for it
   const REPLACE_CELL = "svc-notebook:replace-cell";
+
+  const DOCKED = "svc-notebook:docked"; // the event of a panel that is in the side area
+  const SIDE_PX = 400;
+  const SIDE_SHARE = 0.4; // of the window, at most; and it is never wider than the notebook
+  const SIDE_STATE = "svc-notebook:side-area"; // kept in the workspace, as the width is
 
   const PROMPT = /^\s*%%svc(?!\S)/;
   const RAW = /\s--raw(?!\S)/; // nothing is put in for `{{name}}`
@@ -157,11 +163,33 @@
     return true;
   };
 
+  /** Make the side area that shows an element wide enough for a chat, as a drag would. */
+  const widenSideArea = (shell, element) => {
+    let [split] = shell.widgets("right");
+    while (split && split.id !== "jp-main-split-panel") split = split.parent;
+    const at = split?.widgets.findIndex(({ node }) => node.contains(element));
+    if (!at || at !== split.widgets.length - 1) return; // the user has moved it to the left
+    const [main_px, side_px] = split.widgets.slice(-2).map(({ node }) => node.offsetWidth);
+    const most_px = Math.min(SIDE_PX, SIDE_SHARE * innerWidth, (main_px + side_px) / 2);
+    const edge = split.handles[at - 1];
+    if (side_px && side_px < most_px) split.layout.moveHandle(at - 1, edge.offsetLeft + side_px - most_px);
+  };
+
+  /** Whether a drag begins at the edge of the right side area. */
+  const isSideEdge = ({ target }) => {
+    const edge = target.closest?.("#jp-main-split-panel > .lm-SplitPanel-handle");
+    return Boolean(edge?.nextElementSibling?.matches(":has(#jp-right-stack), #jp-right-stack"));
+  };
+
   const plugins = async () => {
-    const [codemirror, notebook, state, view] = await Promise.all(
-      ["@jupyterlab/codemirror", "@jupyterlab/notebook", "@codemirror/state", "@codemirror/view"].map(
-        use,
-      ),
+    const [codemirror, notebook, statedb, state, view] = await Promise.all(
+      [
+        "@jupyterlab/codemirror",
+        "@jupyterlab/notebook",
+        "@jupyterlab/statedb",
+        "@codemirror/state",
+        "@codemirror/view",
+      ].map(use),
     );
     const { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } = codemirror;
 
@@ -200,6 +228,20 @@
           document.addEventListener(INSERT_BELOW, (event) => {
             if (insertBelow(tracker, event.detail ?? {})) event.preventDefault();
           });
+        },
+      },
+      {
+        id: "svc-notebook:side-area",
+        description: "Opens the side area wide enough for a chat, until the user drags its edge.",
+        autoStart: true,
+        requires: [statedb.IStateDB],
+        activate: ({ shell }, states) => {
+          document.addEventListener(DOCKED, async ({ target }) => {
+            const { isWidthChosen = false } = (await states.fetch(SIDE_STATE)) ?? {};
+            if (!isWidthChosen) widenSideArea(shell, target);
+          });
+          const choose = (event) => isSideEdge(event) && states.save(SIDE_STATE, { isWidthChosen: true });
+          document.addEventListener("pointerdown", choose, { capture: true });
         },
       },
     ];

@@ -294,6 +294,18 @@ def seen_as(page: Page, theme: str, width: int) -> Iterator[str]:
     page.emulate_media(forced_colors="none", color_scheme="light")
 
 
+def indent_px(notice: Locator) -> float:
+    """Return how far from the left edge of a notice its text begins."""
+    distance: float = notice.evaluate(
+        """(notice) => {
+          const words = document.createRange();
+          words.selectNodeContents(notice);
+          return words.getClientRects()[0].left - notice.getBoundingClientRect().left;
+        }"""
+    )
+    return distance
+
+
 class PanelPage:
     """A page with one panel.
 

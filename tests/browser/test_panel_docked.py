@@ -4,7 +4,7 @@ import os
 from importlib.resources import files
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Response, expect
 
 from tests.browser.conftest import Bench, Notebook
 from tests.browser.panel_page import axe_findings
@@ -92,6 +92,81 @@ def test_a_docked_panel_chats_and_comes_to_the_front(bench: Bench) -> None:
     look(notebook, "docked-dark")
 
 
+def width_px(notebook: Notebook) -> float:
+    """Return how wide the panel in front is."""
+    box = docked(notebook).filter(visible=True).bounding_box()
+    assert box
+    return box["width"]
+
+
+def has_width(notebook: Notebook, least_px: int, most_px: int) -> None:
+    """Wait until the panel in front is so wide."""
+    is_so_wide = f"""() => [...document.querySelectorAll("#jp-right-stack .svc-panel")]
+      .some(({{ offsetWidth: px }}) => px >= {least_px} && px <= {most_px})"""
+    notebook.page.wait_for_function(is_so_wide)
+
+
+def drag_edge(notebook: Notebook, right_px: int) -> None:
+    """Drag the edge of the side area to the right."""
+    edges = notebook.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle")
+    box = edges.nth(1).bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + 400
+    notebook.page.mouse.move(x, y)
+    notebook.page.mouse.down()
+    notebook.page.mouse.move(x + right_px, y, steps=4)
+    notebook.page.mouse.up()
+
+
+def test_a_panel_opens_wide_enough_and_keeps_a_width_that_was_dragged(
+    bench: Bench,
+) -> None:
+    """About 400 px; what the user drags stays, for other panels and after a reload."""
+    notebook = open_docked(bench, "wide", OPEN.format("shop"))
+    has_width(notebook, 380, 400)
+    look(notebook, "docked-wide")
+
+    def is_saved(response: Response) -> bool:
+        body = response.request.post_data or ""
+        return response.request.method == "PUT" and "isWidthChosen" in body
+
+    with notebook.page.expect_response(is_saved):
+        drag_edge(notebook, 130)
+    has_width(notebook, 240, 280)
+    notebook.run(2)
+    expect(tabs(notebook, "shop")).to_have_count(1)
+    expect(docked(notebook).last).to_be_visible()
+    has_width(notebook, 240, 280)
+
+    notebook.save()
+    notebook.page.reload()
+    is_docked_once(notebook)
+    notebook.wait_idle()
+    notebook.run(1)
+    expect(docked(notebook).filter(visible=True)).to_have_count(1)
+    assert width_px(notebook) < 280
+
+
+def test_a_panel_leaves_most_of_a_small_window_to_the_notebook(bench: Bench) -> None:
+    """It takes at most 40 % of it, and no more than the notebook has."""
+    notebook = bench.open(bench.write("small", PLAN))
+    notebook.page.set_viewport_size({"width": 800, "height": 700})
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    is_docked_once(notebook)
+    has_width(notebook, 220, 250)  # the file browser is open, too
+    look(notebook, "docked-small")
+
+    notebook.command("application:toggle-left-area")
+    expect(notebook.page.locator("#jp-left-stack")).to_be_hidden()
+    tabs(notebook).locator(".lm-TabBar-tabCloseIcon").click(force=True)
+    expect(tabs(notebook)).to_have_count(0)
+    notebook.run(1)
+    is_docked_once(notebook)
+    has_width(notebook, 310, 320)
+
+
 def test_a_closed_panel_is_in_its_cell(bench: Bench) -> None:
     """The cell docks it again; a reload of the page keeps it where it is."""
     notebook = open_docked(bench, "closed")
@@ -118,9 +193,13 @@ def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     notebook.page.evaluate(f"() => {kernel}.restart()")
     notebook.wait_idle()
-    expect(
-        docked(notebook).locator(".svc-notices").get_by_text("The kernel was restarted")
-    ).to_be_visible()
+    said = docked(notebook).locator(".svc-notices")
+    expect(said).to_have_text(
+        "The kernel was restarted or shut down. To go on, run "
+        'svc.panel("plan", place="right") again.'
+    )
+    expect(said.locator("code")).to_have_text('svc.panel("plan", place="right")')
+    look(notebook, "docked-restarted")
     notebook.run(0)
     notebook.run(1)
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from playwright.sync_api import CDPSession, Page, expect
 
-from tests.browser.panel_page import RICH, PanelPage, live, turn, view
+from tests.browser.panel_page import RICH, PanelPage, indent_px, live, turn, view
 
 
 def test_text_ends_a_wait(page: Page) -> None:
@@ -43,6 +43,7 @@ def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
     expect(panel.said).to_have_text(
         "The kernel was restarted or shut down; run the cell again."
     )
+    assert indent_px(panel.root.locator(".svc-notice")) < 20
     expect(panel.root.locator(".svc-card")).to_be_hidden()
     expect(panel.button("Ask again", panel.turns.first)).to_be_disabled()
     panel.root.get_by_text("Settings").click()

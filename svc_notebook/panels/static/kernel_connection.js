@@ -8,7 +8,8 @@
 const HELLO_EVERY_MS = 400;
 const N_HELLOS = 8;
 const GAP_MS = 500;
-const RESTARTED = "The kernel was restarted or shut down; run the cell again.";
+const ENDED = "The kernel was restarted or shut down";
+const RESTARTED = `${ENDED}; run the cell again.`;
 const NO_ANSWER = "No answer yet: the kernel is busy, or the cell has to be run again.";
 
 class KernelConnection {

@@ -310,7 +310,7 @@ class Panel {
       this.drawNotices();
     };
     if (isMissing) lines.push(dismissable("svc-notice", NOT_IN_SIDE, see));
-    if (isDead) lines.push(make("div", { class: "svc-notice svc-failed" }, RESTARTED));
+    if (isDead) lines.push(make("div", { class: "svc-notice svc-failed" }, this.side.restarted()));
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
 

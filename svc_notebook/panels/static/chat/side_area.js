@@ -4,7 +4,7 @@
  * is the view in the side area.
  */
 
-const DOCKED = "svc-notebook:docked";
+const DOCKED = "svc-notebook:docked"; // heard by other panels, and by the extension that widens the area
 const IN_SIDE = "The panel is in the side area.";
 const NOT_IN_SIDE =
   "The panel is in this cell: the side area needs JupyterLab, with the package sidecar installed where it runs.";
@@ -45,7 +45,7 @@ class SideArea {
       if (this.docked && !this.docked.isVisible) connection.send({ t: "dock" });
     } else if (root.closest(".jupyterlab-sidecar")) {
       this.sidecar = sidecar;
-      document.dispatchEvent(new CustomEvent(DOCKED, { detail: this }));
+      root.dispatchEvent(new CustomEvent(DOCKED, { detail: this, bubbles: true }));
       connection.draw();
     }
   }
@@ -62,6 +62,15 @@ class SideArea {
     const { view, isPlaceSeen } = this.panel.connection;
     if (!view.sidecar_id || isPlaceSeen || this.docked) return false;
     return performance.now() - this.madeAt_ms > DOCKING_MS;
+  }
+
+  /** Say what to do after the kernel has ended; the cell of a docked panel may be out of sight. */
+  restarted() {
+    if (!this.sidecar) return make("span", {}, RESTARTED);
+    const { label, name } = this.panel.connection.view;
+    const first = label === `Conversation ${name}` ? `${JSON.stringify(name)}, ` : ""; // a new one has no name
+    const call = `svc.panel(${first}place="right")`;
+    return make("span", {}, `${ENDED}. To go on, run `, make("code", {}, call), " again.");
   }
 
   /** Bring the panel in the side area to the front, and go to it. */
