@@ -86,12 +86,14 @@
         fontWeight: "normal",
         textDecoration: "none",
       },
+      // The page does not know whether the kernel has the name, so this is no variable's colour:
+      // a place that will be filled in, or whose name is refused before anything is sent.
       ".svc-mark": {
-        backgroundColor: "color-mix(in srgb, currentColor 12%, transparent)",
-        borderRadius: "2px",
+        backgroundColor: "color-mix(in srgb, currentColor 10%, transparent)",
+        borderBottom: "1px dotted currentColor",
       },
       ".svc-mark, .svc-mark *": {
-        color: "var(--jp-mirror-editor-variable-2-color)",
+        color: "var(--jp-content-font-color1)",
         textDecoration: "none",
       },
     });

@@ -93,6 +93,19 @@ def test_what_a_prompt_fills_in_is_marked(notebook: Notebook) -> None:
     expect(marked(notebook, RAW)).to_have_count(0)
 
 
+def test_a_mark_does_not_look_like_a_known_variable(
+    notebook: Notebook, place: str
+) -> None:
+    """The page does not know the kernel's names: a mark has the colour of its text."""
+    colours = """(mark) => [mark, mark.closest(".cm-line")].map(
+      (element) => getComputedStyle(element).color)"""
+    mark, line = marked(notebook, RICH).first.evaluate(colours)
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        notebook.page.screenshot(path=f"{folder}/marks-{place}.png")
+
+    assert mark == line
+
+
 def test_colours_follow_what_is_typed_and_undone(notebook: Notebook) -> None:
     """A cell becomes a prompt with `%%svc`, and Python again without it."""
     expect(coloured(notebook, TYPED)).to_have_text(["=", "open"])
