@@ -45,7 +45,7 @@ def card_id(card: RatingCard) -> str:
 
 def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
     """Return a card for the browser; `values` are the values of the scale."""
-    parts = [*card.values.items(), ("Prompt", card.prompt)]
+    parts = [*card.values.items(), *card.prompts.items()]
     is_rated = card.value is not None
     return {
         "id": card_id(card),

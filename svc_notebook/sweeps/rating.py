@@ -46,6 +46,11 @@ NAME = "good"
 """Default name of ratings; for pairs it is `pairs`, for notes alone `notes`."""
 MAX_LABELS = 9
 """Most labels of a scale, because each label has a digit as its key."""
+HIDDEN_PROMPTS = (
+    "These replies have different prompts, which are hidden because they would show "
+    "which reply is whose. blind=False shows them."
+)
+"""Stands for the prompts of a pair in a blind rating, if they differ."""
 
 
 class ScaleStep(NamedTuple):
@@ -79,14 +84,15 @@ class RatingCard:
 
     Attributes:
         replies: One reply, or the left and the right one.
-        prompt: The prompt as sent.
+        prompts: The prompt as sent, by its title; of a pair with two prompts both, or
+            `HIDDEN_PROMPTS` if the rating is blind.
         values: The values that filled the prompt, by name, or those that were named.
         value, note: What was said before it was taken back; else None and "".
         number: The number of the card, from 1.
     """
 
     replies: tuple[RatedReply, ...]
-    prompt: str
+    prompts: Mapping[str, str]
     values: Mapping[str, str]
     value: RatedValue | None
     note: str
@@ -154,9 +160,16 @@ class Rating:
         self.is_blind = is_blind
         self.notes = scale is NOTE_SCALE
         self._ledger = _ledger_of(result)
-        self._frame = result.replies_df()
+        df = result.replies_df()
         self._columns = _shown_columns(result, columns)
-        self._items = rating_items(self._frame, order)
+        self._items = rating_items(df, order)
+        self._shown_df = df[["prompt", *self._columns.values()]]
+        self._position_of = {
+            key: position
+            for position, key in enumerate(
+                zip(df["exchange_id"], df["choice_index"], strict=True)
+            )
+        }
         self.n_total = len(self._items)
         self._skipped: deque[int] = deque()
         self._history: list[int] = []  # numbers of items that were rated or skipped
@@ -411,12 +424,7 @@ class Rating:
         self._call_watchers()
 
     def _card_of(self, item: "RatingItem") -> RatingCard:
-        exchange_id, choice_index = item.replies[0].keys[0]
-        df = self._frame
-        is_reply = (df["exchange_id"] == exchange_id) & (
-            df["choice_index"] == choice_index
-        )
-        row = df[is_reply].iloc[0]
+        rows = [self._shown_df.iloc[self._position_of[r.keys[0]]] for r in item.replies]
         value, note = self._draft
         return RatingCard(
             replies=tuple(
@@ -427,8 +435,12 @@ class Rating:
                 )
                 for reply in item.replies
             ),
-            prompt=str(row["prompt"]),
-            values={name: str(row[column]) for name, column in self._columns.items()},
+            prompts=_shown_prompts(
+                [str(row["prompt"]) for row in rows], is_blind=self.is_blind
+            ),
+            values={
+                name: str(rows[0][column]) for name, column in self._columns.items()
+            },
             value=value,
             note=note,
             number=item.number + 1,
@@ -592,6 +604,15 @@ def _shown_columns(
     return {name: of_rows[name] for name in names}
 
 
+def _shown_prompts(prompts: Sequence[str], *, is_blind: bool) -> dict[str, str]:
+    """Return the prompts of a card by their titles."""
+    if len(set(prompts)) == 1:
+        return {"Prompt": prompts[0]}
+    if is_blind:
+        return {"Prompt": HIDDEN_PROMPTS}
+    return dict(zip(("Left prompt", "Right prompt"), prompts, strict=True))
+
+
 def _checked_rater(rater: object) -> str:
     if not isinstance(rater, str) or not rater.strip():
         raise must_be("rater", "the name of a person, such as 'ann'", rater)
@@ -624,8 +645,8 @@ def _as_replies(key: "ReplyKey", other: "ReplyKey | None") -> "tuple[ReplyKey, .
 
 def _card_as_text(card: RatingCard, n_total: int) -> str:
     head = f"\n{card.number} of {n_total}"
-    filled = [f"{name}: {text}" for name, text in dict(card.values).items()]
-    parts = filled or [f"Prompt: {card.prompt}"]
+    shown = dict(card.values) or card.prompts
+    parts = [f"{name}: {text}" for name, text in shown.items()]
     sides = ("Left", "Right") if len(card.replies) > 1 else ("Reply",)
     replies = [
         f"--- {side}{f' ({reply.candidate})' if reply.candidate else ''}\n{reply.text}"

@@ -33,7 +33,7 @@ def to_sheet(rating: Rating) -> pd.DataFrame:
             {
                 ID: card_id,
                 **{f"var_{name}": text for name, text in values.items()},
-                "prompt": card.prompt,
+                "prompt": _in_one_cell(card.prompts),
                 **dict(zip(sides, texts, strict=True)),
                 SCALE: scale,
                 RATING: None,
@@ -42,6 +42,13 @@ def to_sheet(rating: Rating) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows).astype("string")
+
+
+def _in_one_cell(prompts: Mapping[str, str]) -> str:
+    """Return the one prompt; of several, each with its title."""
+    if len(prompts) == 1:
+        return next(iter(prompts.values()))
+    return "\n\n".join(f"{title}: {prompt}" for title, prompt in prompts.items())
 
 
 def read_sheet(sheet: Any) -> pd.DataFrame:  # noqa: ANN401 - a frame or a path

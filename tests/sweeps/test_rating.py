@@ -15,7 +15,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.rating import Rating, RatingCard
+from svc_notebook.sweeps.rating import HIDDEN_PROMPTS, Rating, RatingCard
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.sweeps.conftest import LARGE, SMALL, answering
@@ -39,6 +39,7 @@ def emulator() -> Iterator[Emulator]:
             "judge": "fair",
             "good": ["ham"],
         },
+        {"when": {"contains": "Say why."}, "text": "ham, because it is polite"},
         {"when": {"model": SMALL, "contains": "win"}, "text": "ham"},
         {"when": {"contains": "win"}, "text": "spam"},
         {"text": "ham"},
@@ -177,6 +178,48 @@ def test_columns_of_all_prompts_are_shown_with_each_reply(session: Session) -> N
     cards = _rate_all(run.rate())
 
     assert {tuple(card.values) for card in cards} == {("mail", "language")}
+
+
+@pytest.fixture
+def wordings(session: Session) -> Run:
+    """A run of two prompts, which ask the same in other words."""
+    prompts = {"a": "Label: {{mail}}", "b": "Is it spam? {{mail}} Say why."}
+    return plan_run(session, prompts, rows=ROWS, name="words", model=SMALL).run()
+
+
+def test_a_blind_pair_of_two_wordings_shows_neither(
+    wordings: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt would show which reply is whose; what filled both is shown."""
+    monkeypatch.setattr("builtins.input", lambda _: "")
+    shown = wordings.rate(pairs="prompt", columns=[], in_terminal=True)
+    card = shown.card()
+    sheet = wordings.to_rate(pairs="prompt")
+
+    assert card is not None
+    assert card.prompts == {"Prompt": HIDDEN_PROMPTS}
+    assert HIDDEN_PROMPTS in capsys.readouterr().err
+    assert set(sheet["prompt"]) == {HIDDEN_PROMPTS}
+    assert sheet["var_mail"].str.contains("win|hi").all()
+
+
+def test_a_pair_of_two_wordings_shows_both_to_an_informed_rater(wordings: Run) -> None:
+    """The left prompt belongs to the left reply."""
+    card = wordings.rate(pairs="prompt", blind=False).card()
+
+    assert card is not None
+    begins = {"a": "Label: ", "b": "Is it spam? "}
+    assert [*card.prompts] == ["Left prompt", "Right prompt"]
+    for reply, prompt in zip(card.replies, card.prompts.values(), strict=True):
+        assert prompt.startswith(begins[reply.candidate])
+
+
+def test_a_pair_of_models_shows_their_one_prompt(run: Run) -> None:
+    """It is the same for both, and tells nothing."""
+    card = run.rate(pairs="model").card()
+
+    assert card is not None
+    assert card.prompts == {"Prompt": f"Label: {_mail(card)}"}
 
 
 def test_a_rater_sees_the_columns_that_are_named(labelled: Run) -> None:
