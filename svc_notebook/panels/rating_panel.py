@@ -71,8 +71,10 @@ def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
 
 
 def draw_summary(rating: Rating) -> str:
-    """Return the progress, the counts so far and the next step, as HTML."""
+    """Return the progress, the counts so far and, once all is rated, the next step."""
     head, *next_steps = (f"<p>{to_text(line)}</p>" for line in rating.lines())
+    if rating.n_done < rating.n_total:
+        next_steps = []  # `go_on_html` says it where it is needed
     counts = {} if rating.notes else rating.counts()
     rows = "".join(
         f"<tr><td>{to_text(label)}</td><td>{n}</td></tr>" for label, n in counts.items()
@@ -91,16 +93,15 @@ class StaticSummary:
         self._shown: dict[str, str] = {}
         self._is_folded = False
 
-    def show(self, widget: dict[str, Any], html: str, text: str) -> None:
+    def show(self, widget: dict[str, Any], rating: Rating) -> None:
         """Show the widget in this cell, and the ratings so far."""
         self._output.publish(widget, self.name)
-        self._shown = self._bundle(html, text)
+        self._shown = self._bundle(rating)
         self._output.publish(self._shown, f"{self.name}-0")
 
-    def update(self, html: str, text: str) -> None:
+    def update(self, rating: Rating) -> None:
         """Replace the ratings so far, wherever the panel is shown."""
-        bundle = self._bundle(html, text)
-        if self._shown and bundle != self._shown:
+        if self._shown and (bundle := self._bundle(rating)) != self._shown:
             self._shown = bundle
             self._output.update(bundle, f"{self.name}-0")
 
@@ -108,14 +109,14 @@ class StaticSummary:
         """Choose whether the ratings are folded, for hosts that cannot hide them."""
         self._is_folded = is_folded
 
-    def _bundle(self, html: str, text: str) -> dict[str, str]:
+    def _bundle(self, rating: Rating) -> dict[str, str]:
+        html = draw_summary(rating)
         if self._is_folded:
-            html = (
-                f'<div class="svc-static">{details_html("Ratings so far", html)}</div>'
-            )
-        else:
-            html = f'<div class="svc-static">{go_on_html("rating")}{html}</div>'
-        return {"text/html": html + NO_WIDGET, "text/plain": text}
+            html = details_html("Ratings so far", html)
+        elif rating.n_done < rating.n_total:
+            html = go_on_html("rating") + html
+        html = f'<div class="svc-static">{html}</div>'
+        return {"text/html": html + NO_WIDGET, "text/plain": str(rating)}
 
 
 class RatingPanel(AnyWidget):
@@ -152,7 +153,7 @@ class RatingPanel(AnyWidget):
         with self.to_page.lock:
             self._main_writes += self.to_page.is_lost
             self.to_page.put(self._draw())
-            self._static.update(*self._summary())
+            self._static.update(self.rating)
 
     def set_notice(self, notice: str = "", *, is_problem: bool = False) -> None:
         """Set the notice that the panel shows; empty for none."""
@@ -245,12 +246,9 @@ class RatingPanel(AnyWidget):
 
     def display(self) -> None:
         """Show the panel in this cell, and the static ratings below it."""
-        html, text = self._summary()
-        widget = {**widget_view(self.model_id), "text/plain": text}
-        self._static.show(widget, html, text)
-
-    def _summary(self) -> tuple[str, str]:
-        return draw_summary(self.rating), str(self.rating)
+        # exports show this text above the ratings, which say it already
+        widget = {**widget_view(self.model_id), "text/plain": ""}
+        self._static.show(widget, self.rating)
 
 
 RatingAct = Callable[[RatingPanel, BrowserMessage], object]

@@ -87,11 +87,70 @@ def rater(bench: Bench, place: str) -> Rater:
     return rater
 
 
+def test_a_new_cell_at_the_end_keeps_the_cursor(bench: Bench, place: str) -> None:
+    """Shift+Enter makes one, where somebody may be about to type; a click rates."""
+    name = f"end-{place}"
+    few = SETUP.replace("range(40)", "range(2)").format(ledger=f"{name}.db")
+    path = bench.write(name, few, RATE)
+    notebook = bench.open(path, place=place)
+    _prepare(notebook)
+    rater = Rater(notebook)
+    notebook.enter(OPEN)
+    rater.page.keyboard.press("Shift+Enter")
+    expect(rater.root).to_contain_text("Click the reply", use_inner_text=True)
+    rater.page.keyboard.type("41")
+
+    expect(notebook.cells.nth(READ).locator(".cm-content")).to_have_text("41")
+    rater.stage.click()
+    rater.page.keyboard.press("4")
+    expect(rater.count).to_have_text("1 of 2")
+    rater.page.close()
+
+
 def _prepare(notebook: Notebook) -> None:
     for cell in (0, PREPARE):
         notebook.wait_idle()
         notebook.run(cell)
     notebook.wait_idle()
+
+
+def test_shift_enter_gives_the_panel_the_focus(rater: Rater) -> None:
+    """The next cell is the selected one then; keys still rate."""
+    rater.notebook.enter(OPEN)
+    rater.page.keyboard.press("Shift+Enter")
+    expect(rater.notebook.cells.nth(READ)).to_contain_class("jp-mod-selected")
+    expect(rater.stage).to_be_focused()
+    expect(rater.root).not_to_contain_text("Click the reply", use_inner_text=True)
+
+    rater.press("4", 1)
+    rater.press("u", 0)
+
+
+def test_a_focus_outside_of_the_notebook_stays(rater: Rater) -> None:
+    """The panel does not take it, and says that a click on the reply is needed."""
+    rater.notebook.enter(OPEN)
+    rater.page.keyboard.press("Escape")
+    rater.page.evaluate(
+        """() => {
+          const button = document.createElement("button");
+          button.id = "outside";
+          document.body.append(button);
+          button.focus();
+        }"""
+    )
+    shown = rater.stage.element_handle()
+    rater.page.evaluate(
+        "() => { window.jupyterapp.commands.execute('notebook:run-cell',"
+        " { activate: false }) }"
+    )
+    shown.wait_for_element_state("hidden")
+    rater.root.get_by_role("button", name="Skip").evaluate("(skip) => skip.click()")
+    expect(rater.count).to_contain_text("1 skipped")  # the kernel has answered
+
+    expect(rater.page.locator("#outside")).to_be_focused()
+    expect(rater.root).to_contain_text("Click the reply", use_inner_text=True)
+    rater.page.locator("#outside").evaluate("(button) => button.remove()")
+    rater.open()
 
 
 def test_keys_rate_skip_undo_and_note(rater: Rater) -> None:

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from svc_notebook.panels.widget import script, style
-from tests.browser.panel_page import RICH, UNTIDY, axe_findings, seen_as
+from tests.browser.panel_page import RICH, UNTIDY, axe_findings, indent_px, seen_as
 from tests.browser.rating_page import KEEP, SIDES, YES_NO, RatingPage, card, view
 from tests.browser.test_panel_page import HOSTILE
 
@@ -62,6 +62,22 @@ def test_a_pair_is_rated_with_arrows_or_letters(page: Page) -> None:
 
     chosen = [message["choice"] for message in panel.sent]
     assert chosen == [0, 1, 2, 0]
+
+
+def test_the_next_card_is_in_sight(page: Page) -> None:
+    """Its beginning too, where the page had scrolled on to the next cell."""
+    panel = RatingPage(page, view(card(1)))
+    panel.root.evaluate("(root) => { root.style.marginBottom = '2000px' }")
+    panel.stage.evaluate("(stage) => stage.focus({ preventScroll: true })")
+    page.evaluate("() => scrollTo(0, 90)")
+    expect(panel.root.locator(".svc-top")).not_to_be_in_viewport()
+    page.keyboard.press("4")
+    panel.show(card(2))
+
+    expect(panel.root.locator(".svc-top")).to_be_in_viewport(ratio=1)
+    page.evaluate("() => scrollTo(0, 1000)")
+    panel.show(None, summary=SUMMARY, n_done=40)
+    expect(panel.root.locator(".svc-summary")).to_be_in_viewport()
 
 
 def test_keys_of_a_thai_keyboard_rate(page: Page) -> None:
@@ -233,6 +249,7 @@ def test_a_kernel_that_ended_is_said(page: Page) -> None:
     expect(panel.root).to_contain_text(
         "The kernel was restarted or shut down; run the cell again."
     )
+    assert indent_px(panel.root.locator(".svc-notice")) < 20
     expect(panel.button("4")).to_be_disabled()
     expect(panel.stage).to_contain_text("Reply 1.")
     assert panel.sent == []

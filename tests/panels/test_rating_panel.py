@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import comm
 import pytest
+from nbconvert import HTMLExporter
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
@@ -314,8 +316,45 @@ def test_a_cell_shows_the_panel_and_the_ratings(kernel: Kernel) -> None:
     shown = [content["data"] for content in opened.all("display_data")][-2:]
     opened_id = shown[0][VIEW]["model_id"]
     assert "svc-static" in shown[1]["text/html"]
-    assert all("0 of 3 replies rated" in data["text/plain"] for data in shown)
+    assert "0 of 3 replies rated" in shown[1]["text/plain"]
     assert opened_id in [content["comm_id"] for content in again.all("comm_close")]
+
+
+@pytest.mark.slow
+def test_an_exported_page_shows_the_ratings_once(kernel: Kernel) -> None:
+    """`nbconvert --to html` has no widget, and only what is static in its place."""
+    shown = kernel.run(OPEN).all("display_data")[-2:]
+    outputs = [
+        {"output_type": "display_data", "data": output["data"], "metadata": {}}
+        for output in shown
+    ]
+    cell = {
+        "cell_type": "code",
+        "id": "rate",
+        "source": OPEN,
+        "metadata": {},
+        "outputs": outputs,
+        "execution_count": 1,
+    }
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    exporter: Any = HTMLExporter()  # type: ignore[no-untyped-call]  # nbconvert has no types
+    html, _ = exporter.from_file(StringIO(json.dumps(notebook)))
+
+    assert html.count("0 of 3 replies rated") == 1
+    assert html.count("to go on") == 1  # which the page hides
+
+
+@pytest.mark.slow
+def test_a_finished_rating_does_not_ask_to_go_on(kernel: Kernel) -> None:
+    """Without a kernel the cell shows the ratings and what they are for."""
+    code = OPEN.replace("run.rate", "rating = run.rate") + (
+        "\nwhile rating.card():\n    rating.rate(1)\nrating"
+    )
+    shown = kernel.run(code).all("display_data")[-1]["data"]["text/html"]
+
+    assert "3 of 3 replies rated" in shown
+    assert "rated_good" in shown
+    assert "go on rating" not in shown
 
 
 @pytest.mark.slow

@@ -132,7 +132,9 @@ class RatingPanel {
     this.buttons = [skip];
     this.keys = make("span");
     this.hint = make("span");
-    const line = make("div", { class: "svc-keys svc-words" }, this.keys, this.hint);
+    const away = make("span", { class: "svc-no-focus" }, "Click the reply, and these keys work: ");
+    const words = make("span", {}, away, make("span", { class: "svc-focused" }, "Keys: "), this.keys);
+    const line = make("div", { class: "svc-keys svc-words" }, words, this.hint);
     const row = make("div", { class: "svc-row" }, this.scale, this.others);
     this.controls = make("div", { class: "svc-controls" }, row, this.note.element, line);
   }
@@ -216,6 +218,7 @@ class RatingPanel {
     this.summary.hidden = Boolean(view.card);
     if (isNew(this.seen, "summary", view.summary)) setBlocks(this.summary, view.summary ?? "");
     if (hadFocus) this.keepFocus(isOther, wasTyping);
+    if (hadFocus && isOther) this.keepInSight();
     this.placed();
   }
 
@@ -227,6 +230,11 @@ class RatingPanel {
     if (!view.card) return isLost && this.summary.focus({ preventScroll: true });
     if (isOther && view.has_notes) return this.note.open();
     if (isLost || (isOther && wasTyping)) this.card.stage.focus({ preventScroll: true });
+  }
+
+  /** Scroll to the whole panel, since JupyterLab scrolls to the cell after it. */
+  keepInSight() {
+    this.root.scrollIntoView({ block: "nearest" });
   }
 
   drawTop({ title = "", about = "", n_done: nDone = 0, n_total: nTotal = 0, n_skipped: nSkipped = 0 }) {
@@ -258,7 +266,7 @@ class RatingPanel {
     const words = hasNotes ? ["Enter keeps the note", "Esc leaves it"] : scaleKeys(scale);
     words.push("s skip", "u undo", `${this.noteKey} note`, "p prompt");
     const whole = words.map((key) => key.replaceAll(" ", "\u00a0")); // no key alone at a line's end
-    setText(this.keys, `Keys: ${whole.join(" · ")}`);
+    setText(this.keys, whole.join(" · "));
   }
 
   drawButtons() {
@@ -276,7 +284,7 @@ class RatingPanel {
     const lines = [notice && make("div", { class: kind }, make("span", {}, notice), dismiss)];
     const others = problems.filter((text) => text !== notice);
     if (isDead) others.push(RESTARTED);
-    lines.push(...others.map((text) => make("div", { class: "svc-notice svc-failed" }, text)));
+    lines.push(...others.map((text) => make("div", { class: "svc-notice svc-failed" }, make("span", {}, text))));
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
 
@@ -294,14 +302,19 @@ class RatingPanel {
     if (!isFresh || !card || !mayTakeFocus(root)) return;
     if (hasNotes) this.note.open();
     else shown.stage.focus({ preventScroll: true });
+    this.keepInSight();
     this.say(cardWords(card, nTotal));
   }
 }
 
-/** Return whether nobody types, and the panel's cell, or the one after it, is the selected one. */
+/** Return whether the focus is in the panel's notebook or nowhere, nobody types, and the panel's
+ * cell, or the one after it, is the selected one. Shift+Enter in the last cell of a notebook makes
+ * a new one and puts the cursor there: its user may be about to type, and those keys would rate. */
 function mayTakeFocus(root) {
-  const focused = document.activeElement;
-  if (focused?.matches("textarea, input, select, [contenteditable='true']")) return false;
+  const focused = document.activeElement ?? document.body;
+  if (focused.matches("textarea, input, select, [contenteditable='true']")) return false;
+  const notebook = root.closest(".jp-NotebookPanel");
+  if (notebook && focused !== document.body && !notebook.contains(focused)) return false;
   const cell = root.closest(".jp-Cell");
   if (!cell) return true;
   return cell.matches(".jp-mod-active") || Boolean(cell.nextElementSibling?.matches(".jp-mod-active"));
