@@ -1,7 +1,8 @@
 """Where things are in the panel, and what they are called: nothing moves or clashes."""
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from itertools import pairwise
 
 import pytest
@@ -185,24 +186,84 @@ def test_a_panel_in_the_side_area_can_be_read(page: Page) -> None:
 
 
 WIDE = " + ".join(rf"\frac{{x_{{{n}}}}}{{{n}!}}" for n in range(2, 60))
-FORMULAS = f"Here:\n\n$${WIDE}$$\n\nWith $y$, ${WIDE}$ is a sum.\n\n1. $${WIDE}$$\n"
+WIDE_FORMULAS = f"""Here:
+
+$${WIDE}$$
+
+With $y$, **${WIDE}$** is a sum.
+
+1. $${WIDE}$$
+
+- tight **${WIDE}$**
+- two
+"""
+HIGH_FORMULAS = r"""Two:
+
+$$\text{Precision}=\frac{TP}{TP+FP}$$
+
+$$F_1 = 2\cdot\frac{P\cdot R}{P+R}$$
+
+$\dfrac{Q_j}{\sqrt{P}}$ in a line, **or $\dfrac{P}{Q_j}$**, and $$\frac{T}{F}$$ within.
+
+| a | b |
+|---|---|
+| $\dfrac{P}{Q}$ | $$\frac{TP}{FP}$$ |
+
+- $$\frac{TP}{TP+FP}$$
+- item $\dfrac{P}{Q}$
+
+1. loose
+
+   $$\frac{TP}{FP}$$
+
+> quoted $$\frac{TP}{FP}$$
+"""
+# how far a formula is drawn out of the boxes that cut it, at the top and the bottom
+CUT = """(log) => [...log.querySelectorAll(".svc-blocks *")].filter((box) =>
+  getComputedStyle(box).overflowY === "hidden" && box.querySelector("mjx-math")
+).flatMap((box) => {
+  const top = box.getBoundingClientRect().top;
+  const parts = [...box.querySelectorAll("mjx-math *")].map((part) =>
+    part.getBoundingClientRect()).filter(({ height }) => height);
+  return [
+    box.scrollHeight - box.clientHeight,
+    top - Math.min(...parts.map((part) => part.top)),
+    Math.max(...parts.map((part) => part.bottom)) - top - box.clientHeight,
+  ];
+})"""
+
+
+APART = """(root) => {
+  const [one, two] = root.querySelectorAll("mjx-container[display]");
+  return two.getBoundingClientRect().top - one.getBoundingClientRect().top;
+}"""
+
+
+@contextmanager
+def _typeset(
+    browser: Browser, lab: Server, text: str, n_formulas: int
+) -> Iterator[tuple[Locator, Locator]]:
+    """Show a reply with formulas in a panel, and the same in a cell."""
+    cell = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
+    with (
+        Emulator(script=[{"text": text}] * 2, limits=False) as emulator,
+        closing(Bench(browser, lab, emulator)) as bench,
+    ):
+        notebook = bench.open(bench.write("formulas", cell, "%%svc\nSum it"))
+        notebook.run_all()
+        panel = notebook.shown(1).locator(".svc-panel")
+        panel.get_by_role("textbox", name="Message").fill("Sum it")
+        panel.get_by_role("textbox", name="Message").press("Enter")
+        expect(panel.locator("mjx-container")).to_have_count(n_formulas)
+        expect(notebook.shown(2).locator("mjx-container")).to_have_count(n_formulas)
+        yield panel, notebook.shown(2)
 
 
 def test_a_wide_formula_scrolls_and_the_transcript_does_not(
     browser: Browser, lab: Server
 ) -> None:
-    """The bar is below the formula or its paragraph; text keeps to the width."""
-    cell = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
-    with (
-        Emulator(script=[{"text": FORMULAS}], limits=False) as emulator,
-        closing(Bench(browser, lab, emulator)) as bench,
-    ):
-        notebook = bench.open(bench.write("formulas", cell))
-        notebook.run_all()
-        panel = notebook.shown(1).locator(".svc-panel")
-        panel.get_by_role("textbox", name="Message").fill("Sum it")
-        panel.get_by_role("textbox", name="Message").press("Enter")
-        expect(panel.locator("mjx-container")).to_have_count(4)
+    """What scrolls is the formula, its paragraph or its list."""
+    with _typeset(browser, lab, WIDE_FORMULAS, n_formulas=5) as (panel, _):
         log = panel.get_by_role("log")
         n_scrolling = log.evaluate(
             """(log) => [...log.querySelectorAll(".svc-blocks *")].filter((box) =>
@@ -213,7 +274,24 @@ def test_a_wide_formula_scrolls_and_the_transcript_does_not(
             panel.screenshot(path=f"{folder}/wide-formulas.png")
 
         assert log.evaluate("(log) => log.scrollWidth <= log.clientWidth + 1")
-        assert n_scrolling == 3
+        assert n_scrolling == 4
+
+
+def test_a_formula_is_drawn_whole(browser: Browser, lab: Server) -> None:
+    """No box that may scroll cuts a numerator, at any width.
+
+    Formulas below each other are about as far apart as in a cell.
+    """
+    with _typeset(browser, lab, HIGH_FORMULAS, n_formulas=11) as (panel, cell):
+        for width in (240, 400, 550, 760):
+            panel.evaluate("(panel, px) => panel.style.width = `${px}px`", width)
+            if folder := os.environ.get("LOOKS_FOLDER"):
+                panel.screenshot(path=f"{folder}/high-formulas-{width}.png")
+            cut_px: list[float] = panel.get_by_role("log").evaluate(CUT)
+
+            assert len(cut_px) >= 3 * 7
+            assert max(cut_px) <= 0.01, width
+        assert panel.evaluate(APART) < cell.evaluate(APART) + 4
 
 
 def test_the_header_has_room_for_the_name(page: Page) -> None:
