@@ -29,6 +29,15 @@ _SCROLLS = "style=overflow-x:auto;overflow-y:hidden"
 _DISPLAY = f"{_SCROLLS};display:block"
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
+_AMOUNT = re.compile(r"\.?\d")
+# Such as 0.72, 1,000, 50%, 2n, 5!, 3/4 or 10-20, but not "5/", "5, or 6" or "5k-6k".
+_NUMBER = r"\.?\d+(?:[.,]\d+)*%?"
+_SIGN = r"(?:, | ?[-\u2013\u2212*/:\u00d7\u00b7\u00f7\u00b1] ?)"  # or ×, ±
+_NUMBERS = re.compile(rf"{_NUMBER}(?:[a-zA-Z!]|(?:{_SIGN}{_NUMBER})*)")
+_FACTOR = re.compile(r"[\\^_a-zA-Z]")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![a-zA-Z])")
+# In TeX, what follows a bare percent sign is a comment, and is not shown.
+_PERCENT = re.compile(r"(?<=\d)%")
 # Macros that make links, classes or ids, or that define other macros. Hosts should
 # filter them, but replies do not need them, so they are not rendered at all.
 _REFUSED = re.compile(
@@ -42,10 +51,11 @@ MAX_NESTING = 100
 MAX_MATH_CHARS = 2000
 
 
-def is_math(content: str, opener: str, following: str) -> bool:
+def is_math(content: str, opener: str, before: str = "", after: str = "") -> bool:
     """Whether the content of two delimiters reads as math, not as money.
 
-    `following` is the character after the closing delimiter, or "".
+    `before` and `after` are the text around the delimiters, or at least the last
+    character of the one and the first three of the other.
     """
     if not content.strip() or _REFUSED.search(content):
         return False
@@ -53,9 +63,23 @@ def is_math(content: str, opener: str, following: str) -> bool:
         return content[0].isspace() or _MATHEMATICAL.search(content) is not None
     if opener != "$":
         return True
-    if content[0].isspace() or content[-1].isspace() or following.isalnum():
+    if content[0].isspace() or content[-1].isspace() or _is_word(after):
         return False
-    return not content[0].isdigit() or _MATHEMATICAL.search(content) is not None
+    if _AMOUNT.match(content):  # $5 or 10$
+        return bool(_MATHEMATICAL.search(content) or _NUMBERS.fullmatch(content))
+    is_after_a_number = before[-1:].isdigit()  # 5$-10$, but also 5$\sigma$ and 2$x$
+    return not is_after_a_number or _FACTOR.match(content) is not None
+
+
+def _is_word(after: str) -> bool:
+    """Whether a word or a number follows a dollar, which is then a price or a name.
+
+    Thai, Chinese or Japanese often follows a formula without a space, and so do the
+    last letters of an ordinal: the $n$th.
+    """
+    if not after[:1].isascii():
+        return after[:1].isdigit()
+    return after[:1].isalnum() and not _ORDINAL.match(after)
 
 
 def _opener_at(text: str, position: int) -> str | None:
@@ -76,7 +100,8 @@ def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - th
     if end < 0:
         return False
     after = end + len(opener)
-    if not is_math(state.src[start:end], opener, state.src[after : after + 1]):
+    before, following = state.src[: state.pos][-1:], state.src[after : after + 3]
+    if not is_math(state.src[start:end], opener, before, following):
         return False
     if not silent:
         state.push("math", "", 0).content = state.src[state.pos : after]
@@ -150,7 +175,7 @@ def _is_formula(before: str, content: str, following: str) -> bool:
     is_cell |= content.endswith("|") and following.startswith("|")
     is_near = len(content) < MAX_MATH_CHARS
     is_open = is_near and not is_cell and not before.endswith("\\")
-    return is_open and is_math(content, "$", following[:1])
+    return is_open and is_math(content, "$", before, following)
 
 
 def _table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
@@ -282,14 +307,14 @@ class _SafeRenderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
     def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        content = tokens[idx].content
+        content = _PERCENT.sub(r"\\%", tokens[idx].content)
         html = escape(visible(content), quote=False)
         is_display = content.startswith(("$$", "\\["))
         return f"<span {_DISPLAY}>{html}</span>" if is_display else html
 
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]
-        is_whole = token.info and is_math(token.content[2:-2], token.markup, "")
+        is_whole = token.info and is_math(token.content[2:-2], token.markup)
         draw = self.math if is_whole else self.text
         return f"<p>{draw(tokens, idx)}</p>\n"
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from html.parser import HTMLParser
 
 import pytest
@@ -213,6 +214,68 @@ def test_math_reaches_the_host_unchanged(text: str) -> None:
 
     assert re.sub(r"</?span[^>]*>| style=[^>]*", "", html) == f"<p>{text}</p>\n"
     assert "overflow-x:auto" in html
+
+
+# Each price and each formula, also together with the others in a sentence.
+PRICES = (
+    *("US$5", "$5 and $10", "$5-$10", "$10/$20", "$.50/$.75", "$5, or 6$", "$5/month"),
+    *(
+        "$1,000 to $2,000",
+        "$5k-$10k",
+        "5$-10$",
+        "5$, 10$",
+        "10$/20$",
+        "ราคา $5 และ $10",
+    ),
+    *("ราคา$5ถึง$10บาท", "-$5", "$5 (US$)", "$HOME/$USER", "A$1:B$2", "$5 per 100"),
+)
+NUMBERS = (
+    *("$0.72$", "$.5$", "$5$", "$1,000$", "$-3$", "$3/4$", "$10-20$", "$1, 2, 3$"),
+    *("$2n$", "$5!$", "$3 * 4$", "$2x+1$", "$50\\%$", "$P=0.9$", "$(1, 2)$"),
+)
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+@pytest.mark.parametrize(
+    "sentence", ["{}", "It is {}.", "({}, that is)", "a {}-{} b", "**{}**", "คือ{}และ"]
+)
+def test_a_number_between_dollars_is_math(text: str, sentence: str) -> None:
+    """The second dollar follows the number at once, and no digit follows it."""
+    assert f"{text}" in _inspected(to_html(sentence.replace("{}", text))).text
+    assert "<span>$</span>" not in to_html(sentence.replace("{}", text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["the $n$th", "$10$th", "ค่า$x$คือ", "其中$x$是", "5$\\sigma$", "10$^{-3}$"],
+)
+def test_math_within_words_is_math(text: str) -> None:
+    """An ordinal, a factor, or a script without spaces between words."""
+    assert "<span>$</span>" not in to_html(text)
+
+
+@given(st.lists(st.sampled_from([*PRICES, *NUMBERS]), min_size=1, max_size=6))
+def test_prices_and_numbers_may_share_a_sentence(items: list[str]) -> None:
+    """Every dollar of a price is text, and none of a number, in any order."""
+    html = to_html(" or ".join(items))
+
+    n_of_prices = sum(item.count("$") for item in items if item in PRICES)
+    assert html.count("<span>$</span>") == n_of_prices
+
+
+@given(st.decimals(0, 10**6, places=2), st.decimals(0, 10**6, places=2))
+def test_a_range_of_prices_is_text(low: Decimal, high: Decimal) -> None:
+    """Whatever sign is between them."""
+    for sign in ("-", "\N{EN DASH}", "/", " to ", " and ", ", ", ":", " (", "+", " = "):
+        html = to_html(f"costs ${low}{sign}${high} each")
+        assert html.count("<span>$</span>") == 2
+
+
+def test_a_percent_sign_within_math_is_shown() -> None:
+    """TeX would take the bare sign, and what follows it, as a comment."""
+    assert r"$50\%$" in to_html("$50%$")
+    assert r"$$x = 5\%$$" in to_html("$$x = 5%$$")
+    assert r"$5\%$" in to_html(r"$5\%$")
 
 
 @pytest.mark.parametrize(
