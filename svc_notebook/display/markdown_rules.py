@@ -27,12 +27,15 @@ from .escape import to_text, visible, without_blank_lines
 # a wide formula scrolls, and does not run out of the cell
 _SCROLLS = "style=overflow-x:auto;overflow-y:hidden"
 _DISPLAY = f"{_SCROLLS};display:block"
+# Within a box that scrolls, the margins of a typeset formula add to those around it.
+_NEARER = "style=margin-top:-.5em;margin-bottom:0"
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
 _AMOUNT = re.compile(r"\.?\d")
-# Such as 0.72, 1,000, 50%, 2n, 5!, 3/4 or 10-20, but not "5/", "5, or 6" or "5k-6k".
+# The signs are those of minus, times, division and so on. Numbers are such as
+# 0.72, 1,000, 50%, 2n, 5!, 3/4 or 10-20, but not "5/", "5, or 6" or "5k-6k".
 _NUMBER = r"\.?\d+(?:[.,]\d+)*%?"
-_SIGN = r"(?:, | ?[-\u2013\u2212*/:\u00d7\u00b7\u00f7\u00b1] ?)"  # or ×, ±
+_SIGN = r"(?:, | ?[-\u2013\u2212*/:\u00d7\u00b7\u00f7\u00b1] ?)"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:[a-zA-Z!]|(?:{_SIGN}{_NUMBER})*)")
 _FACTOR = re.compile(r"[\\^_a-zA-Z]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![a-zA-Z])")
@@ -315,8 +318,9 @@ class _SafeRenderer(RendererHTML):
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]
         is_whole = token.info and is_math(token.content[2:-2], token.markup)
-        draw = self.math if is_whole else self.text
-        return f"<p>{draw(tokens, idx)}</p>\n"
+        if not is_whole:
+            return f"<p>{self.text(tokens, idx)}</p>\n"
+        return f"<p {_NEARER}>{self.math(tokens, idx)}</p>\n"
 
     def code_inline(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return f"<code>{escape(visible(tokens[idx].content), quote=False)}</code>"

@@ -150,7 +150,7 @@ def test_math_that_never_ends_is_text(n_chars: int, is_math: bool) -> None:
     """The end of math is looked for nearby only."""
     html = to_html(f"\\({'x' * n_chars}\\)")
 
-    assert (html == f"<p>\\({'x' * n_chars}\\)</p>\n") == is_math
+    assert (f">\\({'x' * n_chars}\\)</p>" in html) == is_math
 
 
 def test_text_far_longer_than_a_reply_is_shown_as_written() -> None:
