@@ -257,10 +257,14 @@ class Execution:
         return INTERRUPTED if is_left else ALL_SENT
 
     def stop(self, tick: Tick = lambda: None) -> None:
-        """Send nothing more, wait some seconds for replies, then cancel the others."""
+        """Send nothing more, wait some seconds for replies, then cancel the others.
+
+        Streamed replies are cancelled at once, because their text so far is kept.
+        """
+        is_streamed = self.options.show is not None
         with suppress(KeyboardInterrupt):  # the second one ends the wait
             self.scheduler.stop()
-            self._wait(tick, within_s=DRAIN_S)
+            self._wait(tick, within_s=0.0 if is_streamed else DRAIN_S)
         self._job.cancel()
         self._end()  # `_main` does not run if it is cancelled before it begins
 

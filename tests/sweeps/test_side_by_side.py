@@ -183,6 +183,31 @@ def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
     assert not run.is_running
 
 
+def test_an_interrupt_ends_streamed_replies_at_once(
+    open_session: Callable[[Emulator], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of them is received; the part that was shown is kept."""
+    monkeypatch.setattr("svc_notebook.sweeps.execution.DRAIN_S", 60.0)
+    halting: dict[str, Any] = {"text": ["one ", "two"], "gap_s": 5, "times": None}
+    is_stopped = threading.Event()
+
+    def show(bundle: Mapping[str, str], _: str | None) -> None:
+        n_begun = bundle["text/plain"].count("one")
+        if n_begun == len(MODELS) and not is_stopped.is_set():
+            is_stopped.set()
+            signal.raise_signal(signal.SIGINT)
+
+    output = Output(publish=show, update=show)
+    with Emulator(first_token_s=0, limits=False, script=[halting]) as emulator:
+        run = _plan(open_session(emulator))
+        with pytest.raises(Interrupted):
+            run_side_by_side(run, mode=Mode.LIVE, output=output, clock=_clock())
+
+    replies = run.replies_df()
+    assert replies["status"].tolist() == ["cancelled"] * len(MODELS)
+    assert replies["text"].tolist() == ["one "] * len(MODELS)
+
+
 def test_a_long_name_of_a_model_breaks_after_a_hyphen() -> None:
     """In a narrow card, browsers would break it after any letter."""
     assert "svc-<wbr>v2.1-<wbr>12b-<wbr>instruct" in card_html(
