@@ -11,7 +11,7 @@ from math import inf
 from svc_notebook.endpoints import Endpoint, facts_of
 from svc_notebook.errors import ServiceError, UnknownModelError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.params import PARAM_NAMES, shorten
+from svc_notebook.service.params import PARAM_NAMES, did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest
 
 _COUNT = (
@@ -64,15 +64,21 @@ def refuses_stream_usage(error: ServiceError) -> bool:
 
 
 _SHOWN_MODELS = 12
+_MODEL_CHARS = 80
 
 
 def name_unknown_model(
     error: UnknownModelError, endpoint: Endpoint, model: str
 ) -> None:
-    """Add to an error which models another server lists."""
+    """Add the model that was asked for to an error, and which models there are."""
+    known_ids = [known.id for known in endpoint.known_models()]
+    hint = "" if model in known_ids else did_you_mean(model.lower(), known_ids, n=1)
     if endpoint.is_documented:
+        if model not in known_ids:
+            asked_for = f"The model asked for is {shorten(model, _MODEL_CHARS)!r}."
+            error.remedy = f"{error.remedy}\n{asked_for}{hint}"
         return
-    listed = [known.id for known in endpoint.known_models() if known.id != model]
+    listed = [known_id for known_id in known_ids if known_id != model]
     facts = facts_of(endpoint.base_url or "")
     if any(known.id == model for known in facts.listed):
         # the server was restarted with other models, so the list is outdated
@@ -80,8 +86,8 @@ def name_unknown_model(
     shown = ", ".join(listed[:_SHOWN_MODELS])
     has = f"it lists {shown}" if shown else "`%svc models` asks for its list"
     error.remedy = (
-        f"Either {endpoint.base_url} has no model {shorten(model, 80)!r} ({has}), or "
-        "it has chat completions at another address. Check both."
+        f"Either {endpoint.base_url} has no model {shorten(model, _MODEL_CHARS)!r} "
+        f"({has}), or it has chat completions at another address. Check both.{hint}"
     )
 
 

@@ -1,6 +1,6 @@
 """One reply in a cell: sends the request, runs tools in rounds, shows and keeps it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -18,12 +18,10 @@ from svc_notebook.errors import (
     CutError,
     Interrupted,
     SvcError,
-    UnknownModelError,
 )
 from svc_notebook.exchange import Origin
-from svc_notebook.service.catalogue import Model
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.params import did_you_mean, shorten
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.tokens import check_budget
 from svc_notebook.tools.call import ToolRun
@@ -371,10 +369,7 @@ class CellReply:
         return completion
 
     def _explain(self, stopped: SvcError | Interrupted) -> None:
-        """Suggest a model for an unknown id; show an interrupt before any text."""
-        if isinstance(stopped, UnknownModelError):
-            models = self._context.session.models()
-            _hint_at_model(stopped, self._cell_request.request.model, models)
+        """Show an interrupt before any text."""
         if isinstance(stopped, Interrupted) and not getattr(
             stopped.partial, "choices", ()
         ):
@@ -399,16 +394,6 @@ def to_start(context: CellContext, options: SvcOptions) -> Start:
         if session_context.is_reusing(options.is_reused)
         else None,
     )
-
-
-def _hint_at_model(
-    error: UnknownModelError, model: str, models: Iterable[Model]
-) -> None:
-    """Add the known model that a misspelt id may mean to the error."""
-    names = [known.id for known in models]
-    if model not in names:
-        hint = did_you_mean(model.lower(), names, n=1)
-        error.add_note(f"The model asked for is {model!r}.{hint}")
 
 
 def _cut_error(completion: Completion) -> CutError:

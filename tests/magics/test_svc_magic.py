@@ -70,6 +70,10 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc -m small\nHello", "The model asked for is 'small'."),
         ("%%svc -c ' two words'\nHello", "without spaces"),
         ("%%svc -m svc-v2-8b\nHello", "Did you mean svc-v2-8b-instruct?"),
+        (
+            "import svc_notebook as svc\nsvc.complete('Hello', model='svc-v2-8b')",
+            "The model asked for is 'svc-v2-8b'. Did you mean svc-v2-8b-instruct?",
+        ),
     ],
 )
 def test_a_refusal_is_a_short_box_and_the_cell_fails(

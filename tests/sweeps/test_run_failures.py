@@ -21,6 +21,7 @@ from svc_notebook.errors import (
     LedgerError,
     MissingKeyError,
     SettingsError,
+    UnknownModelError,
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -368,6 +369,18 @@ def test_an_unknown_model_stops_its_own_requests_only(
     assert run.replies_df()["status"].value_counts().to_dict() == {"ok": 3, "error": 3}
     assert "x UnknownModelError (404): The service answered with status 404" in shown
     assert "stopped sending to typo: UnknownModelError" in shown
+
+
+def test_a_misspelt_model_is_named_with_a_near_one(open_session: OpenSession) -> None:
+    """The error of a run says what was asked for, and what may have been meant."""
+    with Emulator(first_token_s=0, tokens_per_s=None) as emulator:
+        run = plan_run(open_session(emulator), "a", model="svc-instrct")
+        with pytest.raises(UnknownModelError) as caught:
+            run.run()
+
+    hint = "The model asked for is 'svc-instrct'. Did you mean svc-instruct?"
+    assert hint in str(caught.value)
+    assert hint in run.replies_df()["error_message"][0]
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
