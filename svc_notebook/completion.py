@@ -323,6 +323,7 @@ class CallNotRun:
     seconds_s = 0.0
     traceback = None
     is_approved = None
+    arguments = None
     printed = ""
 
     def __init__(self, call: ToolCall, reason: str) -> None:
@@ -330,7 +331,7 @@ class CallNotRun:
         self.result = f"not run: {reason}"
         self.call_id = call.id
         self.name = call.function.name
-        self.arguments = call.function.arguments
+        self.asked_arguments = call.function.arguments
 
 
 def _without_value(step: Step) -> Step:

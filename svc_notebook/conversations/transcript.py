@@ -13,7 +13,14 @@ from svc_notebook.display.html_styles import (
 )
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
-from svc_notebook.display.tool_runs import CONSENT
+from svc_notebook.display.tool_runs import (
+    Step,
+    arguments_line,
+    consent_line,
+    own_result,
+    run_arguments,
+)
+from svc_notebook.service.request import ToolCall
 
 from .history import History, Turn, Version
 from .picks import to_columns
@@ -119,11 +126,9 @@ def _answer_entry(turn: Turn) -> MessageEntry:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
-    decisions = {run.call_id: CONSENT[run.is_approved] for run in version.tool_runs}
+    runs = {run.call_id: run for run in version.tool_runs}
     calls = [
-        f"{call.function.name}({call.function.arguments}) → "
-        f"{decisions.get(call.id, '')}{result}"
-        for call, result in version.calls
+        _call_note(call, result, runs.get(call.id)) for call, result in version.calls
     ]
     return MessageEntry(
         heading=" · ".join([*heads, *turn.marks]),
@@ -133,6 +138,15 @@ def _answer_entry(turn: Turn) -> MessageEntry:
         notes=tuple(calls),
         folded=titled_reasonings(version.reasonings),
     )
+
+
+def _call_note(call: ToolCall, result: str, run: Step | None) -> str:
+    """Return a call with its result; `run` is known if the ledger has it."""
+    name, asked_arguments = call.function.name, call.function.arguments
+    if run is None:
+        return f"{name}({arguments_line(asked_arguments)}) → {result}"
+    shown = arguments_line(run_arguments(run))
+    return f"{name}({shown}) → {consent_line(run)}{own_result(run)}"
 
 
 def _prompt_entry(number: int, version: Version) -> MessageEntry:

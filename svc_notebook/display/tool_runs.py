@@ -1,8 +1,9 @@
 """Show the tool calls of a reply: a line for each call, with its details folded."""
 
+import json
 import re
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from svc_notebook.service.params import shorten
 
@@ -13,7 +14,11 @@ from .html_styles import FOLDED_TEXT, PLAIN_CODE, details_html, quiet_html
 _REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
 CALL_CHARS = 60  # at most, for the name, the arguments and the result in a line
 SHOWN_CHARS = 4000  # of each folded text
-CONSENT = {None: "", True: "approved · ", False: "denied · "}
+_CHANGES_CHARS = 160  # of all that the user changed in a call
+_VALUE_CHARS = 30  # of a value that the user changed
+CHANGED_NOTE = "(The user changed the arguments to {arguments}.)\n"
+"""The start of a result, for the model, if the user changed the arguments."""
+_CHANGED_START, _, _CHANGED_END = CHANGED_NOTE.partition("{arguments}")
 MAX_OPEN = 6  # calls with a line each; more are folded together below one line
 
 
@@ -29,8 +34,12 @@ class Step(Protocol):
         """The tool, as the model wrote it."""
 
     @property
-    def arguments(self) -> str:
-        """The arguments, as the model wrote them."""
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments that the tool ran with; None if it did not run."""
+
+    @property
+    def asked_arguments(self) -> str:
+        """The arguments that the model asked for, as it wrote them."""
 
     @property
     def result(self) -> str:
@@ -57,18 +66,79 @@ class Step(Protocol):
         """Whether the user allowed it; None if the user was not asked."""
 
 
-def call_line(name: str, arguments: str) -> str:
-    """Return a call as one line; a long one is cut."""
-    inner = " ".join(arguments.split())
-    inner = "" if inner == "{}" else shorten(inner, CALL_CHARS)
+def to_arguments(text: str) -> dict[str, Any] | None:
+    """Read arguments that a model or a user has written; None if no JSON object."""
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return arguments if isinstance(arguments, dict) else None
+
+
+def arguments_line(arguments: Mapping[str, Any] | str) -> str:
+    """Return arguments as in a call; a text that is not JSON is not changed."""
+    values = to_arguments(arguments) if isinstance(arguments, str) else arguments
+    if values is None:
+        return " ".join(str(arguments).split())
+    return ", ".join(f"{name}={_to_json(value)}" for name, value in values.items())
+
+
+def call_line(name: str, arguments: Mapping[str, Any] | str) -> str:
+    """Return a call as one line, such as `pay(baht=100)`; a long one is cut."""
+    inner = shorten(arguments_line(arguments), CALL_CHARS)
     return f"{shorten(name, CALL_CHARS)}({inner})"
+
+
+def run_arguments(step: Step) -> Mapping[str, Any] | str:
+    """Return the arguments that the tool ran with, or was to be run with."""
+    return step.asked_arguments if step.arguments is None else step.arguments
+
+
+def consent_line(step: Step) -> str:
+    """Return the user's decision about a call and what they changed, or ""."""
+    if step.is_approved is None:
+        return ""
+    if not step.is_approved:
+        return "denied · "
+    changes = shorten(", ".join(_changes(step)), _CHANGES_CHARS)
+    return f"approved, you {changes} · " if changes else "approved · "
+
+
+def _changes(step: Step) -> list[str]:
+    """Return what the user did to each argument that they changed."""
+    asked, ran = to_arguments(step.asked_arguments), step.arguments
+    if asked is None or ran is None:
+        return []
+    removed = [f"removed {name}" for name in asked if name not in ran]
+    added = [f"added {name}={_value(ran[name])}" for name in ran if name not in asked]
+    changed = [
+        f"changed {name} from {_value(before)} to {_value(ran[name])}"
+        for name, before in asked.items()
+        if name in ran and ran[name] != before
+    ]
+    return [*changed, *added, *removed]
+
+
+def _value(value: object) -> str:
+    return shorten(" ".join(_to_json(value).split()), _VALUE_CHARS)
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def own_result(step: Step) -> str:
+    """Return the result without the note to the model about changed arguments."""
+    if _changes(step) and step.result.startswith(_CHANGED_START):
+        return step.result.partition(_CHANGED_END)[2]
+    return step.result
 
 
 def result_line(step: Step) -> str:
     """Return the result of a call as one line, with its seconds."""
-    text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
+    result = shorten(" ".join(own_result(step).split()), CALL_CHARS)
     seconds = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
-    return f"{CONSENT[step.is_approved]}{text}{seconds}"
+    return f"{consent_line(step)}{result or '(an empty text)'}{seconds}"
 
 
 def tool_runs_html(steps: Sequence[Step]) -> str:
@@ -93,7 +163,13 @@ def tool_run_html(step: Step) -> str:
 
 def run_parts(step: Step) -> list[tuple[str, str]]:
     """Return the titles and the escaped, shortened texts of an answered call."""
-    texts = {"arguments": step.arguments, "result": step.result}
+    texts = {"arguments": step.asked_arguments, "result": step.result}
+    if step.arguments is not None and _changes(step):
+        texts = {
+            "arguments": _to_json(step.arguments),
+            "arguments that the model asked for": step.asked_arguments,
+            "result": step.result,
+        }
     if step.printed:
         texts["printed"] = _REWRITTEN.sub("", step.printed)
     if step.traceback:
@@ -115,4 +191,4 @@ def tool_runs_text(steps: Sequence[Step]) -> str:
 
 def _run_line(step: Step) -> str:
     mark = "\N{MULTIPLICATION X}" if step.error is not None else "\N{RIGHTWARDS ARROW}"
-    return f"{call_line(step.name, step.arguments)} {mark} {result_line(step)}"
+    return f"{call_line(step.name, run_arguments(step))} {mark} {result_line(step)}"

@@ -135,11 +135,16 @@ CHANGES: tuple[str, ...] = (
         )
     ) WITHOUT ROWID
     """,
+    """
+    -- The arguments that a tool ran with, and those that the model asked for.
+    ALTER TABLE tool_runs RENAME COLUMN arguments TO asked_arguments;
+    ALTER TABLE tool_runs RENAME COLUMN sent_arguments TO arguments
+    """,
 )
 """Scripts of SQL that bring a ledger from one version to the next, in order.
 
-The first script brings version 1 to version 2. `TABLES` is not changed any more, so
-that old and new files go through the same scripts.
+The first script brings version 1 to version 2, and so on. `TABLES` is not changed any
+more, so that old and new files go through the same scripts.
 """
 CHECKED_BYTES = 64 * 2**20  # the check of a file this large takes a tenth of a second
 

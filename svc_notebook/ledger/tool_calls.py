@@ -4,9 +4,11 @@ A row repeats the fields of its exchange that filters need: the exchange may be 
 another ledger.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -14,7 +16,7 @@ import msgspec
 from svc_notebook.exchange import Exchange
 
 from .exchange_rows import RowFilter, replace_surrogates, to_sortable
-from .reply_columns import Column, Dtype
+from .reply_columns import Batch, Column, Dtype
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +29,8 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     call_id: str
     name: str
-    arguments: str
-    sent_arguments: str | None = None
+    arguments: dict[str, Any] | None = None
+    asked_arguments: str
     result: str
     error: str | None = None
     is_approved: bool | None = None
@@ -71,8 +73,14 @@ def to_tool_values(
     row: ToolRow, *, session_id: str, started_at: datetime
 ) -> dict[str, Any]:
     """Return the values for `INSERT_TOOL_RUN`; `started_at` is that of the exchange."""
+    arguments = row.arguments
     return {
-        **replace_surrogates(msgspec.structs.asdict(row)),
+        **replace_surrogates(
+            {
+                **msgspec.structs.asdict(row),
+                "arguments": None if arguments is None else _to_json(arguments),
+            }
+        ),
         "created_at": to_sortable(row.created_at),
         "session_id": session_id,
         "started_at": to_sortable(started_at),
@@ -88,8 +96,20 @@ def select_tool_runs(
         fields = dict(zip(ToolRow.__struct_fields__, values, strict=True))
         is_approved = fields["is_approved"]
         fields["is_approved"] = None if is_approved is None else bool(is_approved)
+        arguments = fields["arguments"]
+        fields["arguments"] = None if arguments is None else json.loads(arguments)
         fields["created_at"] = datetime.fromisoformat(fields["created_at"])
         yield ToolRow(**fields)
+
+
+_to_json = partial(json.dumps, ensure_ascii=False)
+
+
+def _arguments_as_json(batch: Batch) -> list[str | None]:
+    return [
+        None if arguments is None else _to_json(arguments)
+        for arguments in batch.part("arguments")
+    ]
 
 
 def _tool_column(name: str, dtype: Dtype, doc: str) -> Column:
@@ -104,9 +124,16 @@ TOOL_CALLS = (
     _tool_column("model", "string", "model id asked for"),
     _tool_column("call_id", "string", "id of the call, to which its result refers"),
     _tool_column("name", "string", "the tool, as the model wrote it"),
-    _tool_column("arguments", "string", "arguments, as the model wrote them"),
+    Column(
+        "arguments",
+        "string",
+        _arguments_as_json,
+        "with which the tool ran, as JSON; missing if it was not run",
+    ),
     _tool_column(
-        "sent_arguments", "string", "as JSON; missing if the tool was not run"
+        "asked_arguments",
+        "string",
+        "for which the model asked, as it wrote them; the user may have changed them",
     ),
     _tool_column("result", "string", "the text for the model"),
     _tool_column("error", "string", "why there is no result; missing if there is one"),

@@ -1,6 +1,6 @@
 """One reply in a cell: sends the request, runs tools in rounds, shows and keeps it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -178,11 +178,14 @@ class RoundsCell(CellView):
         def ask(proposal: Proposal) -> ConsentDecision:
             name, function = proposal.name, proposal.function
             is_known = self._session.consent.allows(name, function)
+            self._set_running(name, proposal.arguments)
             if not (self._is_plain or is_known):
                 line = self._running.removeprefix(_RUNNING)
                 self._display.status(f"{WAITING_FOR_ANSWER}{line}", is_now=True)
             self._display.flush()
             decision = consent(proposal)
+            if decision.arguments is not None:
+                self._set_running(name, decision.arguments)
             if not (self._is_plain or is_known):
                 self._has_asked = True
                 self._display.status(self._running, is_now=True)
@@ -207,9 +210,11 @@ class RoundsCell(CellView):
             self._tool_runs = (*self._tool_runs, call)
             self._display.tool_run(call)
         elif not self._is_plain:
-            line = call_line(call.function.name, call.function.arguments)
-            self._running = f"{_RUNNING}{line} ..."
+            self._set_running(call.function.name, call.function.arguments)
             self._display.status(self._running, is_now=True)
+
+    def _set_running(self, name: str, arguments: Mapping[str, Any] | str) -> None:
+        self._running = f"{_RUNNING}{call_line(name, arguments)} ..."
 
     def _show_printed(self) -> None:
         """Show the newest line that the running tool printed."""

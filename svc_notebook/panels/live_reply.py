@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -24,12 +25,14 @@ from svc_notebook.display.reply_display import POLL_S, Wait, follow
 from svc_notebook.display.reply_footer import REASONING
 from svc_notebook.display.tool_runs import (
     CALL_CHARS,
-    CONSENT,
     Step,
     call_line,
+    consent_line,
     result_line,
+    run_arguments,
     run_parts,
     shortened_html,
+    to_arguments,
 )
 from svc_notebook.errors import (
     BadRequestError,
@@ -43,7 +46,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tools.consent import Consent, ConsentDecision, Proposal, to_arguments
+from svc_notebook.tools.consent import Consent, ConsentDecision, Proposal
 from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -102,28 +105,17 @@ def draw_call(
     html = _parts(shown) + (f"<p>{state}</p>" if result is None else "")
     is_error = bool(result and result.startswith("Error:"))
     end = state if result is None else shorten(result, CALL_CHARS)
-    line = f"{_call_line(name, arguments)} → {end}"
+    line = f"{call_line(name, arguments)} → {end}"
     return {"name": name, "line": line, "html": html, "is_error": is_error}
 
 
 def draw_run(run: Step) -> dict[str, Any]:
     """Return a tool call that was run, with its traceback, consent and time."""
-    took = f"<p>{CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
+    took = f"<p>{shortened_html(consent_line(run))}{run.seconds_s:.1f} s</p>"
     html = _parts(run_parts(run)) + took
     is_error = run.error is not None
-    line = f"{_call_line(run.name, run.arguments)} → {result_line(run)}"
+    line = f"{call_line(run.name, run_arguments(run))} → {result_line(run)}"
     return {"name": run.name, "line": line, "html": html, "is_error": is_error}
-
-
-def _call_line(name: str, arguments: str) -> str:
-    values = to_arguments(arguments)
-    if values is None:  # not a JSON object: shown as the model wrote it
-        return call_line(name, arguments)
-    pairs = (
-        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
-        for key, value in values.items()
-    )
-    return f"{shorten(name, CALL_CHARS)}({shorten(', '.join(pairs), CALL_CHARS)})"
 
 
 def _parts(parts: Iterable[tuple[str, str]]) -> str:
@@ -307,17 +299,18 @@ class ReplyWorker:
             "id": f"{self._n_rounds}/{proposal.call_id}",
             "name": proposal.name,
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
-            "about": proposal.about,
+            "about": proposal.problem or proposal.about,
         }
         self._show_state(proposal, _WAITING)
         self.view.show_question(self._question)
         try:
             while True:
                 self._check_stop()
-                try:
-                    return self._decisions.get(timeout=POLL_S)
-                except Empty:
-                    continue
+                with suppress(Empty):
+                    decision = self._decisions.get(timeout=POLL_S)
+                    if decision.arguments is not None:  # what is running now
+                        proposal = replace(proposal, arguments=decision.arguments)
+                    return decision
         finally:
             self._question = None
             self._show_state(proposal, _RUNNING)

@@ -35,8 +35,9 @@ class ToolRun:
     Attributes:
         call_id: The call's id from the model.
         name: The tool's name, as the model wrote it.
-        arguments: As the model wrote them, byte for byte.
-        sent_arguments: The arguments that the tool got; None if it did not run.
+        arguments: The arguments that the tool ran with; None if it did not run.
+        asked_arguments: What the model asked for, byte for byte. The user may have
+            changed it.
         result: The content of the tool message.
         value: What the tool returned; None after an error.
         error: The error message for the model; None without an error.
@@ -49,8 +50,8 @@ class ToolRun:
 
     call_id: str
     name: str
-    arguments: str
-    sent_arguments: dict[str, Any] | None = None
+    asked_arguments: str
+    arguments: dict[str, Any] | None = None
     result: str = ""
     value: Any = field(default=None, repr=False)
     error: str | None = None
@@ -100,7 +101,7 @@ def failed_run(
     return ToolRun(
         call_id=call.id,
         name=call.function.name,
-        arguments=call.function.arguments,
+        asked_arguments=call.function.arguments,
         result=f"Error: {fitted}",
         error=fitted,
         traceback=traceback,
@@ -145,7 +146,7 @@ def run_call(  # noqa: PLR0913 - the limits of a call
         run = failed_run(call, problem.error, traceback=problem.traceback)
     else:
         run = _to_run(call, value, tool, max_result_tokens)
-    return replace(run, sent_arguments=arguments, seconds_s=monotonic() - started_s)
+    return replace(run, arguments=arguments, seconds_s=monotonic() - started_s)
 
 
 def _to_run(
@@ -164,7 +165,7 @@ def _to_run(
     return ToolRun(
         call_id=call.id,
         name=call.function.name,
-        arguments=call.function.arguments,
+        asked_arguments=call.function.arguments,
         result=result,
         value=value,
         n_cut_tokens=n_cut_tokens,

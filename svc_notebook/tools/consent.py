@@ -3,10 +3,12 @@
 `confirm=` is checked even if no tools are offered.
 """
 
+import ast
 import copy
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
@@ -14,6 +16,7 @@ from uuid import uuid4
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import Output, Screen, find_screen
 from svc_notebook.display.html_styles import verbatim_html
+from svc_notebook.display.tool_runs import CHANGED_NOTE, arguments_line, to_arguments
 from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.params import shorten
 
@@ -24,7 +27,8 @@ ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
 _CALL_CHARS = 34  # of a call in the question, which stays in the cell as one line
-_EDIT = "Type the arguments as JSON, or Enter to change nothing: "
+_EDIT = "Type what changes as name=value, or all as JSON; Enter changes nothing: "
+_UNREADABLE = "This is neither name=value nor a JSON object. "
 _MAX_TRIES = 5  # to answer the question
 MAX_EDITS = 3  # of one call's arguments; it is denied after them
 MAX_CHANGED_TOKENS = 200  # of the changed arguments that the model is shown
@@ -41,12 +45,17 @@ _ANSWERS = _WORDS | {word[0]: answer for word, answer in _WORDS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A call that waits for consent: its arguments, and the tool's description."""
+    """A call that waits for consent: its arguments, and the tool's description.
+
+    Attributes:
+        problem: Why the arguments to which the user changed it do not fit, if so.
+    """
 
     call_id: str
     name: str
     arguments: dict[str, Any]
     about: str
+    problem: str = ""
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -146,7 +155,7 @@ class AtPrompt:
 
     def _decision(self, proposal: Proposal) -> ConsentDecision:
         call = _call_text(proposal)
-        is_whole = len(call) <= _CALL_CHARS
+        is_whole = len(call) <= _CALL_CHARS and not proposal.problem
         details = "" if is_whole else proposal_text(proposal)
         question = f"Run {shorten(call, _CALL_CHARS)}? {_CHOICES}"
         fault = ""
@@ -155,10 +164,10 @@ class AtPrompt:
             fault, answer = "", _ANSWERS.get(typed.strip().lower())
             if answer == "edit":
                 typed = self._ask(_EDIT, _sent(proposal))
-                edited = to_arguments(typed)
+                edited = _edited(proposal.arguments, typed)
                 if edited is not None:
                     return ConsentDecision(verdict="approve", arguments=edited)
-                fault = "This is not a JSON object. " * bool(typed.strip())
+                fault = _UNREADABLE * bool(typed.strip())
             elif answer is not None:
                 return ConsentDecision(verdict=answer)
         return ConsentDecision(verdict="deny")
@@ -179,6 +188,33 @@ class AtPrompt:
             Output().update({"text/html": "", "text/plain": ""}, display_id)
 
 
+def _edited(arguments: dict[str, Any], typed: str) -> dict[str, Any] | None:
+    """Return the arguments as a user changed them; None if that cannot be read."""
+    whole = to_arguments(typed)
+    if whole is not None:
+        return whole
+    source = f"f({typed})"
+    try:
+        call = ast.parse(source, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            return None
+        changes = {
+            str(keyword.arg): _typed_value(source, keyword.value)
+            for keyword in call.keywords
+        }
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+    is_readable = changes and not call.args and "None" not in changes
+    return arguments | changes if is_readable else None
+
+
+def _typed_value(source: str, value: ast.expr) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value that is typed as in JSON or as in Python, as a JSON value."""
+    with suppress(ValueError):
+        return json.loads(ast.get_source_segment(source, value) or "")
+    return json.loads(json.dumps(ast.literal_eval(value)))
+
+
 def warn_of_denied(n_denied: int) -> None:
     """Warn that calls were denied; the warning points to the user's own line."""
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
@@ -193,17 +229,13 @@ def proposal_text(proposal: Proposal) -> str:
     lines = [f"The model calls {proposal.name}"]
     for name, value in proposal.arguments.items():
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
-    about = " ".join(proposal.about.split())
+    about = " ".join((proposal.problem or proposal.about).split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
 
 
 def _call_text(proposal: Proposal) -> str:
     """Return a call as one line, without control characters."""
-    arguments = (
-        f"{name}={json.dumps(value, ensure_ascii=False)}"
-        for name, value in proposal.arguments.items()
-    )
-    return to_terminal(f"{proposal.name}({', '.join(arguments)})")
+    return to_terminal(f"{proposal.name}({arguments_line(proposal.arguments)})")
 
 
 def _sent(proposal: Proposal) -> str:
@@ -254,17 +286,8 @@ def _to_consent_function(
     return decision
 
 
-def to_arguments(text: str) -> dict[str, Any] | None:
-    """Read arguments that a user has typed; None if they are not a JSON object."""
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return arguments if isinstance(arguments, dict) else None
-
-
 def changed_note(arguments: dict[str, Any]) -> str:
     """Tell the model that the call was run with other arguments."""
     text = json.dumps(arguments, ensure_ascii=False)
     shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
-    return f"(The user changed the arguments to {shown}.)\n"
+    return CHANGED_NOTE.format(arguments=shown)

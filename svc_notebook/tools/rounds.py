@@ -436,8 +436,8 @@ class _CallRunner:
             checked_again = check_call(self.toolbox, edited)
             if isinstance(checked_again, CheckedCall):
                 return checked_again
-            about = f"The changed arguments do not fit. {checked_again.error}"
-            proposal = replace(proposal, about=about)
+            problem = f"The changed arguments do not fit. {checked_again.error}"
+            proposal = replace(proposal, problem=problem)
         return None
 
     def _decide(self, proposal: Proposal) -> ConsentDecision:
@@ -456,14 +456,14 @@ class _CallRunner:
 
 
 def _hide_keys(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
-    arguments, value = run.sent_arguments, run.value
+    arguments, value = run.arguments, run.value
     if arguments is not None:
         text = _to_json(arguments)
         arguments = arguments if hide(text) == text else json.loads(hide(text))
     result = hide(run.result)
     return replace(
         run,
-        sent_arguments=arguments,
+        arguments=arguments,
         result=result,
         value=value if result == run.result else result,
         printed=hide(run.printed),
@@ -494,13 +494,12 @@ class ToolRecord:
     def __call__(self, exchange: Exchange, run: ToolRun) -> None:
         """Record a run that has ended, with the exchange whose reply made the call."""
         self._newest.append((exchange.exchange_id, replace(run, value=None)))
-        sent = run.sent_arguments
         row = tool_row_of(
             exchange,
             call_id=run.call_id,
             name=run.name,
             arguments=run.arguments,
-            sent_arguments=None if sent is None else _to_json(sent),
+            asked_arguments=run.asked_arguments,
             result=run.result,
             error=run.error,
             is_approved=run.is_approved,

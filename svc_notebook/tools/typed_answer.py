@@ -277,8 +277,8 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
     return ToolRun(
         call_id=call.id,
         name=form.name,
-        arguments=call.function.arguments,
-        sent_arguments=arguments,
+        arguments=arguments,
+        asked_arguments=call.function.arguments,
         result=_TAKEN,
         value=arguments[form.field] if form.field else arguments,
     )
@@ -302,8 +302,8 @@ def _read_text(form: Form[Value], text: str) -> ToolRun:
     return ToolRun(
         call_id="",
         name=form.name,
-        arguments=json.dumps(arguments),
-        sent_arguments=arguments,
+        arguments=arguments,
+        asked_arguments=json.dumps(arguments),
         result=_TAKEN,
         value=label,
     )

@@ -20,6 +20,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
 from svc_notebook.tokens import REPLY_TOKENS
+from svc_notebook.tools.consent import ConsentDecision
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},
@@ -443,6 +444,23 @@ def test_as_markdown_tool_calls_show_with_their_results(plan: svc.Conversation) 
     """They stand above the answer as code, so that nothing in them is Markdown."""
     plan.ask('weather in "Oslo"', tools=[weather])
 
-    assert '\n    weather({"city":"Oslo"}) → sunny\n    # in Oslo\n' in (
-        plan.to_markdown().replace('": "', '":"')
+    shown = '\n    weather(city="Oslo") → sunny\n    # in Oslo\n'
+    assert shown in plan.to_markdown()
+
+
+def test_a_changed_call_shows_what_ran_also_when_restored(
+    plan: svc.Conversation,
+) -> None:
+    """In the export, and after the turns are read from the ledger."""
+    changed = ConsentDecision(verdict="approve", arguments={"city": "Rome"})
+    plan.ask('weather in "Oslo"', tools=[weather], confirm=lambda _: changed)
+    asked = plan.to_markdown()
+
+    restored = plan.restore().to_markdown()
+
+    shown = (
+        'weather(city="Rome") → approved, you changed city from "Oslo" to "Rome" · '
+        "sunny\n    # in Rome\n"
     )
+    assert shown in asked
+    assert shown in restored

@@ -124,5 +124,5 @@ def test_a_stopped_turn_shows_its_calls_and_results(plan: svc.Conversation) -> N
     roles = plan.to_df()["role"].tolist()
 
     assert roles == ["user", "assistant", "tool", "tool"]
-    assert "first({}) → one" in plan.to_markdown()
+    assert "first() → one" in plan.to_markdown()
     assert "stopped after tool calls" in plan._repr_mimebundle_()["text/plain"]

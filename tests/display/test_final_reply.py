@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from svc_notebook.display.reply_display import Final
 from svc_notebook.display.sandboxed_frame import page_html
 from svc_notebook.display.tool_runs import (
+    CHANGED_NOTE,
     tool_runs_html,
     tool_runs_text,
 )
@@ -50,7 +52,7 @@ def run(**changes: object) -> ToolRun:
     fields = {
         "call_id": "c",
         "name": "weather",
-        "arguments": '{"city": "Rome"}',
+        "asked_arguments": '{"city": "Rome"}',
         "result": "rain",
         "seconds_s": 0.25,
         **changes,
@@ -59,6 +61,36 @@ def run(**changes: object) -> ToolRun:
 
 
 HOSTILE = "<img src=x onerror=alert(1)></pre></details><script>x</script>\x1b[2J$x$"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes"),
+    [
+        ({"city": "Oslo"}, 'changed city from "Rome" to "Oslo"'),
+        ({"city": "Rome", "year": 2026}, "added year=2026"),
+        ({}, "removed city"),
+        ({"year": [1, 2]}, "added year=[1, 2], removed city"),
+        ({"city": "x" * 99}, f'changed city from "Rome" to "{"x" * 26}...'),
+    ],
+)
+def test_a_line_says_what_the_user_changed(
+    arguments: dict[str, Any], changes: str
+) -> None:
+    """Arguments that were changed, added or removed, with short values."""
+    note = CHANGED_NOTE.format(arguments=arguments)
+    changed = run(arguments=arguments, is_approved=True, result=f"{note}snow")
+
+    line = f"→ approved, you {changes} · snow · 0.2"
+    assert line in tool_runs_text((changed,))
+    assert "arguments that the model asked for" in tool_runs_html((changed,))
+
+
+def test_an_unchanged_call_shows_its_arguments_once() -> None:
+    """Numbers may be written in another way."""
+    ran = run(asked_arguments='{"n": 3.0}', arguments={"n": 3}, is_approved=True)
+
+    assert tool_runs_text((ran,)).startswith("weather(n=3) → approved · rain")
+    assert tool_runs_html((ran,)).count("<div>arguments") == 1
 
 
 def test_what_a_tool_printed_is_folded_and_escaped() -> None:
@@ -76,13 +108,18 @@ def test_what_a_tool_printed_is_folded_and_escaped() -> None:
 def test_what_a_model_or_a_tool_wrote_is_inert() -> None:
     """Names, arguments, results and tracebacks are text, whatever is in them."""
     hostile = run(
-        name=HOSTILE, arguments=HOSTILE, result=HOSTILE, error="x", traceback=HOSTILE
+        name=HOSTILE,
+        arguments={HOSTILE: HOSTILE},
+        is_approved=True,
+        result=HOSTILE,
+        error="x",
+        traceback=HOSTILE,
     )
 
     html = tool_runs_html((hostile,))
     plain = tool_runs_text((hostile,))
 
-    assert html.count("</pre>") == 3
+    assert html.count("</pre>") == 4
     for word in ("<img", "<script", "\x1b", "$x$"):
         assert word not in html
     assert html.count("<details") == html.count("</details>") == 1

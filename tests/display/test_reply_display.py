@@ -454,7 +454,9 @@ def test_import_leaves_the_notebook_alone() -> None:
     assert got.stdout.strip() == "set()"
 
 
-RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")
+RUN = ToolRun(
+    call_id="c", name="weather", asked_arguments='{"city": "Rome"}', result="rain"
+)
 
 
 def _with_call(
@@ -514,7 +516,7 @@ def test_plain_prints_a_countdown_once(recorder: Recorder) -> None:
 FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
 
 
-LINE = 'weather({"city": "Rome"}) → rain'
+LINE = 'weather(city="Rome") → rain'
 
 
 def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:

@@ -98,3 +98,28 @@ def test_a_ledger_without_ratings_gets_their_table(
     with Ledger(path) as ledger:
         assert list(ledger.read(scope="all")) == [make(0)]
         assert read_ratings(ledger) == []
+
+
+def test_earlier_tool_calls_keep_what_ran_and_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the second version had other names for these columns."""
+    path = tmp_path / "ledger.sqlite"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(ledger_file, "CHANGES", ledger_file.CHANGES[:1])
+        with Ledger(path) as ledger:
+            ledger.check()
+    _write(
+        path,
+        "INSERT INTO tool_runs (exchange_id, session_id, origin, model, started_at, "
+        "call_id, name, arguments, sent_arguments, result, n_cut_tokens, seconds_s, "
+        "created_at) VALUES ('e', 's', 'magic', 'm', '', 'c', 'pay', "
+        """'{"baht": 250}', '{"baht": 100}', 'paid', 0, 0.0, """
+        "'2026-01-01T12:00:00.000000+00:00')",
+    )
+
+    with Ledger(path) as ledger:
+        (run,) = ledger.tool_runs(scope="all")
+
+    assert run.asked_arguments == '{"baht": 250}'
+    assert run.arguments == {"baht": 100}

@@ -22,7 +22,7 @@ SCHEMA = {
     "call_id": "string",
     "name": "string",
     "arguments": "string",
-    "sent_arguments": "string",
+    "asked_arguments": "string",
     "result": "string",
     "error": "string",
     "is_approved": "boolean",
@@ -37,7 +37,7 @@ def add(ledger: Ledger, exchange: Exchange, **fields: object) -> ToolRow:
     wanted = {
         "call_id": "c1",
         "name": "weather",
-        "arguments": '{"city": "ภูเก็ต"}',
+        "asked_arguments": '{"city": "ภูเก็ต"}',
         "result": "31",
         "created_at": AT,
         **fields,
@@ -50,7 +50,7 @@ def add(ledger: Ledger, exchange: Exchange, **fields: object) -> ToolRow:
 
 def test_calls_come_back_as_they_were_added(ledger: Ledger, make: MakeExchange) -> None:
     """Every field, in the order in which they were run."""
-    first = add(ledger, make(1), sent_arguments='{"city": "ภูเก็ต"}', seconds_s=0.25)
+    first = add(ledger, make(1), arguments={"city": "ภูเก็ต"}, seconds_s=0.25)
     second = add(ledger, make(0), error="denied", is_approved=False, n_cut_tokens=5)
 
     assert ledger.tool_runs() == [first, second]

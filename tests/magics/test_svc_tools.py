@@ -63,7 +63,7 @@ def test_tools_are_run_and_the_trail_is_printed(tools: Shell) -> None:
     assert isinstance(answer, Completion)
     assert cell.value is answer
     assert [step.result for step in answer.tool_runs] == ["rain"]
-    assert 'weather({"city": "Rome"}) → rain' in cell.shown
+    assert 'weather(city="Rome") → rain' in cell.shown
     assert "s · 1 tool call" in cell.shown
     assert cell.shown.count("weather answered: rain.") == 1
 
@@ -309,6 +309,24 @@ class TestScripted:
         assert "No more." in cell.shown
         assert "→ rain" in cell.shown
         assert "1 tool call was answered before this" in cell.shown
+
+
+def test_a_changed_call_shows_what_ran(
+    tools: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line has the arguments that ran and the change; so has the frame of calls."""
+    answers = iter(["e", '{"to": "Al"}'])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+
+    cell = tools.run("%%svc --tools send -o answer\nUse send for 'Bob'")
+
+    line = 'send(to="Al") → approved, you changed to from "Bob" to "Al" · sent to Al'
+    assert line in cell.shown
+    [run] = tools.names["answer"].tool_runs
+    assert (run.arguments, run.asked_arguments) == ({"to": "Al"}, '{"to": "Bob"}')
+    calls = svc.tool_calls_df()
+    assert calls["arguments"].tolist() == ['{"to": "Al"}']
+    assert calls["asked_arguments"].tolist() == ['{"to": "Bob"}']
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_a_call_that_never_fits_is_shown_with_its_reason(
 
     cell = shell.run("%%svc --as Invoice -o x\nNumber 7.")
 
-    assert cell.shown.count('Invoice({"number": "x"}) ✕ Error: number: input') == 3
+    assert cell.shown.count('Invoice(number="x") ✕ Error: number: input') == 3
     assert "handed back" not in cell.shown
 
 

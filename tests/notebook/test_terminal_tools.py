@@ -60,7 +60,7 @@ def test_consent_is_typed(terminal: Terminal) -> None:
     shown = terminal.until("In [3]:")
 
     assert 'Run send(to="Bob")?' in asked
-    assert 'send({"to": "Bob"}) → approved · sent to Bob' in shown
+    assert 'send(to="Bob") → approved · sent to Bob' in shown
 
 
 def test_an_interrupt_leaves_a_tool_behind(terminal: Terminal) -> None:

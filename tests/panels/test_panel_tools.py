@@ -1,6 +1,7 @@
 """Tools in the panel: rounds, consent, the tool_runs, and stopping them."""
 
 from collections.abc import Iterator
+from html import unescape
 from threading import Event
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
     assert "paid" not in step["html"]
     assert "→ denied · " in step["line"]
     saved = to_transcript(page.panel.conversation.history)["text/plain"]
-    assert 'pay({"amount": 5}) → denied · ' in saved
+    assert "pay(amount=5) → denied · " in saved
 
 
 def test_arguments_can_be_changed(open_page: OpenPage) -> None:
@@ -165,6 +166,23 @@ def test_arguments_can_be_changed(open_page: OpenPage) -> None:
     assert "JSON" in notice
     assert still == question
     assert "paid 7" in got["turns"][0]["tool_runs"][0]["html"]
+
+
+def test_a_changed_call_shows_what_ran(open_page: OpenPage) -> None:
+    """In its line while it runs and afterwards, unfolded, and in the transcript."""
+    page = open_page(tools=[pay])
+    asked(page)
+
+    got = decided(page, "approve", '{"amount": 7}')
+
+    [step] = got["turns"][0]["tool_runs"]
+    running = [each["live"]["tool_runs"][0]["line"] for each in page.all("live")]
+    line = "pay(amount=7) → approved, you changed amount from 5 to 7 · paid 7"
+    assert "pay(amount=7) → running …" in running
+    assert step["line"].startswith(line)
+    assert '<p>arguments</p><pre>{"amount": 7}</pre>' in unescape(step["html"])
+    assert "<p>arguments that the model asked for</p>" in step["html"]
+    assert line in to_transcript(page.panel.conversation.history)["text/plain"]
 
 
 @pytest.mark.slow

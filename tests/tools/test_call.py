@@ -125,7 +125,7 @@ def test_arguments_that_are_no_object_are_answered(
 
     assert expected in run.result
     assert run.result.startswith("Error: The arguments are ")
-    assert (run.sent_arguments, log.calls) == (None, [])
+    assert (run.arguments, log.calls) == (None, [])
 
 
 def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
@@ -213,7 +213,7 @@ def test_with_no_time_left_nothing_is_run(box: Toolbox, log: Log) -> None:
     run = _run(box, "now", within_s=0.0)
 
     assert run.error == "No time is left; now was not run."
-    assert (run.sent_arguments, log.calls) == (None, [])
+    assert (run.arguments, log.calls) == (None, [])
 
 
 def test_context_variables_are_the_callers() -> None:
@@ -320,4 +320,4 @@ def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
 
     run = run_call(made, _call("fill"), {"found": {}})
 
-    assert run.sent_arguments == {"found": {}}
+    assert run.arguments == {"found": {}}

@@ -109,15 +109,36 @@ def answering(*answers: str) -> Callable[[str], str]:
             ["e", '{"to": "Al"}'],
             ConsentDecision(verdict="approve", arguments={"to": "Al"}),
         ),
+        (
+            ["e", 'to="Al"'],
+            ConsentDecision(verdict="approve", arguments={"to": "Al", "n": 1}),
+        ),
+        (
+            ["e", " n = 2, to=null, more=[True, 'a'] "],
+            ConsentDecision(
+                verdict="approve",
+                arguments={"to": None, "n": 2, "more": [True, "a"]},
+            ),
+        ),
         (["e", "Al", "n"], ConsentDecision(verdict="deny")),
+        (["e", "to=Al", "n"], ConsentDecision(verdict="deny")),
+        (["e", "to=print()", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=1) or f(n=2", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=1)(n=2", "n"], ConsentDecision(verdict="deny")),
+        (["e", "'Al', n=2", "n"], ConsentDecision(verdict="deny")),
+        (["e", "**{'n': 2}", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n={1}", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=" + "[" * 9_000, "n"], ConsentDecision(verdict="deny")),
         (["e", '["Al"]', "n"], ConsentDecision(verdict="deny")),
         ([""] * 9, ConsentDecision(verdict="deny")),
         ([], ConsentDecision(verdict="deny")),
     ],
 )
 def test_answers_at_the_prompt(answers: list[str], decision: ConsentDecision) -> None:
-    """Yes, no, always, edit; no answer is a yes by itself."""
-    assert AtPrompt(answering(*answers))(PROPOSAL) == decision
+    """Yes, no, always, edit by all or some arguments; no answer is a yes by itself."""
+    proposal = replace(PROPOSAL, arguments={"to": "Bo", "n": 1})
+
+    assert AtPrompt(answering(*answers))(proposal) == decision
 
 
 def test_edit_shows_the_arguments_to_copy() -> None:
@@ -134,7 +155,25 @@ def test_edit_shows_the_arguments_to_copy() -> None:
 
     assert AtPrompt(read)(proposal) == ConsentDecision(verdict="approve")
     assert '{"to": "สมชาย\\u001b", "n": 1}' in questions[1].splitlines()
-    assert "not a JSON object" not in questions[2]
+    assert "JSON" not in questions[2]
+
+
+def test_a_question_says_why_changed_arguments_do_not_fit(
+    make_caller: MakeCaller,
+) -> None:
+    """A call that is short is asked about again, below the reason."""
+    answers, questions = iter(["e", "to=7", "e", "to='Al'"]), []
+
+    def read(question: str) -> str:
+        questions.append(question)
+        return next(answers)
+
+    caller = make_caller(sending("Bo"), DONE)
+    (run,) = caller.run([Post().tool], consent=AtPrompt(read)).tool_runs
+
+    assert "do not fit" not in questions[0]
+    assert "(The changed arguments do not fit. " in questions[2]
+    assert run.arguments == {"to": "Al"}
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_call_that_does_not_fit_is_answered_not_run(
     assert result is not None
     assert result.startswith("Error: ")
     assert expected in result
-    assert caller.kept[0][1].sent_arguments is None
+    assert caller.kept[0][1].arguments is None
     assert completion.text == "Done."
 
 

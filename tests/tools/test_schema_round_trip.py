@@ -172,7 +172,7 @@ def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     run = run_call(made, checked.call, checked.arguments)
     assert run.error is None
     assert json.loads(run.result) == arguments
-    assert run.sent_arguments == arguments
+    assert run.arguments == arguments
 
 
 @pytest.mark.slow
