@@ -478,7 +478,9 @@ def tool_calls_df(
 
     Returns:
         One row for each call, also for refused or denied calls, in the order in which
-        they were run: arguments, result, error, seconds. dtypes are fixed.
+        they were run: arguments, result, error, seconds. `arguments` are those that
+        the tool ran with, missing if it did not run; `asked_arguments` are what the
+        model asked for. dtypes are fixed.
 
     Raises:
         LedgerError: The ledger cannot be read.

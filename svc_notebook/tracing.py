@@ -100,6 +100,10 @@ class CalledTool(Protocol):
     """The result of a tool call: see `ToolRun`."""
 
     @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments that the tool ran with; None if it did not run."""
+
+    @property
     def error(self) -> str | None:
         """The error message for the model."""
 
@@ -122,8 +126,12 @@ class ToolSpan:
         tracing = self._sent.tracing
         if run.error is not None:
             tracing.fail(self._span, "ToolError", run.error)
-        if tracing.has_content:
-            self._span.set_attribute("gen_ai.tool.call.result", _redact(run.result))
+        if not tracing.has_content:
+            return
+        if run.arguments is not None:  # the user may have changed them
+            arguments = json.dumps(run.arguments, ensure_ascii=False)
+            self._span.set_attribute("gen_ai.tool.call.arguments", _redact(arguments))
+        self._span.set_attribute("gen_ai.tool.call.result", _redact(run.result))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.session import isolated
 from svc_notebook.settings import Settings
+from svc_notebook.tools.consent import ConsentDecision
 
 SPANS = InMemorySpanExporter()
 EVENTS = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # has no types
@@ -231,6 +232,24 @@ def test_rounds_of_tools_are_one_span() -> None:
     assert attributes["gen_ai.tool.call.id"]
     assert set(json.loads(attributes["gen_ai.tool.call.arguments"])) == {"a", "b"}
     assert attributes["gen_ai.tool.call.result"].strip().lstrip("-").isdigit()
+
+
+def test_the_span_of_a_call_has_the_arguments_that_ran() -> None:
+    """The user may have changed those of the model."""
+
+    @svc.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    changed = ConsentDecision(verdict="approve", arguments={"a": 70, "b": 7})
+    svc.use(traces="content")
+    svc.complete("What is 2 + 3? Use add.", tools=[add], confirm=lambda _: changed)
+
+    spans = SPANS.get_finished_spans()
+    (called,) = [span for span in spans if span.name == "execute_tool add"]
+    arguments = _attributes(called)["gen_ai.tool.call.arguments"]
+    assert json.loads(arguments) == {"a": 70, "b": 7}
 
 
 def test_a_tool_that_fails_marks_its_span() -> None:

@@ -322,7 +322,9 @@ def test_a_changed_call_shows_what_ran(
 
     line = 'send(to="Al") → approved, you changed to from "Bob" to "Al" · sent to Al'
     assert line in cell.shown
-    [run] = tools.names["answer"].tool_runs
+    answer = tools.names["answer"]
+    assert isinstance(answer, Completion)
+    [run] = answer.tool_runs
     assert (run.arguments, run.asked_arguments) == ({"to": "Al"}, '{"to": "Bob"}')
     calls = svc.tool_calls_df()
     assert calls["arguments"].tolist() == ['{"to": "Al"}']

@@ -114,6 +114,21 @@ def test_an_interrupted_loop_over_a_stream_says_what_is_kept(
     assert kernel.value("svc.last().text") == "Partial answer"
 
 
+def test_an_interrupted_verb_shows_one_line(kernel: Kernel, emulator: Emulator) -> None:
+    """`svc.complete` leaves Python's own error, without frames of the package."""
+    ran = Ran()
+    cell = kernel.begin("svc.complete('Get stuck')")
+    wait_for_request(emulator)
+
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    [error] = ran.all("error")
+    assert (ran.status, error["ename"]) == ("error", "KeyboardInterrupt")
+    [line] = error["traceback"]
+    assert line.startswith("(interrupted")
+
+
 def test_an_interrupt_of_other_code_keeps_its_traceback(kernel: Kernel) -> None:
     """Only that of a request is left out."""
     ran = Ran()

@@ -202,7 +202,10 @@ def test_an_interrupt_ends_streamed_replies_at_once(
         run = _plan(open_session(emulator))
         with pytest.raises(Interrupted):
             run_side_by_side(run, mode=Mode.LIVE, output=output, clock=_clock())
+        assert emulator.wait_idle()
+        ended = [request.ended for request in emulator.requests]
 
+    assert ended == ["client_left"] * len(MODELS)
     replies = run.replies_df()
     assert replies["status"].tolist() == ["cancelled"] * len(MODELS)
     assert replies["text"].tolist() == ["one "] * len(MODELS)
