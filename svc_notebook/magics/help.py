@@ -12,16 +12,16 @@ from .options import BY_FLAG, OPTIONS, Option
 Usages = Mapping[str, tuple[str, str]]  # of each command: its usage and its doc
 
 _SHORT = """\
-%%svc -t 0.2 -o answer                options; the prompt is in the lines below
-Explain {{name}} in two sentences.    {{name}} puts a variable in
-%svc what is a monad?                 a question in one line
-%%svc --with df,Err                   with a table, and with the last error
-%%svc -c plan                         in a conversation, with its earlier turns
-%%svc -m MODEL,MODEL -t 0,1           several replies, side by side
+%%svc -t 0.2 -o answer              options; the prompt goes below
+Explain {{name}} in two sentences.  {{name}} puts a variable in
+%svc what is a monad?               a question in one line
+%%svc --with df,Err                 with a table, the last error
+%%svc -c plan                       in a conversation
+%%svc -m MODEL,MODEL -t 0,1         several replies, side by side
 """
-_MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
+_MORE = "More: `%svc help all`, `%svc help -t`, `%svc help usage`."
 _INDENT = 26  # the column where the texts begin
-_WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
+_WIDTH = 66  # fits a notebook with an open side bar, in a window of 1000 pixels
 
 
 def help_text(defaults: Mapping[str, object], commands: Usages) -> str:
@@ -43,7 +43,7 @@ def help_on(topic: str, defaults: Mapping[str, object], commands: Usages) -> str
         names = " ".join(option.flags[0] for option in OPTIONS)
         command_names = " ".join(commands)
         filled = (
-            fill(row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            fill(row, _WIDTH, break_on_hyphens=False)
             for row in (f"Options: {names}", f"Commands: {command_names}")
         )
         return "\n".join([_SHORT, *filled, _MORE])

@@ -195,15 +195,15 @@ def test_models_tell_the_room_left(shell: Shell) -> None:
 
 
 def test_help_is_a_short_page(shell: Shell) -> None:
-    """Examples first, then every option and command, in 15 lines."""
+    """Examples first, then every option and command, in 15 lines of a narrow cell."""
     page = shell.run("%svc help").shown
     lines = page.strip().splitlines()
 
     assert len(lines) <= 15
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 67
     assert lines[0].startswith("%%svc -t 0.2")
-    assert [o.usage for o in OPTIONS if f" {o.flags[0]}" not in page] == []
-    assert [c.name for c in COMMANDS if f" {c.name}" not in page] == []
+    assert [o.usage for o in OPTIONS if o.flags[0] not in page.split()] == []
+    assert [c.name for c in COMMANDS if c.name not in page.split()] == []
 
 
 @pytest.mark.parametrize(
