@@ -229,7 +229,8 @@ def conversation(
 
     Returns:
         The conversation; the same object for the same name. If the ledger has earlier
-        turns of that name, a warning says so; `restore` brings them back.
+        turns of that name, a warning says so; `restore` brings them back. A cell with
+        `-c NAME` restores them, as the panel does.
 
     Raises:
         ParameterError: The name is not allowed, the messages are not turns

@@ -83,6 +83,9 @@ class Conversation:
         self._shared = UndoableHistory(name)
         self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._has_warned_of_older = False
+        self._resumed: HistoryState | None = None  # as `resume` has left it
+        self._resume_note = ""
+        self.is_kept_empty = False  # True: a panel was opened with restore=False
         self.is_untitled = False  # True: a panel names it after its first message
 
     @property
@@ -267,7 +270,7 @@ class Conversation:
         message; "" sends none.
         """
         history, series, _ = self._shared.state
-        turn_id = f"{series}/{turn_key or uuid4().hex[:12]}"
+        turn_id = history.id_of_key(series, turn_key or uuid4().hex[:12])
         if turn is not None:
             old_turn = history.turn(turn)
             turn_id = old_turn.turn_id
@@ -405,14 +408,63 @@ class Conversation:
         Args:
             number: The number of a series of turns, as `saved` counts them, from 1. If
                 None, the newest, with the turns of other series that it had restored
-                and sent.
+                and sent. Turns that were asked here before a restore do not count.
 
         Raises:
             ParameterError: The ledger has no such turns.
             LedgerError: The ledger cannot be read.
         """
-        self.add(pick_saved(self.saved(), self.name, number))
+        saved = self.saved()
+        self.add(
+            self.newest_of(saved)
+            if number is None
+            else pick_saved(saved, self.name, number)
+        )
         return self
+
+    def newest_of(self, saved: tuple[SavedTurns, ...]) -> SavedTurns:
+        """Return the series that `restore` adds: the newest one in the ledger.
+
+        If this kernel has asked without restoring, it is the newest of the others.
+        """
+        state = self._shared.state
+        others = tuple(turns for turns in saved if turns.series != state.series)
+        is_own = bool(self.turns) and state.all_series == {state.series}
+        return pick_saved(others if is_own and others else saved, self.name, None)
+
+    def resume(self, turn_key: str | None, prompt: str) -> str:
+        """Restore the newest turns before the first one here; return a note on it.
+
+        A cell that asked the first turn of a series begins the conversation again: it
+        is the first of a notebook that runs from its top, and the cells after it ask
+        the other turns. The note stays the same until there is a new turn. A ledger
+        that cannot be read counts as empty.
+        """
+        if self._resumed is not self._shared.state:
+            self._resume_note = self._resume(turn_key, prompt)
+            self._resumed = self._shared.state
+        return self._resume_note
+
+    def _resume(self, turn_key: str | None, prompt: str) -> str:
+        older_note = self.older_note()  # reads much less than `saved`
+        if not older_note or self.is_kept_empty:
+            return older_note
+        command = in_a_line(self.name)
+        with suppress(SvcError):
+            saved = self.saved()
+            newest = self.newest_of(saved)
+            if any(turns.begins_with(turn_key, prompt) for turns in saved):
+                return (
+                    f"begins {self.name} again, since it asked the first turn before; "
+                    f"`%svc restore {command}` brings its turns back"
+                )
+            self.add(newest)
+            return (
+                f"went on with {n_turns(len(newest.history.turns))} of {self.name}, "
+                f"the last from {newest.ended_at.astimezone():%Y-%m-%d %H:%M}; "
+                f"`%svc reset {command}` begins again"
+            )
+        return ""
 
     def add(self, saved: SavedTurns) -> None:
         """Add turns from the ledger; without turns here, their series is continued."""

@@ -243,6 +243,12 @@ class History:
         """Return the turns before the one with this id; all turns for a new id."""
         return self.turns[: self.find(turn_id)]
 
+    def id_of_key(self, series: str, key: str) -> str:
+        """Return the id of the turn with a key, of this series first; else a new id."""
+        own_id = f"{series}/{key}"
+        ids = [turn.turn_id for turn in self.turns if key_of(turn.turn_id) == key]
+        return own_id if own_id in ids or not ids else ids[-1]
+
     def with_answer(self, turn_id: str, version: Version) -> "History":
         """Add an answer as a new turn, or as a version of the turn with this id."""
         index = self.find(turn_id)
@@ -379,6 +385,11 @@ def new_series() -> str:
 def series_of(turn_id: str | None) -> str:
     """Return the series of a turn; all turns between two resets have the same."""
     return (turn_id or "").partition("/")[0]
+
+
+def key_of(turn_id: str) -> str:
+    """Return the key of a turn in its series; of a cell's turn, it names the cell."""
+    return turn_id.partition("/")[2]
 
 
 MAX_UNDO = 100  # steps that can be undone; the oldest ones are forgotten

@@ -18,7 +18,7 @@ from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message
 
-from .history import History, Turn, Version, fingerprint, series_of
+from .history import History, Turn, Version, fingerprint, key_of, series_of
 from .turn_request import add_answer
 
 # Sweeps and data frames have no conversations.
@@ -56,6 +56,12 @@ class SavedTurns:
         return all(
             history.find(turn.turn_id) is not None for turn in self.history.turns
         )
+
+    def begins_with(self, turn_key: str | None, prompt: str) -> bool:
+        """Whether a cell asked the first turn: the same cell, or the same prompt."""
+        first = self.history.turns[0]
+        prompts = (version.prompt.content for version in first.versions)
+        return key_of(first.turn_id) == (turn_key or None) or prompt in prompts
 
     def __str__(self) -> str:
         first = self.history.turns[0].prompt.content or ""
@@ -109,8 +115,8 @@ def older_note(ledger: Ledger, name: str) -> str:
     if not n:
         return ""
     return (
-        f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here: see "
-        f"`%svc restore {in_a_line(name)}`"
+        f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here; "
+        f"`%svc restore {in_a_line(name)}` brings {'it' if n == 1 else 'them'} back"
     )
 
 
@@ -123,7 +129,10 @@ def pick_saved(
             f"The ledger has no turns of {name!r}.", param="conversation"
         )
     if number is None:
-        newest = next((series for series in saved if series.is_newest), saved[-1])
+        newest = next(
+            (series for series in saved if series.is_newest),
+            max(saved, key=lambda series: series.ended_at),
+        )
         return _with_others_sent(newest, saved)
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
@@ -323,7 +332,7 @@ def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
     """Apply its marks to a turn from the ledger; None if it was deleted."""
     if marks is None:
         return turn
-    if marks.is_deleted and turn.turn_id.partition("/")[2].startswith(_COPIED):
+    if marks.is_deleted and key_of(turn.turn_id).startswith(_COPIED):
         return None  # the check of ids below fails: it has the id of a later exchange
     versions = tuple(
         _with_picked(version, marks.picked.get(version.exchange_id, -1))

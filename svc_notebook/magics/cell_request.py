@@ -10,7 +10,8 @@ from svc_notebook import Completion, Toolbox
 from svc_notebook.completion import advice_on_params
 from svc_notebook.conversations.attachments import add_items, as_sent
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.front_end import Output
+from svc_notebook.display.front_end import Output, can_answer
+from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import BadRequestError, ParameterError
 from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
@@ -140,6 +141,15 @@ def to_request(
         return single_request(prompt)
     conversation = context.session.conversations.named(options.conversation)
     turn_key = context.memory.request_ids.next()
+    # a notebook that nobody watches, as in nbclient, sends the same in each run
+    is_watched = context.mode is not Mode.SETTLED and can_answer(context.shell)
+    older = (
+        conversation.resume(turn_key, prompt.text)
+        if is_watched
+        else conversation.older_note()
+    )
+    if older:
+        prompt = replace(prompt, notes=(older, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
 
@@ -202,7 +212,6 @@ def conversation_request(
     `turn_key` identifies the turn by its cell, so that running the cell again asks the
     same turn again. The conversation takes over a new system message with the reply.
     """
-    older = conversation.older_note()
     turn = conversation.next_turn(
         prompt.text,
         attached=prompt.attached,
@@ -232,7 +241,7 @@ def conversation_request(
         return CellRequest(
             request=next_turn.request,
             origin=next_turn.origin,
-            notes=tuple(filter(None, (*_turn_notes(next_turn), older, *prompt.notes))),
+            notes=tuple(filter(None, (*_turn_notes(next_turn), *prompt.notes))),
             keep=keep,
             note_on=stale_note,
             shorter=shortened,

@@ -1,7 +1,9 @@
 """`%svc reset`, `pin`, `hide`, `version`, `restore` and `conversations`."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from svc_notebook import Conversation
 from svc_notebook.conversations.restore import (
     SavedTurns,
     n_turns,
@@ -9,7 +11,7 @@ from svc_notebook.conversations.restore import (
     read_saved,
 )
 from svc_notebook.display.escape import in_a_line
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def reset(session: Session, name: str) -> str:
-    """Forget the turns of a conversation."""
+    """Forget the turns of a conversation, also if only the ledger has it."""
+    with suppress(LedgerError):  # without a readable ledger, those of this kernel
+        if session.ledger.has_conversation(name):
+            session.conversations.named(name)
     session.conversations.known(name).reset()
     return f"The conversation {name} is empty now; the ledger keeps its turns."
 
@@ -48,8 +53,8 @@ def restore(
 ) -> str:
     """Restore turns from the ledger: of one conversation, or of all without turns.
 
-    A conversation that has turns already is changed only if `number` names the series
-    of turns to add.
+    If the one named has turns already, others are added to them: the newest series
+    that was asked elsewhere, or the series with this number.
     """
     saved = read_saved(session.ledger, name)
     if name is not None and name not in saved:
@@ -58,33 +63,53 @@ def restore(
     if name is not None and number is not None:
         selection = int(number) if number.isdecimal() else number
         picked = pick_saved(saved[name], name, selection)
-        conversation = session.conversations.named(name)
-        if picked.is_in(conversation.history):
-            return f"{name} has these turns already; nothing was restored."
-        n_before = len(conversation.turns)
-        conversation.add(picked)
-        n_now = len(conversation.turns)
-        added = n_turns(n_now - n_before)
-        return f"Restored: {added} of {name}, which now has {n_turns(n_now)}."
+        return _add(session.conversations.named(name), picked)
     lines = [
-        _restore(session, saved_name, turns) for saved_name, turns in saved.items()
+        _restore(session, saved_name, turns, is_named=name is not None)
+        for saved_name, turns in saved.items()
     ]
     if not lines:
         return f"The ledger {session.settings.ledger} holds no turns of conversations."
     return "\n".join(lines)
 
 
-def _restore(session: Session, name: str, saved: tuple[SavedTurns, ...]) -> str:
-    """Restore the newest series of turns if there are none; list the other series."""
+def _add(conversation: Conversation, saved: SavedTurns) -> str:
+    """Add a series of turns to a conversation; say how many, and where."""
+    name, here = conversation.name, conversation.turns
+    if here and saved.is_in(conversation.history):
+        return (
+            f"{name} has these turns already ({n_turns(len(here))}); nothing was "
+            "restored."
+        )
+    conversation.add(saved)
+    n_now = len(conversation.turns)
+    if not here:
+        return f"Restored: {name} ({n_turns(n_now)})."
+    n_added = n_now - len(here)
+    newest_ids = [turn.turn_id for turn in conversation.turns[n_added:]]
+    is_before = newest_ids == [turn.turn_id for turn in here]
+    place = f"before the {n_turns(len(here))} here"
+    return (
+        f"Restored: {n_turns(n_added)} of {name}, "
+        f"{place if is_before else 'in the order of asking'}. It now has "
+        f"{n_turns(n_now)}."
+    )
+
+
+def _restore(
+    session: Session, name: str, saved: tuple[SavedTurns, ...], *, is_named: bool
+) -> str:
+    """Restore the newest series of turns; list the others.
+
+    If the conversation was not named, and has turns already, nothing is restored.
+    """
     conversation = session.conversations.named(name)
-    has_turns = bool(conversation.turns)
-    if not has_turns:
-        conversation.add(pick_saved(saved, name, None))
-    other_series = [turns for turns in saved if not turns.is_in(conversation.history)]
-    n_here = n_turns(len(conversation.turns))
-    note = f"Restored: {name} ({n_here})."
-    if has_turns:
+    if is_named or not conversation.turns:
+        note = _add(conversation, conversation.newest_of(saved))
+    else:
+        n_here = n_turns(len(conversation.turns))
         note = f"{name} has turns already ({n_here}); nothing was restored."
+    other_series = [turns for turns in saved if not turns.is_in(conversation.history)]
     if not other_series:
         return note
     lines = [f"  {turns}" for turns in other_series]

@@ -187,7 +187,10 @@ def _param_option(param: Param) -> Option:
 
 
 _MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
-_CONVERSATION = "continue this conversation; other cells send no earlier turns"
+_CONVERSATION = (
+    "continue this conversation, also one of an earlier kernel; other cells send no "
+    "earlier turns"
+)
 _WITH = (
     "add to the prompt: variables, In[3], Out[-1], Err, text files such as notes.md, "
     "separated by commas"

@@ -396,7 +396,7 @@ COMMANDS = (
     ),
     Command(
         "restore",
-        "rebuild conversations from the ledger, after a restart",
+        "bring turns back from the ledger: the newest, or one series",
         _in_session(restore),
         "[NAME [NUMBER]]",
         (0, 2),

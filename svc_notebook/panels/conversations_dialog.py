@@ -75,7 +75,7 @@ def restore_turns(context: PanelContext) -> None:
     try:
         if not (saved := conversation.saved()):
             return
-        newest = pick_saved(saved, name, None)
+        newest = conversation.newest_of(saved)
         conversation.add(newest)
     except SvcError as problem:  # the panel works without them
         context.change(notice=str(problem), is_problem=True)

@@ -96,6 +96,7 @@ def panel(
     )
     if opened is None and newest:
         context.take_settings(newest.context.state.settings)
+    conversation.is_kept_empty = not restore
     if restore and name is not None:
         restore_turns(context)
     elif not restore and opened and opened.is_restoring:

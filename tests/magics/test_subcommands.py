@@ -306,7 +306,7 @@ def test_restore_says_what_it_looked_for(shell: Shell) -> None:
     shell.run("%%svc -c plan\nHello")
 
     assert "holds no turns of nope" in nothing
-    assert "plan has turns already" in there
+    assert "plan has these turns already" in there
 
 
 VALUE = "sk-secret-of-the-prompt"

@@ -234,36 +234,193 @@ def older_turns(
         yield
 
 
+def sent_prompts(emulator: Emulator) -> list[str]:
+    """Return the prompts in the newest request: every second message."""
+    return contents(emulator)[::2]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
-def test_the_first_use_of_a_name_says_that_there_are_older_turns(shell: Shell) -> None:
-    """The first cell names the command that shows them, a later one does not."""
-    first = shell.run("%%svc -c plan\nthree").shown
+def test_the_first_cell_of_a_new_kernel_goes_on_with_older_turns(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """It sends them, as the panel does, and its footer says so once."""
+    first = shell.run("%svc -c plan three").shown
+    sent = sent_prompts(emulator)
     second = shell.run("%%svc -c plan\nfour").shown
 
-    assert "2 older turns of plan, not sent here: see `%svc restore plan`" in first
-    assert "older" not in second
+    assert sent == ["one", "two", "three"]
+    assert sent_prompts(emulator) == ["one", "two", "three", "four"]
+    assert "went on with 2 turns of plan, the last from " in first
+    assert "`%svc reset plan` begins again" in first
+    assert "went on" not in second
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
-def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
+def test_turns_that_went_on_are_one_series(shell: Shell) -> None:
+    """The ledger has one series afterwards, and the next kernel goes on with it."""
+    shell.run("%%svc -c plan\nthree")
+    with isolated():
+        shell.run("%%svc -c plan\nfour")
+        saved = svc.conversation("plan").saved()
+
+    assert [len(series.history.turns) for series in saved] == [4]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_a_dry_run_and_a_failed_cell_leave_the_note_to_the_first_reply(
     shell: Shell,
 ) -> None:
-    """A conversation with turns is changed only by a number from the list."""
+    """A dry run shows what would be sent; the first reply still says it went on."""
+    dry = repr(shell.run("%%svc -c plan --dry-run\nthree").value)
+    shell.run("%%svc -c plan -m svc-nope\nthree")
+    reply = shell.run("%%svc -c plan\nthree").shown
+
+    assert "went on with 2 turns" in dry
+    assert "went on with 2 turns" in reply
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_a_reset_in_a_new_kernel_begins_again(shell: Shell, emulator: Emulator) -> None:
+    """The first cell after it sends no older turn, and the ledger keeps them."""
+    reset = shell.run("%svc reset plan").shown
     shell.run("%%svc -c plan\nthree")
 
-    listed = shell.run("%svc restore plan").shown
+    assert "plan is empty now" in reset
+    assert sent_prompts(emulator) == ["three"]
+    assert len(svc.conversation("plan").saved()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_a_first_prompt_that_is_asked_again_begins_again(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """A notebook that is run from its top sends what it sent before, and says why."""
+    first = shell.run("%%svc -c plan\none").shown
+    shell.run("%%svc -c plan\ntwo")
+
+    assert sent_prompts(emulator) == ["one", "two"]
+    assert "begins plan again, since it asked the first turn before" in first
+    assert "`%svc restore plan` brings its turns back" in first
+
+
+@pytest.mark.slow
+def test_named_cells_that_run_again_in_a_new_kernel_take_their_places(
+    emulator: Emulator,
+    named_cells: Named,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Run All sends each turn once, also with an edited first prompt.
+
+    A cell further down that runs first asks its own turn again, after those before it.
+    """
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        for cell in ("a", "b", "c"):
+            named_cells(cell, f"%%svc -c plan\nCell {cell}")
+    with isolated():
+        for cell in ("a", "b", "c"):
+            named_cells(cell, f"%%svc -c plan\nCell {cell}, edited")
+        all_again = sent_prompts(emulator)
+    with isolated():
+        shown = named_cells("b", "%%svc -c plan\nOnly b")
+        only_b = sent_prompts(emulator)
+        turns = svc.conversation("plan").turns
+
+    assert all_again == ["Cell a, edited", "Cell b, edited", "Cell c, edited"]
+    assert only_b == ["Cell a, edited", "Only b"]
+    assert "went on with 3 turns of plan" in shown
+    assert "asked again, the earlier answer is kept as a version" in shown
+    assert [len(turn.versions) for turn in turns] == [1, 2, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_restore_after_the_first_turn_puts_the_older_ones_before_it(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """The command that a warning recommends works as it is printed."""
+    with pytest.warns(RuntimeWarning, match=r"2 older turns.*`%svc restore plan`"):
+        svc.conversation("plan").ask("three")
+
+    restored = shell.run("%svc restore plan").shown
+    again = shell.run("%svc restore plan").shown
+    shell.run("%%svc -c plan\nfour")
+
+    assert restored == (
+        "Restored: 2 turns of plan, before the 1 turn here. It now has 3 turns.\n"
+    )
+    assert "plan has these turns already (3 turns); nothing was restored." in again
+    assert sent_prompts(emulator) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_a_panel_that_was_opened_empty_keeps_cells_from_going_on(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """With restore=False the user has decided; the footer still names the command."""
+    svc.panel("plan", restore=False)
+
+    shown = shell.run("%%svc -c plan\nthree").shown
+
+    assert sent_prompts(emulator) == ["three"]
+    assert "2 older turns of plan, not sent here; `%svc restore plan`" in shown
+
+
+@pytest.mark.slow
+def test_a_cell_whose_turn_was_restored_asks_that_turn_again(
+    emulator: Emulator,
+    named_cells: Named,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It takes its place in any series, so that no turn is sent twice."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    for cell in ("x", "y"):
+        with isolated():
+            svc.conversation("plan").reset()
+            named_cells(cell, f"%%svc -c plan\nCell {cell}")
+    with isolated():
+        named_cells("z", "%%svc -c plan\nCell z")
+        svc.conversation("plan").restore(1)
+        named_cells("y", "%%svc -c plan\nAgain y")
+        first = sent_prompts(emulator)
+        named_cells("x", "%%svc -c plan\nAgain x")
+
+        assert first == ["Cell x", "Again y"]
+        assert sent_prompts(emulator) == ["Again x"]
+
+
+@pytest.mark.slow
+def test_restore_adds_the_newest_series_and_lists_the_others(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another series is added by its number; what is here is never added twice."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    for prompt in ("oldest", "older"):
+        with isolated():
+            shell.run("%svc reset plan")
+            shell.run(f"%%svc -c plan\n{prompt}")
+    shell.run("%svc reset plan")
+    shell.run("%%svc -c plan\nnow")
+
+    newest = shell.run("%svc restore plan").shown
     prompts = [turn.prompt.content for turn in svc.conversation("plan").turns]
     added = shell.run("%svc restore plan 1").shown
     again = shell.run("%svc restore plan 1").shown
     whole = shell.run("%svc restore plan").shown
 
-    assert "plan has turns already (1 turn); nothing was restored." in listed
-    assert "another kernel, 2 turns: one" in listed
-    assert "`%svc restore plan NUMBER`" in listed
-    assert prompts == ["three"]
-    assert added == "Restored: 2 turns of plan, which now has 3 turns.\n"
+    assert "Restored: 1 turn of plan, before the 1 turn here." in newest
+    assert "another kernel, 1 turn: oldest" in newest
+    assert "`%svc restore plan NUMBER`" in newest
+    assert prompts == ["older", "now"]
+    assert "Restored: 1 turn of plan, before the 2 turns here." in added
     assert "has these turns already" in again
     assert "another kernel" not in whole
 

@@ -64,6 +64,53 @@ def test_run_all_after_a_restart(emulator: Emulator, tmp_path: Path) -> None:
     assert prompts[::2] == ["hot", "wet", "dry", "high"]
 
 
+def test_a_conversation_goes_on_in_a_new_kernel(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    """A new cell continues it; Run All, and a kernel that nobody watches, begin again.
+
+    In the latter, `%svc restore` puts the older turns before the new one.
+    """
+    place = tmp_path / "ledger.sqlite"
+    notebook = (("a", "%%svc -c plan\none"), ("b", "%%svc -c plan\ntwo"))
+
+    def sent() -> list[str]:
+        messages = emulator.requests[-1].json["messages"]
+        return [message["content"] for message in messages[::2]]
+
+    with started(emulator, place) as kernel:
+        kernel.run(NOTEBOOK[0])
+        for cell_id, code in notebook:
+            kernel.run(code, cell_id=cell_id)
+    with started(emulator, place) as kernel:
+        kernel.run(NOTEBOOK[0])
+        new_cell = kernel.run("%svc -c plan three", cell_id="c")
+        went_on = sent()
+    with started(emulator, place) as kernel:
+        kernel.run(NOTEBOOK[0])
+        top, _ = (kernel.run(code, cell_id=cell_id) for cell_id, code in notebook)
+        all_again = sent()
+    with started(emulator, place) as kernel:
+        kernel.run(NOTEBOOK[0], is_watched=False)
+        unwatched = kernel.run("%%svc -c plan\nfour", is_watched=False)
+        alone = sent()
+        restored = kernel.run("%svc restore plan", is_watched=False)
+        kernel.run("%%svc -c plan\nfive", is_watched=False)
+
+    assert (went_on, all_again, alone) == (
+        ["one", "two", "three"],
+        ["one", "two"],
+        ["four"],
+    )
+    assert "went on with 2 turns of plan" in new_cell.shown
+    assert "begins plan again" in top.shown
+    assert "5 older turns of plan, not sent here; `%svc restore plan`" in (
+        unwatched.shown
+    )
+    assert "Restored: 2 turns of plan, before the 1 turn here." in restored.shown
+    assert sent() == ["one", "two", "four", "five"]
+
+
 def test_what_is_not_recorded_or_forgotten_is_gone(
     emulator: Emulator, tmp_path: Path
 ) -> None:
