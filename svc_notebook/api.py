@@ -343,7 +343,7 @@ def usage_df(  # noqa: PLR0913 - each argument is a filter
         by: Columns of `replies_df` to group by, also columns of a sweep's rows.
         scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO
-            8601, or how long ago, such as `30d`.
+            8601, how long ago, such as `30d`, or `today`.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
@@ -356,18 +356,21 @@ def usage_df(  # noqa: PLR0913 - each argument is a filter
 
     Returns:
         One row for each group: `n_requests` counts all requests with their retries,
-        `n_exchanges` counts the questions. Reported and estimated tokens are in
-        separate columns, estimates with an interval. Costs are computed with your price
-        table (SVC_PRICES). A line on stderr says how many exchanges are left out.
+        `n_exchanges` counts the questions. Tokens and `cost` are those of all of them:
+        reported, or estimated where the service reported none, as for streamed replies.
+        The `estimated_…` columns say which part is estimated, and its interval. Costs
+        are computed with your price table (SVC_PRICES); a cost is missing if any part
+        of it has no price. Lines on stderr say how many exchanges are left out, and how
+        many have no price.
 
     Raises:
         LedgerError: The ledger cannot be read.
         ParameterError: A filter cannot match, or `by` has a column that cannot be used.
 
     Example:
-        >>> usage = svc.usage_df(by=["model", "run"], scope="all")
+        >>> today = svc.usage_df(by=["model", "run"], scope="all", since="today")
     """
-    from svc_notebook.ledger.usage import say_left_out  # noqa: PLC0415
+    from svc_notebook.ledger.usage import say_left_out, say_unpriced  # noqa: PLC0415
     from svc_notebook.ledger.usage import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
@@ -387,6 +390,7 @@ def usage_df(  # noqa: PLR0913 - each argument is a filter
         priced_as=priced_as,
         joined=partial(_with_rows, context.settings.endpoint),
     )
+    say_unpriced(usage, file=sys.stderr)
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
         return say_left_out(usage, hint=hint, file=sys.stderr)

@@ -131,7 +131,8 @@ def _checked_values(column: str, choice: Any) -> list[str]:  # noqa: ANN401 - nu
 def since_sql(instant: date | str, *, name: str = "since") -> str:
     """Return an instant as the column `started_at` has it, or refuse other values.
 
-    Text is ISO 8601, in local time without a zone, or how long ago: `30d`, `12h`.
+    Text is ISO 8601, in local time without a zone, how long ago: `30d`, `12h`; or
+    `today`, from midnight.
     `name` is for the message.
     """
     try:
@@ -139,7 +140,7 @@ def since_sql(instant: date | str, *, name: str = "since") -> str:
     except (AttributeError, TypeError, ValueError, OverflowError):
         allowed = (
             "a datetime, or text such as '2026-01-31', '2026-01-31T09:00+00:00', "
-            "'30d' or '12h'"
+            "'30d', '12h' or 'today'"
         )
         raise must_be(name, allowed, instant) from None
 
@@ -149,6 +150,8 @@ _AGO_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives
+    if instant == "today":
+        return datetime.combine(datetime.now().astimezone().date(), time())
     if isinstance(instant, str):
         if ago := _AGO.fullmatch(instant.strip()):
             span = timedelta(**{_AGO_UNITS[ago[2]]: int(ago[1])})

@@ -7,7 +7,7 @@ the table has an unknown cost, never 0.
 import json
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -124,13 +124,26 @@ class ReplyCost(NamedTuple):
     source: str
 
 
+def is_paid(exchange: Exchange) -> bool:
+    """Whether something was paid for an exchange; the emulator and re-use are free."""
+    is_free = exchange.is_emulated or exchange.is_reused
+    return not is_free and exchange.body is not None
+
+
+def total_cost(exchanges: Iterable[Exchange], prices: Prices) -> float | None:
+    """Return the cost of exchanges; None if one is unknown, or nothing was paid."""
+    costs = [cost_of(exchange, prices) for exchange in exchanges if is_paid(exchange)]
+    amounts = [cost.amount for cost in costs if cost is not None]
+    return sum(amounts) if amounts and len(amounts) == len(costs) else None
+
+
 def cost_of(exchange: Exchange, prices: Prices) -> ReplyCost | None:
     """Return what an exchange cost, by its reported or else its estimated tokens.
 
     None if the cost is unknown, or if nothing was paid: the emulator answered, or the
     answer was read from the ledger.
     """
-    if exchange.is_emulated or exchange.is_reused or exchange.body is None:
+    if exchange.body is None or not is_paid(exchange):
         return None
     usage = exchange.body.usage
     amount = prices.cost(

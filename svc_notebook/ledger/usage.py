@@ -1,7 +1,8 @@
 """Usage summed up by group: the frame of `usage_df`, and its columns.
 
 Usage counts all requests, also repeated ones; the summary of a run counts each trial
-once. Reported and estimated tokens are never added together.
+once. Tokens and costs are those that were reported, or else estimated; the columns
+`estimated_…` have the estimated part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -130,6 +131,23 @@ def say_left_out(
     return usage[is_counted].reset_index(drop=True)
 
 
+def say_unpriced(usage: pd.DataFrame, *, file: TextIO | None) -> None:
+    """Write how many exchanges have no price, if there is a price table."""
+    is_unpriced = (usage["n_unpriced"] > 0) & usage["cost_source"].notna()
+    if not (n := int(usage.loc[is_unpriced, "n_unpriced"].sum())):
+        return
+    table = str(usage["cost_source"].dropna().iloc[0]).rsplit(", ", 2)[0]
+    have, costs = ("has", "its cost is") if n == 1 else ("have", "their costs are")
+    models = ""
+    if "model" in usage:
+        models = f": {', '.join(usage.loc[is_unpriced, 'model'].unique())}"
+    exchanges = f"{n} exchange{'s'[: n != 1]}"
+    print(
+        f"{exchanges} {have} no price in {table}, so {costs} unknown{models}.",
+        file=file,
+    )
+
+
 class UsageGroups(NamedTuple):
     """A frame with one row per group, and the position of the first row of each group.
 
@@ -173,9 +191,18 @@ def usage_frame(
         return batch
 
     groups = _group(map(batch_of, chunks(exchanges)), by, USAGE)
+    _add_estimates(groups.frame)
     stamp = None if prices is None else prices.stamp
     groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
     return groups
+
+
+def _add_estimates(usage: pd.DataFrame) -> None:
+    """Add the estimated tokens to those that were reported."""
+    parts = ("prompt_tokens", "completion_tokens")
+    sums = [("total_tokens", part) for part in parts]
+    for name, part in [*zip(parts, parts, strict=True), *sums]:
+        usage[name] = usage[name].add(usage[f"estimated_{part}"], fill_value=0)
 
 
 def _with_good(batch: Batch) -> Batch:
@@ -188,13 +215,13 @@ def _with_good(batch: Batch) -> Batch:
 
 
 class _Usage(NamedTuple):
-    """Tokens and cost of an exchange; an unknown cost is infinite."""
+    """Cost of an exchange, and its estimates; an unknown cost is infinite."""
 
     cost: float | None = None
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
     both: Tokens | None = None
-    estimated_cost: float | None = None
+    estimated_cost: float | None = None  # the same as `cost`, if tokens are estimated
 
 
 def _usage_of(
@@ -210,11 +237,13 @@ def _usage_of(
     rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
     prompt = rule.tokens(count_prompt(request.messages, request.tools))
     reply = _reply_tokens(exchange, rule)
+    cost = _cost(request.model, prices, prompt.mean, reply.mean)
     return _Usage(
+        cost=cost,
         prompt_tokens=prompt.mean,
         completion_tokens=reply.mean,
         both=prompt + reply,
-        estimated_cost=_cost(request.model, prices, prompt.mean, reply.mean),
+        estimated_cost=cost,
     )
 
 
@@ -358,11 +387,11 @@ def _number(name: str, source: str, doc: str, how: How) -> Measure:
     return Measure(name, "Float64", source, doc, how)
 
 
-_REPORTED = tuple(
+_TOKENS = tuple(
     _count(
         name,
         f"first.body.usage.{name}",
-        "sum of what the service reported; missing if it reported none",
+        "what the service reported, and the estimate where it reported none",
         "sum",
     )
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -383,20 +412,20 @@ USAGE = (
     _count("n_cut", _has_cut, "exchanges with a reply that was cut: see is_cut"),
     _count("n_refused", "first.n_refused", "429 answers, retried ones included"),
     _count("n_reported", _has_source("reported"), "exchanges with reported tokens"),
-    *_REPORTED,
+    *_TOKENS,
     _count(
         "n_estimated", _has_source("estimated"), "exchanges without reported tokens"
     ),
     _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
-        "best estimate for the n_estimated exchanges; not part of prompt_tokens",
+        "the part of prompt_tokens that is estimated, for the n_estimated exchanges",
         "round",
     ),
     _count(
         "estimated_completion_tokens",
         "used.completion_tokens",
-        "best estimate for the n_estimated exchanges; not part of completion_tokens",
+        "the part of completion_tokens that is estimated",
         "round",
     ),
     _count(
@@ -421,13 +450,13 @@ USAGE = (
     _number(
         "cost",
         "used.cost",
-        "cost of reported tokens by your price table; missing if any is unknown",
+        "cost of these tokens by your price table; missing if any is unknown",
         "known",
     ),
     _number(
         "estimated_cost",
         "used.estimated_cost",
-        "cost of estimated tokens by your price table; not part of cost",
+        "the part of cost that is estimated",
         "known",
     ),
     _count("n_unpriced", _is_unpriced, "exchanges without a price"),

@@ -29,7 +29,7 @@ from .options import ASK, CONTINUE, EXPLAIN, FIX
 from .settings_command import settings_df
 from .tools_command import fits as fits_tools
 from .tools_command import tools_command
-from .usage_command import replies_df, usage_df
+from .usage_command import USAGE_WORDS, fits_usage, replies_df, usage_df
 from .use_and_login import login, use
 
 
@@ -310,10 +310,12 @@ COMMANDS = (
     Command("models", "the known models, their limits, and the requests left", _models),
     Command(
         "usage",
-        "requests and tokens of this kernel",
+        "requests, tokens and cost: of this kernel, or of all kernels, ever or since "
+        "a time",
         _in_session(usage_df),
-        "[emulated]",
-        (0, 1),
+        USAGE_WORDS,
+        (0, 2),
+        fits_usage,
     ),
     Command(
         "replies",

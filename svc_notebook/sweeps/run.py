@@ -737,7 +737,7 @@ class Run:
             include_reused: Count answers from the ledger or a file too.
 
         Returns:
-            One row for each group; reported and estimated tokens are separate columns.
+            One row for each group: see `svc.usage_df`.
 
         Raises:
             ParameterError: `by` names a column that does not exist.

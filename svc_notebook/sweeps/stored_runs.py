@@ -17,7 +17,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.exchange_rows import KeptPlan, Scope
 from svc_notebook.ledger.ledger import Ledger
-from svc_notebook.ledger.prices import Prices, cost_of
+from svc_notebook.ledger.prices import Prices, total_cost
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.ledger.reply_frames import to_frame
 from svc_notebook.service.params import check_text, did_you_mean, must_be
@@ -90,8 +90,6 @@ def _stored_run_of(
 ) -> StoredRun:
     first = min(exchanges, key=lambda exchange: exchange.started_at)
     counts = status_of(exchanges).counts(0)
-    costs = (cost_of(exchange, prices) for exchange in exchanges) if prices else ()
-    amounts = [cost.amount for cost in costs if cost is not None]
     return StoredRun(
         run=first.origin.run or "",
         origin=first.origin.kind,
@@ -103,7 +101,7 @@ def _stored_run_of(
         models=", ".join(dict.fromkeys(row.request.model for row in exchanges)),
         endpoint=first.endpoint,
         is_emulated=first.is_emulated,
-        cost=sum(amounts) if amounts else None,
+        cost=None if prices is None else total_cost(exchanges, prices),
     )
 
 

@@ -1,12 +1,15 @@
-"""Usage: sums by group, reported and estimated apart."""
+"""Usage: sums by group, and which part of them is estimated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import svc_notebook as svc
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.ledger import Ledger
@@ -15,6 +18,7 @@ from svc_notebook.ledger.reply_columns import REPLIES, pick
 from svc_notebook.ledger.usage import usage_df, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
+from svc_notebook.session import isolated
 
 MakeExchange = Callable[..., Exchange]
 
@@ -78,6 +82,98 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
+TABLE = """\
+as_of = 2026-01-31
+currency = "USD"
+[models."svc-v2-8b-instruct"]
+prompt = 1000
+completion = 2000
+"""
+
+
+@pytest.fixture
+def asked(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
+    """A whole reply, whose usage is reported, and a streamed one, whose is not."""
+    (tmp_path / "prices.toml").write_text(TABLE)
+    monkeypatch.setenv("SVC_PRICES", str(tmp_path / "prices.toml"))
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        svc.complete("Where do we begin?")
+        for _ in svc.stream("And where do we end?"):
+            pass
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
+def test_tokens_and_cost_are_those_of_all_replies() -> None:
+    """A total has the estimate where none was reported, and says how much that is."""
+    usage = svc.usage_df(by=(), include_emulated=True).iloc[0]
+    kinds = svc.usage_df(by="usage_source", include_emulated=True)
+
+    reported, estimated = (
+        kinds.set_index("usage_source").loc[kind] for kind in ("reported", "estimated")
+    )
+    assert usage["cost"] == pytest.approx(reported["cost"] + estimated["cost"])
+    assert usage["estimated_cost"] == estimated["cost"] > 0
+    for name in ("prompt_tokens", "completion_tokens"):
+        assert usage[name] == reported[name] + estimated[name]
+        assert usage[f"estimated_{name}"] == estimated[name] > 0
+    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["total_tokens"] == tokens
+    price = (usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000) / 1e6
+    assert usage["cost"] == pytest.approx(price, rel=0.05)  # tokens are rounded
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
+def test_a_run_counts_its_tokens_by_the_same_rule() -> None:
+    """The frame of a run and the ledger's have the same totals of it."""
+    run = svc.sweep("Say {{text}}", rows=["a", "b"], name="say").run()
+
+    names = ["prompt_tokens", "completion_tokens", "total_tokens", "cost"]
+    of_run = run.usage_df(include_emulated=True)[names]
+    of_ledger = svc.usage_df(run="say", include_emulated=True)[names]
+    pd.testing.assert_frame_equal(of_run, of_ledger)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
+def test_a_model_without_a_price_makes_the_cost_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its row is missing, not 0, and a line says that a sum leaves it out."""
+    svc.complete("Hello", model="svc-v2-70b-instruct")
+    capsys.readouterr()
+
+    usage = svc.usage_df(include_emulated=True)
+
+    costs = dict(zip(usage["model"], usage["cost"], strict=True))
+    assert costs["svc-v2-8b-instruct"] > 0
+    assert pd.isna(costs["svc-v2-70b-instruct"])
+    assert capsys.readouterr().err == (
+        "1 exchange has no price in prices.toml, so its cost is unknown: "
+        "svc-v2-70b-instruct.\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
+def test_today_begins_at_midnight() -> None:
+    """`since` takes today, the local day, and of all kernels with scope="all"."""
+    with isolated():
+        svc.complete("In another kernel")
+    today = svc.usage_df(since="today", include_emulated=True)
+    of_all = svc.usage_df(since="today", scope="all", include_emulated=True)
+
+    assert today["n_exchanges"].tolist() == [2]
+    assert of_all["n_exchanges"].tolist() == [3]
+
+
 @pytest.mark.parametrize("n_exchanges", [0, 1])
 def test_has_the_same_dtypes_when_empty(make: MakeExchange, n_exchanges: int) -> None:
     """No exchange gives the same columns and dtypes as many."""
@@ -89,7 +185,7 @@ def test_has_the_same_dtypes_when_empty(make: MakeExchange, n_exchanges: int) ->
 
 
 def test_sums_by_model(make: MakeExchange) -> None:
-    """Each model has a row; reported and estimated tokens are never added."""
+    """Each model has a row; tokens are reported, or else estimated."""
     failure = Failure(type="ServerFaultError", http_status=500)
     other = build_request("Hi", model="other")
     asked = [
@@ -118,9 +214,9 @@ def test_sums_by_model(make: MakeExchange) -> None:
             "n_cut": 1,
             "n_refused": 2,
             "n_reported": 2,
-            "prompt_tokens": 20,
-            "completion_tokens": 4,
-            "total_tokens": 24,
+            "prompt_tokens": 27,
+            "completion_tokens": 5,
+            "total_tokens": 32,
             "n_estimated": 1,
             "estimated_prompt_tokens": 7,
             "estimated_completion_tokens": 1,
@@ -171,7 +267,7 @@ def test_leaves_emulated_and_reused_replies_out_and_says_so(
 
 
 def test_a_cost_needs_a_table(make: MakeExchange) -> None:
-    """With a price table there are costs, reported and estimated ones apart."""
+    """With a price table there are costs, and their estimated part."""
     asked = [make(0), make(1), _streamed(make, 2), make(3, is_emulated=True)]
 
     frame = _usage_df(asked, prices=PRICES)
@@ -179,7 +275,7 @@ def test_a_cost_needs_a_table(make: MakeExchange) -> None:
     names = ["cost", "estimated_cost", "n_unpriced", "cost_source"]
     assert frame[names].to_dict("records") == [
         {
-            "cost": pytest.approx(2 * (10 * 2 + 2 * 4) / 1e6),
+            "cost": pytest.approx((2 * (10 * 2 + 2 * 4) + 6.95 * 2 + 1.05 * 4) / 1e6),
             "estimated_cost": pytest.approx((6.95 * 2 + 1.05 * 4) / 1e6),
             "n_unpriced": 0,
             "cost_source": "list, THB, 2026-01-31",

@@ -10,7 +10,7 @@ import svc_notebook as svc
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
-from svc_notebook.session import current
+from svc_notebook.session import current, isolated
 
 Shell = Any
 
@@ -126,9 +126,57 @@ def test_usage_counts_what_usage_df_counts(
     assert capsys.readouterr().err == ""
 
 
-def test_usage_takes_one_word(shell: Shell) -> None:
-    """Another word than `emulated` is refused with the spellings."""
-    assert "write `%svc usage`, or" in shell.run("%svc usage all").shown
+@pytest.mark.parametrize("words", ["foo", "7days", "today all 7d", "emulated of mine"])
+def test_usage_names_the_words_that_it_takes(shell: Shell, words: str) -> None:
+    """Other words are refused with the spellings."""
+    shown = shell.run(f"%svc usage {words}").shown
+
+    assert "`%svc usage [all|today|7d|2026-01-31] [emulated]`" in shown
+
+
+@pytest.mark.slow
+def test_usage_of_today_is_that_of_all_kernels(
+    shell: Shell, prices: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It shows what the day cost, with the replies whose usage was not reported."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setenv("SVC_PRICES", str(prices))
+    with isolated():
+        svc.complete("Hello")
+    with isolated():
+        shell.run("%svc -t 0 Hello")
+        here = shell.run("%svc usage emulated")
+        cells = [
+            shell.run(f"%svc usage {words}")
+            for words in ("today emulated", "emulated all", "1d emulated")
+        ]
+        frame = svc.usage_df(scope="all", since="today", include_emulated=True)
+
+    assert here.value["n_requests"].tolist() == [1]
+    assert "\nThis kernel sent 1 request, for ~" in here.shown
+    for cell in cells:
+        assert cell.value["cost"].tolist() == frame["cost"].tolist()
+    cost = f"for ~{frame['cost'].sum():.4g} USD."
+    today, ever, day = (cell.shown.splitlines()[1] for cell in cells)
+    assert today.startswith("All kernels sent 2 requests since 20")
+    assert " 00:00, " in today
+    assert ever.startswith(f"All kernels sent 2 requests, {cost}")
+    assert cost in today
+    assert cost in day
+
+
+@pytest.mark.slow
+def test_usage_says_what_has_no_price(shell: Shell, prices: Path) -> None:
+    """A cost that is not known is no 0, and the sum is not shown as one."""
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    shell.run("%svc -t 0 Hello")
+    shell.run("%svc -m svc-v2-70b-instruct Hello")
+
+    shown = shell.run("%svc usage emulated").shown
+
+    assert "This kernel sent 2 requests. Prompt" in shown
+    assert "not known" in shown
+    assert "1 exchange has no price in prices.toml" in shown
 
 
 @pytest.mark.slow
@@ -144,7 +192,7 @@ def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
 
     assert got[["n_exchanges", "cost", "estimated_cost"]].to_list() == [
         2,
-        0.02,
+        0.02 + 0.00715,
         0.00715,
     ]
     assert got["cost_source"] == "prices.toml, USD, 2026-01-31"

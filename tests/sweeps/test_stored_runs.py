@@ -10,6 +10,7 @@ from zlib import decompress
 
 import pandas as pd
 import pytest
+from msgspec import structs
 
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import SERVICE
@@ -154,6 +155,24 @@ def test_costs_of_runs_are_those_of_the_price_table(session: Session) -> None:
     )
 
     assert runs_df(session.ledger, prices=prices)["cost"].isna().all()
+
+
+def test_a_run_with_an_unknown_cost_has_no_cost(session: Session) -> None:
+    """The sum would leave a model out that the price table does not have."""
+    ended(session)
+    for exchange in tuple(session.ledger.read(scope="all")):
+        paid = structs.replace(exchange, is_emulated=False)
+        session.ledger.add(structs.replace(paid, exchange_id=f"{paid.exchange_id}p"))
+    price = Price(prompt=1.0, completion=2.0)
+    known, other = (
+        Prices(
+            models={model: price}, currency="THB", as_of=date(2026, 1, 1), source="mine"
+        )
+        for model in (MODEL, "other")
+    )
+
+    assert (runs_df(session.ledger, prices=known)["cost"] > 0).any()
+    assert runs_df(session.ledger, prices=other)["cost"].isna().all()
 
 
 def test_a_run_that_is_not_there_is_refused_with_near_names(session: Session) -> None:
