@@ -32,6 +32,7 @@ from .contrast_study import (
 )
 from .differences import Correction, Difference, corrected, difference_of, p_value
 from .flips import N_SHOWN, Flips, chosen_comparison
+from .joined_runs import RUN
 from .missing import Missing, check_missing, repeated_lines
 from .plot import MAX_GROUPS, Plot, plot_intervals
 from .reply_factors import check_replies, column_of, named, scores, setting_name
@@ -63,7 +64,8 @@ CONTRAST = tuple(
     Column(name, _DTYPES.get(name, "Float64"), name, doc)
     for name, doc in {
         "factor": "the column whose values are compared",
-        "level": "a value of the factor",
+        "level": "a value of the factor: the one with the higher mean, or all others "
+        "than against; of two runs the later one",
         "against": "the value it is compared with",
         "on": "the score, or other column",
         "is_between_groups": "whether it compares the differences of two subgroups",
@@ -143,8 +145,7 @@ class Contrast:
         correct: How the comparisons of the call are corrected together.
         missing: How replies without a value are treated.
         tied: Sets of values of which no two can be told apart, of three or more.
-        drawn: The numbers that the chart shows of each comparison, in the direction of
-            its sentence.
+        drawn: The numbers that the chart shows of each comparison.
         looks: `any` if the intervals hold at any number of looks.
         is_first_look: False if the run was compared before it was complete.
         labels: The column of the labels that scores are corrected by, if there is one.
@@ -323,7 +324,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         missing=missing,
         tied=tied,
         drawn=[
-            drawn(row.study, row.pair, difference, terms)
+            drawn(row.study, row.pair, difference)
             for row, difference in zip(rows, differences, strict=True)
         ],
         looks=looks,
@@ -485,17 +486,38 @@ def _rows(study: Study, against: Any, terms: Terms) -> Iterable[_Row]:  # noqa: 
     null = 0.0
     if terms.margin is not None:
         null = terms.margin if study.is_of_requests else -terms.margin
-    for pair in pairs_of(study, against):
-        if study.groups.empty:
-            yield _Row(study, compare_pair(study, *pair), null)
-            continue
-        by_group = [
-            compare_pair(study, *pair, group) for group in range(len(study.groups))
-        ]
-        yield from (_Row(study, in_group, null) for in_group in by_group)
-        known = (in_group for in_group in by_group if in_group.n_prompts)
-        for earlier, later in combinations(known, 2):
-            yield _Row(study, compare_groups(study, later, earlier), 0.0)
+    is_stated = against is not ... or study.factor == RUN
+    for levels in pairs_of(study, against):
+        pairs = _directed(study, levels, is_stated=is_stated)
+        yield from (_Row(study, pair, null) for pair in pairs)
+        known = (pair for pair in pairs if pair.groups and pair.n_prompts)
+        for two_groups in combinations(known, 2):
+            yield _Row(study, _larger_first(study, *two_groups), 0.0)
+
+
+def _directed(
+    study: Study, levels: tuple[int, int], *, is_stated: bool
+) -> Sequence[Pair]:
+    """Compare two levels, in each subgroup if there are any, in one direction.
+
+    The level with the higher mean comes first, unless `against` names the second one;
+    a later run comes before an earlier one. This is the only place that decides the
+    direction: the sentence, the chart and the frame follow the pair.
+    """
+    groups = [None] if study.groups.empty else range(len(study.groups))
+    first, second = levels
+    pairs = [compare_pair(study, first, second, group) for group in groups]
+    is_negative = np.nansum([pair.estimate.value for pair in pairs]) < 0
+    if is_stated or not is_negative:
+        return pairs
+    return [compare_pair(study, second, first, group) for group in groups]
+
+
+def _larger_first(study: Study, first: Pair, second: Pair) -> Pair:
+    """Compare the differences in two subgroups, so that the result is not negative."""
+    between = compare_groups(study, second, first)
+    is_negative = between.estimate.value < 0
+    return compare_groups(study, first, second) if is_negative else between
 
 
 def _check_measure(study: Study, terms: Terms) -> None:

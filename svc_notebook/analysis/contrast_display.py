@@ -1,5 +1,6 @@
 """Show a comparison: its sentences, a chart of the differences, and the flips."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.html_styles import BODY, details_html, quiet_html
+from svc_notebook.display.html_styles import BODY, PLAIN_CODE, details_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
@@ -18,7 +19,7 @@ from .contrast_study import short_names
 from .flips import N_SHOWN, Flips, chosen_comparison, flips, records
 from .joined_runs import IMPROVED, REGRESSED, RUN
 from .missing import Missing
-from .reply_factors import column_of, in_words, is_rate
+from .reply_factors import column_of, in_words, is_rate, spoken
 from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
@@ -27,6 +28,7 @@ _ROWS = 4  # more rows that only one value gets right are folded
 _MAX_DRAWN = 30  # differences in the chart of a page
 _MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
+_NAME = re.compile(r"`([^`]+)`")
 _PER_REQUESTS = 1_000  # costs are stated for so many requests
 
 
@@ -252,7 +254,7 @@ def _interval(
 
 def _title(contrast: Contrasted, row: Mapping[str, Any]) -> str:
     """Name the score, and the factor if there are several."""
-    by = f" by {row['factor']}" if len(contrast.factors) > 1 else ""
+    by = f" by {spoken(row['factor'])}" if len(contrast.factors) > 1 else ""
     name = _measured_column(contrast, row).removeprefix(PREFIX)
     return f"difference in {name}{by}{_corrected_scores(row)}"
 
@@ -326,7 +328,12 @@ def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
 
 
 def _block(lines: Iterable[str]) -> str:
-    return "".join(f'<div style="{_LINE}">{to_text(line)}</div>' for line in lines)
+    return "".join(f'<div style="{_LINE}">{_with_code(line)}</div>' for line in lines)
+
+
+def _with_code(line: str) -> str:
+    """Return a line as HTML, with the names between backticks as code."""
+    return _NAME.sub(rf"{PLAIN_CODE}\1</code>", to_text(line))
 
 
 def wrapped(lines: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown, subtraction
 from .differences import Correction, Difference, StudentEstimate, units_needed
 from .joined_runs import RUN
-from .reply_factors import in_number, setting_name
+from .reply_factors import in_number, setting_name, spoken
 from .rounding import is_shown_as_none, number, percent, round_up
 from .run_differences import only_in_one_run, run_differences
 from .sequential import MIN_UNITS, ConfidenceSequence
@@ -23,6 +23,7 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 # names of scores that describe a reply: "a is right more often than b"
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
+_FIRST_WORDS = ("cannot ", "no ", "only ", "the ", "too ", "with ")
 _ALL = ("", "both ")  # in place of "all 1" and "all 2"
 _FEW = 9  # of so few rows that differ, the sentence says how many they are
 _MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
@@ -58,7 +59,7 @@ class Terms:
 
 
 class Drawn(NamedTuple):
-    """A difference as the chart shows it, in the direction of its sentence.
+    """A difference as the chart shows it.
 
     Attributes:
         name: The subtraction in words, such as "en: large minus small".
@@ -95,13 +96,14 @@ def sentence(
     subgroup = _subgroup(study, pair)
     if not pair.n_prompts:
         closing = left_out(study, pair)
-        return f"{subgroup}{_no_common_prompts(study, facts)}{' '.join(['', *closing])}"
+        claim = f"{subgroup}{_no_common_prompts(study, facts)}"
+        return capitalised(" ".join([claim, *closing]))
     if pair.is_between_groups:
         claim = _between_groups(study, pair, difference, terms)
     elif terms.margin is not None:
         claim = _not_worse(study, pair, difference, terms, facts)
     else:
-        claim = _better(study, pair, difference, terms, _higher_first(facts))
+        claim = _better(study, pair, difference, terms, facts)
     confounded = [*_confounded(study, pair, is_seen=_is_seen(study, facts))]
     caveats = [
         *confounded,
@@ -109,51 +111,21 @@ def sentence(
         *left_out(study, pair),
         *_correction_note(terms),
     ]
-    return " ".join([f"{subgroup}{claim}", *caveats])
+    return capitalised(" ".join([f"{subgroup}{claim}", *caveats]))
 
 
-def drawn(study: Study, pair: Pair, difference: Difference, terms: Terms) -> Drawn:
-    """Return a comparison as the chart shows it, in the direction of its sentence."""
-    levels: tuple[int, ...] = pair.levels
-    groups, means = pair.groups, pair.means
+def capitalised(text: str) -> str:
+    """Begin a sentence with a capital, unless it begins with a name or a value."""
+    return text[:1].upper() + text[1:] if text.startswith(_FIRST_WORDS) else text
+
+
+def drawn(study: Study, pair: Pair, difference: Difference) -> Drawn:
+    """Return a comparison as the chart shows it."""
     amounts = difference.value, difference.low, difference.high
-    if pair.is_between_groups:
-        levels, groups, means, amounts = _largest_first(pair, difference)
-    elif amounts[0] < 0 and terms.margin is None:
-        levels, means, amounts = levels[::-1], means[::-1], _negative(amounts)
-    subgroup = subtraction(_group_name(study, group) for group in groups)
+    subgroup = subtraction(_group_name(study, group) for group in pair.groups)
     names = short_names(study.factor, study.levels)
-    name = subtraction(names[level] for level in levels)
-    return Drawn(f"{subgroup}: {name}" if groups else name, amounts, means)
-
-
-class _Between(NamedTuple):
-    """The differences in two subgroups, the larger one first."""
-
-    levels: tuple[int, ...]
-    groups: tuple[int, ...]
-    means: tuple[float, float]
-    amounts: tuple[float, float, float]
-
-
-def _largest_first(pair: Pair, difference: Difference) -> _Between:
-    """Turn the difference of two differences so that its numbers are above 0.
-
-    The larger difference comes first; if their sum is negative, the levels are
-    exchanged as well.
-    """
-    levels, groups, means = pair.levels, pair.groups, pair.means
-    amounts = difference.value, difference.low, difference.high
-    if amounts[0] < 0:
-        groups, means, amounts = groups[::-1], means[::-1], _negative(amounts)
-    if sum(means) < 0:  # exchange the levels: both differences change their sign
-        levels, groups, means = levels[::-1], groups[::-1], (-means[1], -means[0])
-    return _Between(levels, groups, means, amounts)
-
-
-def _negative(amounts: tuple[float, float, float]) -> tuple[float, float, float]:
-    value, low, high = amounts
-    return -value, -high, -low
+    name = subtraction(names[level] for level in pair.levels)
+    return Drawn(f"{subgroup}: {name}" if pair.groups else name, amounts, pair.means)
 
 
 def verdict(
@@ -180,20 +152,6 @@ def _facts(study: Study, pair: Pair, difference: Difference) -> _Facts:
     return _Facts(first, second, pair.means, value, low, high, pair.costs)
 
 
-def _higher_first(facts: _Facts) -> _Facts:
-    if facts.value >= 0:
-        return facts
-    return facts._replace(
-        first=facts.second,
-        second=facts.first,
-        means=facts.means[::-1],
-        value=-facts.value,
-        low=-facts.high,
-        high=-facts.low,
-        costs=facts.costs[::-1],
-    )
-
-
 def _better(
     study: Study, pair: Pair, difference: Difference, terms: Terms, facts: _Facts
 ) -> str:
@@ -202,13 +160,13 @@ def _better(
     amounts = facts.value, facts.low, facts.high
     if is_shown_as_none(amounts, is_rate=study.is_rate, means=facts.means):
         return f"{_no_difference(study, pair, facts, figures)}{closing}"
-    seen = f"{_more(study, facts.first, facts.second)}: {figures}"
+    seen = f"{_more(study, facts)}: {figures}"
     if np.isnan(facts.low):
         why = _why_no_interval(study, pair)
         return f"too early to say whether {seen}; {why}{closing}"
     if difference.p < 1 - terms.level:
         return f"{seen}{closing}"
-    few = _few_differ(study, pair, difference, facts.first)
+    few = _few_differ(study, pair, difference, facts)
     would = _what_would_tell(study, pair, difference)
     return f"cannot tell yet whether {seen}; {few}{would}{closing}"
 
@@ -257,10 +215,10 @@ def _between_groups(
     study: Study, pair: Pair, difference: Difference, terms: Terms
 ) -> str:
     """Say whether a difference is larger in one subgroup than in the other."""
-    levels, groups, means, amounts = _largest_first(pair, difference)
+    means, amounts = pair.means, (difference.value, difference.low, difference.high)
     names = level_names(study)
-    compared = subtraction(names[level] for level in levels)
-    group_names = [_group_name(study, group) for group in groups]
+    compared = subtraction(names[level] for level in pair.levels)
+    group_names = [_group_name(study, group) for group in pair.groups]
     interval = rounding.difference_with_interval(
         amounts, is_rate=study.is_rate, level=terms.level
     )
@@ -273,7 +231,7 @@ def _between_groups(
     )
     seen = (
         f"the difference in {study.name} ({compared}) depends on "
-        f"{' and '.join(study.design.by)}: {one}, {other}; "
+        f"{' and '.join(map(spoken, study.design.by))}: {one}, {other}; "
         f"{subtraction(group_names)}: {interval}{_over(study, pair)}"
     )
     if np.isnan(difference.low):
@@ -291,12 +249,15 @@ def _no_common_prompts(study: Study, facts: _Facts) -> str:
     return f"{facts.first} or {facts.second} has no {_score_name(study)}."
 
 
-def _more(study: Study, first: str, second: str) -> str:
+def _more(study: Study, facts: _Facts) -> str:
+    first, second, is_less = facts.first, facts.second, facts.value < 0
     if not study.is_rate:
-        return f"{study.name} is higher for {first} than for {second}"
+        compared = "lower" if is_less else "higher"
+        return f"{study.name} is {compared} for {first} than for {second}"
+    often = "less often" if is_less else "more often"
     if study.name in ADJECTIVES:
-        return f"{first} is {study.name} more often than {second}"
-    return f"{study.name} is true more often for {first} than for {second}"
+        return f"{first} is {study.name} {often} than {second}"
+    return f"{study.name} is true {often} for {first} than for {second}"
 
 
 def _figures(study: Study, pair: Pair, facts: _Facts, terms: Terms) -> str:
@@ -435,18 +396,19 @@ def _least_units(pair: Pair, difference: Difference) -> int:
     return int(np.ceil(pair.estimate.n_units * n_all_alike / n_differ))
 
 
-def _few_differ(study: Study, pair: Pair, difference: Difference, first: str) -> str:
+def _few_differ(study: Study, pair: Pair, difference: Difference, facts: _Facts) -> str:
     """Say how many units differ if they are too few for the exact test."""
-    n_differ, n_first = _n_differing(pair, difference)
+    n_differ, n_higher = _n_differing(pair, difference)
     if not 0 < n_differ <= _FEW:
         return ""
-    which = f"all {n_differ} " if n_first == n_differ else f"{n_first} of them "
-    if n_first == n_differ <= len(_ALL):
+    higher = facts.second if facts.value < 0 else facts.first
+    which = f"all {n_differ} " if n_higher == n_differ else f"{n_higher} of them "
+    if n_higher == n_differ <= len(_ALL):
         which = _ALL[n_differ - 1]
     verb = "differs" if n_differ == 1 else "differ"
     return (
         f"{n_differ} of {in_number(pair.estimate.n_units, study.counted)} {verb}, "
-        f"{which}for {first}: too few to be sure; "
+        f"{which}for {higher}: too few to be sure; "
     )
 
 
@@ -506,7 +468,9 @@ def _subgroup(study: Study, pair: Pair) -> str:
 
 def _named_group(study: Study, group: int) -> str:
     values = study.groups.iloc[group].to_dict()
-    return " and ".join(f"{name}={shown(str(name), values[name])}" for name in values)
+    return " and ".join(
+        f"{spoken(str(name))}={shown(str(name), values[name])}" for name in values
+    )
 
 
 def _group_name(study: Study, group: int) -> str:
@@ -529,10 +493,10 @@ def _confounded(study: Study, pair: Pair, *, is_seen: bool) -> Iterable[str]:
         )
         yield f"But the runs differ in {listed}{cause if is_seen else ''}."
     elif pair.is_confounded or study.along:
-        others = " and ".join(study.along or study.others)
+        others = " and ".join(map(spoken, study.along or study.others))
         yield (
-            f"But {study.factor} varies only together with {others}, so either may be "
-            "the cause."
+            f"But {spoken(study.factor)} varies only together with {others}, so "
+            "either may be the cause."
         )
 
 
@@ -542,7 +506,7 @@ def _differences_of_runs(study: Study, pair: Pair) -> list[str]:
 
 def _runs(study: Study, pair: Pair) -> dict[str, pd.DataFrame]:
     """Return the replies of two runs by name, the earlier run first."""
-    names = [study.levels[level] for level in reversed(pair.levels)]
+    names = [study.levels[level] for level in sorted(pair.levels)]
     return {str(name): study.df[study.df[RUN] == name] for name in names}
 
 
@@ -562,7 +526,7 @@ def _depends(
     compared = subtraction(level_names(study)[level] for level in pair.levels)
     start = "But it" if is_first else "It also"
     yield (
-        f"{start} depends on {dependence.factor}: {compared} is {differences}; "
+        f"{start} depends on {spoken(dependence.factor)}: {compared} is {differences}; "
         "the difference is their mean."
     )
 

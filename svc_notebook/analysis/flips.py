@@ -18,7 +18,7 @@ from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import printable, shorten
 
 from .compare import as_markdown, compared, plain, score_text
-from .contrast_sentences import ADJECTIVES
+from .contrast_sentences import ADJECTIVES, capitalised
 from .contrast_study import shown
 from .missing import Missing, with_missing
 from .reply_factors import (
@@ -27,6 +27,7 @@ from .reply_factors import (
     factors,
     in_words,
     is_rate,
+    spoken,
     varying_along,
 )
 
@@ -203,7 +204,7 @@ def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
     positions = _typical(scored_pairs, flipped)
     return Flips(
         df=_frame(question, flipped, positions),
-        says=_sentence(question, **counts),
+        says=capitalised(_sentence(question, **counts)),
         tables=_tables(question, flipped, positions, n),
         **counts,
     )
@@ -524,5 +525,6 @@ def _count(n: int, question: _Question) -> str:
     more = [name for name in question.keys if name not in {"row", "run", "prompt"}]
     plural = "s"[: n != 1]
     if more:
-        return f"{n:,} pair{plural} with the same {' and '.join([unit, *more])}"
+        same = " and ".join([unit, *map(spoken, more)])
+        return f"{n:,} pair{plural} with the same {same}"
     return f"{n:,} {unit}{plural}"

@@ -280,7 +280,9 @@ def contrast(  # noqa: PLR0913 - a study has many options
     """Compare the values of factors in pairs, over the prompts that have both.
 
     Other factors are kept equal. Intervals are Student's t over prompts, corrected for
-    skew for seconds, tokens and cost. A call's comparisons are corrected together.
+    skew for seconds, tokens and cost. A call's comparisons are corrected together. The
+    value with the higher mean comes first, of two runs the later one; with `against`,
+    its mean is subtracted.
 
     Args:
         df: A frame of replies; or a list of runs or frames, the earlier one first, or a

@@ -258,6 +258,11 @@ def _is_label(name: str) -> bool:
     return any(name == f"{factor}{end}" for factor in SENT for end in (LABEL, TEMPLATE))
 
 
+def spoken(name: str) -> str:
+    """Return a column as a sentence names it: `model_label` labels the model."""
+    return name.removesuffix(LABEL) if _is_label(name) else name
+
+
 def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's
     """Write a value of a column as text; a missing one is "not sent" or "missing"."""
     if pd.api.types.is_scalar(value) and pd.isna(value):

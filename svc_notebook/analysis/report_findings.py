@@ -32,7 +32,7 @@ from .compare import as_markdown, compared, plain
 from .contrast import Contrast
 from .contrast_display import charts as charts_of
 from .contrast_display import clearest, is_clear, most_different
-from .contrast_sentences import ADJECTIVES
+from .contrast_sentences import ADJECTIVES, capitalised
 from .decision import Decision
 from .judge_agreement import judge_agreement
 from .reply_factors import (
@@ -48,6 +48,7 @@ from .reply_factors import (
     measure,
     named,
     scores,
+    spoken,
 )
 from .reply_factors import unit as prompt_columns
 from .score_report import ScoreReport
@@ -154,13 +155,12 @@ def reworded(text: str) -> str:
     """
     text = _LABELS.sub(r"\1", _CORRECTED.sub("", text))
     text = _DIFFERENCE.sub(r"difference in how often the reply is \1", text)
-    return text[:1].upper() + text[1:] if text.startswith(_FIRST_WORDS) else text
+    return capitalised(text)
 
 
 _LABELS = re.compile(r"\b(combination|model|prompt|system|tools)_(?:label|template)\b")
 _CORRECTED = re.compile(r" (?:Not c|C)orrected for [\d,]+ comparisons(?: \(\w+\))?\.")
 _DIFFERENCE = re.compile(rf"\bdifference in ({'|'.join(sorted(ADJECTIVES))})\b")
-_FIRST_WORDS = ("cannot ", "no ", "only ", "the ", "too ", "with ")
 
 
 def measured(df: pd.DataFrame, on: Iterable[str]) -> str:
@@ -229,7 +229,7 @@ def _difference_parts(contrast: Contrast) -> list[ReportPart]:
     order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
     shown = np.sort(order[:_SENTENCES]).tolist()
     says = [reworded(contrast.says[position]) for position in shown]
-    for name in contrast.by:
+    for name in map(spoken, contrast.by):
         says = [line.replace(f"{name}=", f"{name} ") for line in says]
     if n_more := len(contrast.says) - len(says):
         says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")

@@ -105,7 +105,7 @@ def test_a_doubtful_difference_says_what_would_tell() -> None:
     found = contrast_df(right_replies({SMALL: 71, LARGE: 74}), "model")
 
     assert found["says"][0] == (
-        "cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
+        "Cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
         "difference 3.0 points (-0.4 to 6.4); 3 of 100 rows differ, all 3 for 70b: too "
         "few to be sure; if it is that large, a new run with 260 rows would tell; 70b "
         "costs 7 times as much."
@@ -128,7 +128,7 @@ def test_four_rows_that_differ_are_too_few() -> None:
     """The sentence says how few differ, and the interval does not exclude 0."""
     found = contrast_df(_paired(4, 0, 12), "model").iloc[0]
 
-    assert found["says"].startswith("cannot tell yet whether 70b is right more often")
+    assert found["says"].startswith("Cannot tell yet whether 70b is right more often")
     assert "; 4 of 12 rows differ, all 4 for 70b: too few to be sure; " in found["says"]
     assert (found["low"], found["p"]) == (0.0, 0.125)
 
@@ -192,7 +192,7 @@ def test_no_difference_says_how_large_it_may_be() -> None:
     (says,) = contrast_df(right_replies({SMALL: 71, LARGE: 71}), "model")["says"]
 
     assert says.startswith(
-        "no difference in right is seen between 70b and 8b: 71 % against 71 %, "
+        "No difference in right is seen between 70b and 8b: 71 % against 71 %, "
         "difference 0 points (-2 to 2), so it may be up to 2 points either way; "
     )
 
@@ -330,7 +330,7 @@ def test_two_prompts_have_numbers_and_no_interval(
 
     assert found["difference"] == pytest.approx(0.75)
     assert found[["low", "high", "p"]].isna().all()
-    assert found["says"].startswith("too early to say whether grade is higher for 70b")
+    assert found["says"].startswith("Too early to say whether grade is higher for 70b")
     assert "at least 3 rows" in capsys.readouterr().err
 
 
@@ -380,7 +380,7 @@ def test_a_level_without_scores_is_said() -> None:
 
     (says,) = contrast_df(frame, "model")["says"]
 
-    assert says.startswith("no row has a score `grade` for both 70b and 8b.")
+    assert says.startswith("No row has a score `grade` for both 70b and 8b.")
 
 
 def test_a_baseline_that_is_no_level_is_refused() -> None:

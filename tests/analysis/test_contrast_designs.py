@@ -1,10 +1,14 @@
 """Studies that are more than pairs over rows: units, families, subgroups, margins."""
 
+import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from svc_notebook.analysis.contrast import Contrast, contrast, contrast_df
 from svc_notebook.errors import ParameterError
@@ -137,7 +141,7 @@ def test_a_subgroup_with_a_difference_is_not_another_difference() -> None:
     assert found["is_between_groups"].tolist() == [False, False, True]
     assert found["difference"].tolist() == pytest.approx([0.25, 0.5, 0.25])
     assert "Thai minus English: 25 points (" in compared.says[2]
-    assert compared.says[0].startswith("with language=English, 70b is right more often")
+    assert compared.says[0].startswith("With language=English, 70b is right more often")
     assert compared.by == ["language"]
 
 
@@ -164,7 +168,7 @@ def test_the_difference_of_differences_is_welchs() -> None:
     [
         (197, "not worse than 3 points", "new is not worse than old by more than 3"),
         (110, "worse", "new is worse than old by more than 3 points"),
-        (190, "cannot tell", "cannot tell yet whether new is worse than old by more"),
+        (190, "cannot tell", "Cannot tell yet whether new is worse than old by more"),
     ],
 )
 def test_a_margin_gives_a_verdict(n_new: int, verdict: str, said: str) -> None:
@@ -217,8 +221,9 @@ def test_mistakes_are_weighed_against_what_is_saved() -> None:
         in (compared.says[0])
     )
     row = _only(compared)
-    assert row["saved_per_1000"] == pytest.approx(0.6)
-    assert row["mistakes_per_1000"] == pytest.approx(1.1)
+    assert row["level"] == "dear"  # it has the higher mean
+    assert row["saved_per_1000"] == pytest.approx(-0.6)
+    assert row["mistakes_per_1000"] == pytest.approx(-1.1)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +268,9 @@ def test_what_is_missing_is_said_and_can_count(failed: pd.DataFrame) -> None:
     found = pd.concat([drop.df, wrong.df, bounds.df])
     assert found["n_prompts"].tolist() == [32, 40, 40]
     assert found["n_scored"].tolist() == [64, 72, 72]
-    assert found["difference"].tolist() == pytest.approx([4 / 32, -4 / 40, 0.0])
-    assert found["low"].iloc[2] == found["low"].iloc[1]  # at worst they are wrong
+    assert found["difference"].tolist() == pytest.approx([4 / 32, 4 / 40, 0.0])
+    assert found["level"].tolist() == [LARGE, SMALL, LARGE]
+    assert found["low"].iloc[2] == -found["high"].iloc[1]  # at worst they are wrong
     assert found["high"].iloc[2] > 4 / 40
 
 
@@ -339,7 +345,7 @@ def test_an_interaction_is_said_in_the_sentence() -> None:
 
     (says,) = contrast(frame, "model").says
 
-    assert "But it depends on prompt_label: 70b minus 8b is" in says
+    assert "But it depends on prompt: 70b minus 8b is" in says
     assert "55 points with terse, -40 points with polite" in says
 
 
@@ -421,7 +427,7 @@ def test_tokens_are_no_share_even_if_there_is_one() -> None:
 
     (says,) = contrast(frame, "model", "completion_tokens").says
 
-    assert says.startswith("no difference in completion_tokens is seen between")
+    assert says.startswith("No difference in completion_tokens is seen between")
     assert "1 against 1, difference 0;" in says
     assert "%" not in says
 
@@ -446,7 +452,7 @@ def test_a_study_that_goes_on_hears_how_long() -> None:
 
     [said] = contrast(frame, "model", looks="any").says
 
-    assert "cannot tell yet whether" in said
+    assert "Cannot tell yet whether" in said
     assert "if others are like these, about" in said
     assert "rows in all would tell" in said
     assert "new run" not in said
@@ -510,3 +516,46 @@ def test_units_count_the_same_at_any_look() -> None:
 
     assert row["difference"] == 0.5
     assert row["n_units"] == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n_right=st.lists(st.integers(0, 30), min_size=4, max_size=4),
+    against=st.sampled_from([..., "short", "thai"]),
+    by=st.sampled_from([None, "model"]),
+)
+def test_all_texts_have_one_direction(
+    n_right: list[int], against: object, by: str | None
+) -> None:
+    """The parts in a sentence average to its difference, as in chart and frame."""
+    frame = _two_prompts_and_models(n_right)
+
+    compared = contrast(frame, "prompt", against=against, by=by)
+
+    df = compared.df
+    assert df["difference"].tolist() == [row.amounts[0] for row in compared.drawn]
+    assert len({*zip(df["level"], df["against"], strict=True)}) == 1
+    subtracted = f"{df['level'].iloc[0]} minus {df['against'].iloc[0]}"
+    assert all(subtracted in row.name for row in compared.drawn)
+    if against is not ...:
+        assert df["against"].iloc[0] == against
+    else:
+        assert df["difference"][~df["is_between_groups"]].sum() >= -1e-9
+    for says, points in zip(compared.says, 100 * df["difference"], strict=True):
+        of_all = [float(n) for n in re.findall(r", difference (-?[\d.]+) point", says)]
+        assert of_all == pytest.approx([points] * len(of_all), abs=0.51)
+        parts = re.findall(r"(-?[\d.]+) points? with ", says)
+        if parts:
+            assert f"{subtracted} is {parts[0]} point" in says
+            assert np.mean([float(n) for n in parts]) == pytest.approx(points, abs=0.51)
+
+
+def _two_prompts_and_models(n_right: list[int]) -> pd.DataFrame:
+    """Return 30 rows with two prompts and two models, so many of each right."""
+    settings_of = itertools.product(("thai", "short"), ("large", "small"))
+    return replies(
+        {"row": row, "prompt": f"{label} {row}", "prompt_label": label}
+        | {"prompt_template": label, "model": model, "score_right": row < n}
+        for (label, model), n in zip(settings_of, n_right, strict=True)
+        for row in range(30)
+    )

@@ -54,7 +54,7 @@ def test_a_terminal_gets_all_in_characters() -> None:
     assert re.fullmatch(r" +0 +(\d+ +)+points", lines[at + 2])
     assert "1,000 requests cost 8b: 0.5, 70b: 2" in lines
     assert any(
-        line.startswith("only 70b is right in 16 of 40 rows, only 8b in 0")
+        line.startswith("Only 70b is right in 16 of 40 rows, only 8b in 0")
         for line in lines
     )
     assert max(map(len, lines)) <= 80
@@ -110,7 +110,7 @@ def test_many_rows_are_folded_below_a_line_that_counts_them() -> None:
     assert "<details>" not in few
     assert few.count("row: ") == 4
     head, _, folded = many.partition("<details>")
-    assert "only 70b is right in 5 of 40 rows, only 8b in 0" in head
+    assert "Only 70b is right in 5 of 40 rows, only 8b in 0" in head
     assert "row: " not in head
     assert re.search("<summary[^>]*>only 70b is right: 5 rows</summary>", folded)
     assert folded.partition("</details>")[0].count("row: ") == 5
@@ -263,7 +263,7 @@ def test_a_plot_has_points_intervals_and_the_line() -> None:
 
 
 def test_a_drawing_has_the_direction_of_its_sentence() -> None:
-    """Whichever value comes first, both say the same is higher, with the same sign."""
+    """A pair has one direction in all subgroups; there it may be less often right."""
     rates = {("en", SMALL): 0.9, ("en", LARGE): 0.5, ("th", SMALL): 0.5}
     frame = _right({SMALL: 0.5, LARGE: 0.5}, n_prompts=80)
     languages = ["en" if row < 40 else "th" for row in frame["row"]]
@@ -277,11 +277,12 @@ def test_a_drawing_has_the_direction_of_its_sentence() -> None:
 
     assert [one.name for one in compared.drawn] == [
         "en: 8b minus 70b",
-        "th: 70b minus 8b",
+        "th: 8b minus 70b",
         "en minus th: 8b minus 70b",
     ]
-    assert all(one.amounts[0] > 0 for one in compared.drawn)
+    assert [one.amounts[0] > 0 for one in compared.drawn] == [True, False, True]
     assert "8b is right more often than 70b" in compared.says[0]
+    assert "8b is right less often than 70b" in compared.says[1]
     said = re.search(r"en minus th: (\d+ points \([^)]*\))", compared.says[2])
     assert said is not None
     assert f"en minus th: 8b minus 70b  {said[1]}" in re.sub(

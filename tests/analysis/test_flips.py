@@ -56,7 +56,7 @@ def test_rows_are_counted_each_way() -> None:
     rows = svc.contrast(STUDY, "model", on="right").flips()
 
     assert rows.says == (
-        "only 70b is right in 3 of 6 rows, only 8b in 1; both in 1, neither in 1."
+        "Only 70b is right in 3 of 6 rows, only 8b in 1; both in 1, neither in 1."
     )
     assert rows.df["row"].tolist() == [1, 2, 4, 3]
     assert rows.df["better"].tolist() == [LARGE, LARGE, LARGE, SMALL]
@@ -97,7 +97,7 @@ def test_of_repeats_more_than_half_decide() -> None:
     rows = svc.contrast(frame, "model", on="right").flips()
 
     assert rows.says.endswith(
-        "only 70b is right in 2 of 3 rows, only 8b in 0; both in 0, neither in 1. "
+        "Only 70b is right in 2 of 3 rows, only 8b in 0; both in 0, neither in 1. "
         "Where repeats differ (2), more than half of them decide."
     )
     # the larger difference first: a half against a third
@@ -128,7 +128,7 @@ def test_what_is_missing_counts_as_in_the_comparison() -> None:
 
     rows = svc.contrast(frame, "model", on="right", missing="wrong").flips()
 
-    assert (rows.n_pairs, rows.n_against) == (3, 1)
+    assert (rows.n_pairs, rows.n_level) == (3, 1)
     assert "[failed] [ServerFaultError] not right" in repr(rows)
 
 
@@ -182,7 +182,7 @@ def test_of_a_grade_the_higher_counts() -> None:
     rows = svc.contrast(frame, "model", on="grade").flips()
 
     assert rows.says == (
-        "grade is higher for 70b in 1 of 3 rows, for 8b in 1; equal in 1."
+        "grade is higher for 8b in 1 of 3 rows, for 70b in 1; equal in 1."
     )
     assert "grade 0.75" in repr(rows)
 
@@ -208,7 +208,7 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
 
     rows = svc.contrast(frame, "temperature", on="right").flips(None)
 
-    assert "only 0 is right in 2 of 3 rows, only not sent in 0" in rows.says
+    assert "Only 0 is right in 2 of 3 rows, only not sent in 0" in rows.says
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_factors_of_several_kinds_can_be_chosen_from() -> None:
     )
     compared = svc.contrast(frame, ["model", "temperature"], on="right")
 
-    assert "only 0 is right in 4 of 8 pairs" in compared.flips(0.0, 0.7).says
+    assert "Only 0 is right in 4 of 8 pairs" in compared.flips(0.0, 0.7).says
     assert compared.flips(factor="temperature").n_pairs == 8
     assert compared.flips(LARGE).df["better"].tolist() == [LARGE] * 4
 
