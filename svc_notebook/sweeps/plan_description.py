@@ -225,6 +225,8 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
     if name == EXTRA and value:
         return ", ".join(f"{key}={field!r}" for key, field in value.items())
     value = list(value) if isinstance(value, tuple) else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a judge has 0.0, and users write 0
     plain = " ".join(str(value).split())
     is_plain = plain and (name != "stop" or plain == value)
     return plain if is_plain else repr(value)

@@ -188,3 +188,14 @@ def test_a_prompt_is_shown_whole_or_cut_outside_of_its_placeholders(word: str) -
     assert cut.endswith(f"{word.strip()} ...`")
     assert len(cut) <= 302
     assert "{" not in cut or mark in cut
+
+
+def test_a_whole_number_is_shown_without_a_point(session: Session) -> None:
+    """A temperature of 0.0, as a judge has it, looks like the 0 that users write."""
+    plans = [plan_run(session, "Say hi.", temperature=heat) for heat in (0.0, 0)]
+
+    lines = [
+        line for plan in plans for line in repr(plan).split("\n") if "temper" in line
+    ]
+    assert len(lines) == 2
+    assert lines[0] == lines[1]
