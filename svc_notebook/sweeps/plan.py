@@ -286,7 +286,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         prompt: A text or messages, or a list; `{{name}}` is a column of the rows.
         model: A model id, a list, or a mapping from labels to ids.
         system: A system text, a list, or a mapping from labels to texts.
-        rows: A DataFrame, a Series, mappings, texts, or files such as `a/*.parquet`.
+        rows: A DataFrame, a Series, mappings, texts, a CSV file, or `a/*.parquet`.
         conditions: The combinations themselves: a DataFrame or mappings.
         tied: Names whose lists go side by side instead of being multiplied.
         where: A function of a combination that says whether to keep it.

@@ -21,6 +21,7 @@ import msgspec
 from svc_notebook.errors import ParameterError, import_extra
 
 SUFFIX = ".parquet"
+CSV = ".csv"
 BLOCK_ROWS = 2048
 """Rows are shuffled within blocks, so that blocks are read one after the other."""
 N_BLOCKS = 8  # in memory, because the models of a run are at different blocks
@@ -309,6 +310,32 @@ class FileColumn(Sequence[Any]):
         if not 0 <= at < len(self):
             raise IndexError(at)
         return self._files.value(self._name, at)
+
+
+def is_path_of_csv(rows: object) -> bool:
+    """Return whether rows are given as the path of a CSV file."""
+    return isinstance(rows, (str, os.PathLike)) and str(rows).lower().endswith(CSV)
+
+
+def read_csv(path: str) -> Any:  # noqa: ANN401 - a DataFrame
+    """Read a CSV file as `pandas.read_csv` does; its rows are then stored as a frame's.
+
+    Raises:
+        ParameterError: There is no such file, or pandas cannot read it.
+    """
+    import pandas as pd  # noqa: PLC0415 - where rows are in a file
+
+    try:
+        # a Path, because pandas would fetch a text that looks like a URL
+        return pd.read_csv(Path(os.path.expanduser(path)))  # noqa: PTH111 - no error without a home
+    except (OSError, ValueError) as problem:  # the errors of pandas are kinds of these
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise ParameterError(
+            f"{path} cannot be read as CSV: {reason.splitlines()[0].rstrip('.')}. Give "
+            "the path of a CSV file in UTF-8, or read it with other options: "
+            f"rows=pandas.read_csv({path!r}, encoding=..., sep=...). Nothing was sent.",
+            param="rows",
+        ) from None
 
 
 def is_path_of_files(rows: object) -> bool:

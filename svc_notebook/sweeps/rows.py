@@ -25,7 +25,14 @@ from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.service.params import check_text, did_you_mean
 from svc_notebook.template import fill, names_in, unclosed_names, wrong_marks
 
-from .row_files import FileColumn, RowFiles, is_path_of_files, refuse_paths
+from .row_files import (
+    FileColumn,
+    RowFiles,
+    is_path_of_csv,
+    is_path_of_files,
+    read_csv,
+    refuse_paths,
+)
 
 _NO_IDENTIFIER = (
     "A prompt uses a column by a name that is an identifier; rename the columns, for "
@@ -283,7 +290,8 @@ def read_rows(rows: object, *, called: str = "rows") -> Rows:
     """
     if isinstance(rows, Rows):
         return rows
-    rows = to_pandas(rows)
+    is_csv = called == "rows" and is_path_of_csv(rows)
+    rows = read_csv(str(rows)) if is_csv else to_pandas(rows)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
@@ -423,10 +431,13 @@ def _of_list(rows: list[Any], called: str) -> Rows:
     return Rows(columns=columns, labels=range(len(rows)), called=called)
 
 
+_OR_FILES = ", or the path of a CSV file or of Parquet files"
+
+
 def _unusable_rows(reason: str, called: str) -> ParameterError:
     return ParameterError(
         f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts"
-        f"{', or the path of Parquet files' if called == 'rows' else ''}.",
+        f"{_OR_FILES if called == 'rows' else ''}.",
         param=called,
     )
 

@@ -216,8 +216,48 @@ def test_a_list_of_files_is_refused(
 
 def test_a_text_is_not_taken_for_a_place(session: Session) -> None:
     """The message names both ways."""
-    with pytest.raises(ParameterError, match=r"rows is str.*or the path of Parquet"):
+    with pytest.raises(
+        ParameterError, match=r"rows is str.*of a CSV file or of Parquet"
+    ):
         _sweep(session, "word")
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_csv_file_is_read_as_pandas_does(
+    tmp_path: Path, session: Session, as_path: Callable[[Path], object]
+) -> None:
+    """Its path gives the requests of the frame; the rows are stored with the run."""
+    path = tmp_path / "rows.CSV"
+    FRAME.to_csv(path, index=False)
+
+    of_path = _sweep(session, as_path(path))
+    of_frame = _sweep(session, pd.read_csv(path))
+
+    assert [*of_path.grid.trial_keys()] == [*of_frame.grid.trial_keys()]
+    path.unlink()  # unlike Parquet files, it is not needed again
+    assert of_path.run(first=2).n_todo == N_ROWS - 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file or directory"),
+        (b"", "No columns to parse from file"),
+        ("text\nกาแฟ\n".encode("cp874"), "codec can't decode"),
+    ],
+)
+def test_a_csv_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, session: Session, content: bytes | None, said: str
+) -> None:
+    """The message has the reason, and the call that reads it with other options."""
+    path = tmp_path / "rows.csv"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ParameterError, match=said) as caught:
+        _sweep(session, path)
+
+    assert f"rows=pandas.read_csv({str(path)!r}, encoding=" in str(caught.value)
 
 
 @pytest.mark.slow
