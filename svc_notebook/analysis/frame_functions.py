@@ -280,9 +280,8 @@ def contrast(  # noqa: PLR0913 - a study has many options
     """Compare the values of factors in pairs, over the prompts that have both.
 
     Other factors are kept equal. Intervals are Student's t over prompts, corrected for
-    skew for seconds, tokens and cost. A call's comparisons are corrected together. The
-    value with the higher mean comes first, of two runs the later one; with `against`,
-    its mean is subtracted.
+    skew for seconds, tokens and cost. A call's comparisons are corrected together.
+    Without `against` the higher mean comes first, of two runs the later one.
 
     Args:
         df: A frame of replies; or a list of runs or frames, the earlier one first, or a
@@ -291,8 +290,7 @@ def contrast(  # noqa: PLR0913 - a study has many options
         on: Scores or columns of numbers, or `field_*`; the only score if None.
         against: Compare with this value only, where None is the value "not sent"; a
             dict has one for each factor. All pairs if left out.
-        by: Columns of subgroups, such as `language`. Further rows test whether the
-            differences in two subgroups differ.
+        by: Columns of subgroups, such as `language`; further rows compare those.
         unit: Columns such as `document` that say which prompts belong together.
         weight: Whether each prompt or each reply counts the same in a mean.
         missing: Replies without a value are left out ("drop"), count as 0 ("wrong"), or

@@ -147,7 +147,7 @@ class SvcMagics(SvcTraits, Magics):
         try:
             command = self._command
         except KeyboardInterrupt:  # during the imports; their traceback would not help
-            message = "(interrupted while svc_notebook was loading; nothing was sent)"
+            message = "(interrupted while loading; nothing was sent)"
             raise Interrupted(message=message) from None
         return command.run(line, cell, local_ns)
 

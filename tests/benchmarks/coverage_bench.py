@@ -315,7 +315,7 @@ def in_subgroups(th: tuple[float, float], en: tuple[float, float]) -> Study:
                 df, "model", "right", against="old", by="language", correct=None
             )
             [between] = compared[compared["is_between_groups"]].to_dict("records")
-            sign = 1 if between["level"] == "th" else -1
+            sign = 1 if between["language"] == "th minus en" else -1
             yield bool(between["low"] <= sign * truth <= between["high"])
 
     return study

@@ -257,6 +257,7 @@ def test_tool_calls_that_wait_are_listed(
             call_id=f"c{number}",
             name="weather",
             arguments="{}",
+            asked_arguments="{}",
             result="rain",
             created_at=exchange.ended_at,
         )

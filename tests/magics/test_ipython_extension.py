@@ -87,7 +87,7 @@ def test_an_interrupt_of_the_first_imports_is_one_line(module: str) -> None:
 
     first, again = ended.stdout.split("-----")
     assert first.split("\n") == [
-        "(interrupted while svc_notebook was loading; nothing was sent)",
+        "(interrupted while loading; nothing was sent)",
         "",
     ]
     assert "%%svc" in again

@@ -212,7 +212,7 @@ def test_equal_models_under_two_labels_are_an_a_a_test(session: Session) -> None
     assert replies["exchange_id"].is_unique
     compared = run.contrast("model", on="completion_tokens")
     assert compared.factors == ["model_label"]
-    assert compared.df[["level", "against"]].iloc[0].tolist() == ["b", "a"]
+    assert set(compared.df[["level", "against"]].iloc[0]) == {"a", "b"}
     one = plan_run(session, "Say {{text}}", rows=[{"text": "a"}], model={"a": SMALL})
     bare = plan_run(session, "Say {{text}}", rows=[{"text": "a"}], model=SMALL)
     assert one.plan_df()["request_key"][0] == bare.plan_df()["request_key"][0]

@@ -51,7 +51,7 @@ def _swept(session: Session, **how: Any) -> Run:  # noqa: ANN401 - any arguments
 LINES = (
     r"right: 8b 50 % \(\d+ to \d+\); 70b 100 % \(\d+ to 100\) "
     r"[^:]*70b is right more often than 8b: 100 % against 50 %.*"
-    r"only 70b is right in 4 of 8 rows, only 8b in 0; both in 4, neither in 0\."
+    r"Only 70b is right in 4 of 8 rows, only 8b in 0; both in 4, neither in 0\."
 )
 
 
