@@ -1,6 +1,5 @@
 """The package's functions, such as `complete`; each uses this kernel's session."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -12,6 +11,7 @@ from svc_notebook.client.request_pipeline import print_wait, to_request
 from svc_notebook.client.sync_client import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.display.front_end import write_note
 from svc_notebook.endpoints import Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
@@ -360,7 +360,7 @@ def usage_df(  # noqa: PLR0913 - each argument is a filter
         reported, or estimated where the service reported none, as for streamed replies.
         The `estimated_…` columns say which part is estimated, and its interval. Costs
         are computed with your price table (SVC_PRICES); a cost is missing if any part
-        of it has no price. Lines on stderr say how many exchanges are left out, and how
+        of it has no price. Notes say how many exchanges are left out, and how
         many have no price.
 
     Raises:
@@ -390,10 +390,10 @@ def usage_df(  # noqa: PLR0913 - each argument is a filter
         priced_as=priced_as,
         joined=partial(_with_rows, context.settings.endpoint),
     )
-    say_unpriced(usage, file=sys.stderr)
+    say_unpriced(usage, say=write_note)
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
-        return say_left_out(usage, hint=hint, file=sys.stderr)
+        return say_left_out(usage, hint=hint, say=write_note)
     return usage
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from svc_notebook.credentials import known_keys
-from svc_notebook.errors import SvcError, import_extra, write_line
+from svc_notebook.display.front_end import write_warning
+from svc_notebook.errors import SvcError, import_extra
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import Message, ToolCall
@@ -300,7 +301,7 @@ class Tracing:
             self._is_checked = True
             provider = self._trace.get_tracer_provider()
             if isinstance(provider, self._trace.ProxyTracerProvider):
-                write_line(_NO_PROVIDER)
+                write_warning(_NO_PROVIDER)
 
 
 def _nanoseconds(moment: datetime) -> int:

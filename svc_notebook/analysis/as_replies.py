@@ -6,7 +6,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.display.front_end import write_warning
+from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import (
     ANSWER,
@@ -215,7 +216,7 @@ def _filled_frame(
     """Return the frame of replies, and fill in columns that follow from others."""
     n = len(source)
     if not {"row", "prompt"} & {*ours} and n:
-        write_line(
+        write_warning(
             "Neither row= nor prompt= is given, so each reply counts as a separate "
             "prompt, and replies are not compared in pairs. Name the column that says "
             "which replies answer the same question, such as row='id'."

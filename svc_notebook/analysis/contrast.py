@@ -338,7 +338,7 @@ def contrast_df(
     on: str | Sequence[str] | None = None,
     **options: Any,  # noqa: ANN401 - those of `contrast`
 ) -> pd.DataFrame:
-    """Return the frame of `contrast`, and write its notes to stderr."""
+    """Return the frame of `contrast`, and write its notes."""
     compared = contrast(df, factor, on, **options)
     say(compared.notes)
     return compared.df

@@ -172,7 +172,7 @@ def summary_df(  # noqa: PLR0913 - one for each way to count
     The sample is the prompts, because repeats of one prompt say nothing about other
     prompts: a score is a mean over prompts, with an interval by Student's t corrected
     for skew, or for rates by Wilson with the effective n. Without SciPy (the extra
-    `stats`) there are no intervals, and a line on stderr says so. Further lines say how
+    `stats`) there are no intervals, and a note says so. Further notes say how
     many replies failed or have no score, such as 38 of 48.
 
     Args:

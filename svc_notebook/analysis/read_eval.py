@@ -21,7 +21,8 @@ from zipfile import BadZipFile, ZipFile
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from svc_notebook.errors import ParameterError, SvcError, import_extra, write_line
+from svc_notebook.display.front_end import write_warning
+from svc_notebook.errors import ParameterError, SvcError, import_extra
 from svc_notebook.ledger.reply_columns import REPLIES, Batch, dtype_of, template_columns
 from svc_notebook.ledger.reply_frames import assemble_frame, to_array
 from svc_notebook.ledger.scores import PREFIX
@@ -99,9 +100,9 @@ def read_eval(*paths: str | Path) -> pd.DataFrame:
 def _warn_of_gaps(log: _Log) -> None:
     """Write a line if a log has no samples, or perhaps not all of them."""
     if not log.known:
-        write_line(f"{log.name} has no samples; its status is {log.status}.")
+        write_warning(f"{log.name} has no samples; its status is {log.status}.")
     elif log.status != "success":
-        write_line(
+        write_warning(
             f"{log.name} may be incomplete: its status is {log.status}. "
             f"{len(log.known):,} samples were read."
         )

@@ -1,6 +1,6 @@
 """Score replies with functions of a row, and save the scores in the ledger.
 
-A line on stderr warns of likely mistakes: functions that raise, missing answers that
+A line warns of likely mistakes: functions that raise, missing answers that
 count as right, and labels that no answer can equal. A sweep knows its scores before it
 has replies: the plan has their functions, and the ledger keeps as much of these as it
 can.
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
-from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.display.front_end import write_note, write_warning
+from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_columns import dtype_of
@@ -532,9 +533,9 @@ def score_replies(
     n_kept = 0 if ledger is None else _keep(ledger, columns, scored, old)
     _put_scores(columns.frame, old, scored)
     for line in (line for outcome in outcomes for line in outcome.lines()):
-        write_line(line)
+        write_warning(line)
     if columns.frame is not frame:
-        write_line(_NO_COLUMNS)
+        write_note(_NO_COLUMNS)
     return SavedScores.of(n_kept, scored, len(positions))
 
 
@@ -612,7 +613,7 @@ def _keep(
         ledger, scores, old=[*old, *scored], among=_exchange_ids(columns)
     )
     if unknown:
-        write_line(
+        write_note(
             f"{len(unknown)} of these replies are not in the current ledger, so their "
             "scores are only in the frame."
         )

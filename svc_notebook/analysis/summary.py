@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.escape import to_terminal
-from svc_notebook.errors import ParameterError, write_line
+from svc_notebook.display.front_end import write_note
+from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import PER_TOKENS, Prices
 from svc_notebook.ledger.reply_columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
@@ -274,9 +274,9 @@ def without_values(df: pd.DataFrame, groups: Groups) -> list[str]:
 
 
 def say(lines: Iterable[str]) -> None:
-    """Write lines on stderr, each once, with control characters made visible."""
+    """Write notes, each once: quiet lines in a cell, else on stderr."""
     for line in dict.fromkeys(lines):
-        write_line(to_terminal(line))
+        write_note(line)
 
 
 def _n_scored(

@@ -239,7 +239,7 @@ class AsyncClient(BaseClient):
                 calls, and you run the functions.
             origin: What the request belongs to; the ledger records it.
             watch: A function that is called at each wait. By default, waits of 2 s and
-                more are printed on stderr; None prints nothing.
+                more are shown as notes; None shows nothing.
             answers: A function that looks for a recorded answer first, instead of the
                 client's `answers`.
             **params: Parameters by the document's names; a parameter that is left out

@@ -26,6 +26,7 @@ from svc_notebook.credentials import (
     make_known,
     name_refused_key,
 )
+from svc_notebook.display.front_end import write_note
 from svc_notebook.endpoints import SERVICE, Endpoint, facts_of
 from svc_notebook.errors import (
     AuthError,
@@ -38,7 +39,6 @@ from svc_notebook.errors import (
     TimedOutError,
     UnknownModelError,
     warn,
-    write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.catalogue import ModelInfo
@@ -88,9 +88,9 @@ _MIN_SHOWN_S = 2.0  # shorter waits are not worth a line
 
 
 def print_wait(waiting: Waiting) -> None:
-    """Write a line on stderr if a wait is long enough to be noticed."""
+    """Write a note if a wait is long enough to be noticed."""
     if waiting.wait_s >= _MIN_SHOWN_S:
-        write_line(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}")
+        write_note(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}")
 
 
 def call_watch(watch: Watch | None, waiting: Waiting) -> None:

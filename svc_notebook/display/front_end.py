@@ -2,11 +2,16 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from shutil import get_terminal_size
 from typing import Any, TypeAlias
 
+from svc_notebook.errors import write_line
+
+from .escape import to_terminal, to_text
+from .html_styles import quiet_html, warning_html
 from .terminal_width import wrapped
 
 Bundle: TypeAlias = Mapping[str, str]
@@ -72,6 +77,28 @@ def is_terminal() -> bool:
         return False
 
 
+def write_note(line: str) -> None:
+    """Write a remark that is not an error: a quiet line in a cell, else on stderr.
+
+    In a cell, stderr would look like an error.
+    """
+    _write_remark(line, quiet_html(to_text(line)))
+
+
+def write_warning(line: str) -> None:
+    """Write that a number may be wrong, or what to do next; a cell marks it."""
+    _write_remark(line, warning_html(line))
+
+
+def _write_remark(line: str, html: str) -> None:
+    text = to_terminal(line)
+    if _kernel_shell() is None:
+        write_line(text)
+        return
+    with suppress(Exception):  # as `write_line`: a remark stops nothing
+        _publish({"text/html": html, "text/plain": text}, None)
+
+
 def is_colab() -> bool:
     """Whether this is a kernel of Colab, which has imported Colab's own package."""
     return "google.colab" in sys.modules
@@ -111,10 +138,15 @@ def find_screen(display: str = "auto") -> Screen:
     if display == "settled":
         return Screen.NONE
     terminal = Screen.TERMINAL if is_terminal() else Screen.NONE
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
-    kernel = getattr(shell, "kernel", None)
-    if shell is None or kernel is None or display == "plain":
+    shell = _kernel_shell()
+    if shell is None or display == "plain":
         return terminal
     is_live = display == "live" or can_answer(shell)
     return Screen.NOTEBOOK if is_live else Screen.NONE
+
+
+def _kernel_shell() -> object | None:
+    """Return IPython's shell if it runs in a kernel."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    return None if getattr(shell, "kernel", None) is None else shell

@@ -14,6 +14,10 @@ _QUIET = "color-mix(in srgb,currentcolor 75%,transparent)"
 _BORDER = "rgba(127,127,127,.4)"
 # In an untrusted notebook a host drops the mix; then the plain value before it counts.
 QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
+_WARNING = (
+    "white-space:pre-wrap;overflow-wrap:break-word;"
+    "border-left:3px solid #e69138;padding-left:.6em;margin:.2em 0"
+)
 _GRID = "display:grid;gap:.75em;margin-bottom:.5em;grid-template-columns:"
 _GAP_EM, _COLUMN_EM = 0.75, 14
 _CARD = (
@@ -31,6 +35,11 @@ def quiet_html(html: str, *, hint: str = "") -> str:
     """Put HTML into a small grey line; the hint shows when the mouse rests on it."""
     title = f' title="{escape(hint)}"' if hint else ""
     return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
+
+
+def warning_html(text: str) -> str:
+    """Put a text beside a coloured edge; it breaks between words."""
+    return f'<div style="{_WARNING}">{to_text(text)}</div>'
 
 
 def sentences_html(lines: Iterable[str], notes: Iterable[str] = ()) -> str:

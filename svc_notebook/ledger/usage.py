@@ -5,9 +5,9 @@ once. Tokens and costs are those that were reported, or else estimated; the colu
 `estimated_…` have the estimated part.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TextIO, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -117,7 +117,7 @@ def _priced_as(model: str, prices: Prices | None) -> Prices:
 
 
 def say_left_out(
-    usage: pd.DataFrame, *, hint: str, file: TextIO | None
+    usage: pd.DataFrame, *, hint: str, say: Callable[[str], object]
 ) -> pd.DataFrame:
     """Write how many exchanges a frame of `usage_df` does not count, if any.
 
@@ -126,12 +126,12 @@ def say_left_out(
     """
     if n := int(usage["n_left_out"].sum()):
         exchanges = f"{n} exchange{'s'[: n != 1]}"
-        print(f"{exchanges} left out: emulated or reused{hint}.", file=file)
+        say(f"{exchanges} left out: emulated or reused{hint}.")
     is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
     return usage[is_counted].reset_index(drop=True)
 
 
-def say_unpriced(usage: pd.DataFrame, *, file: TextIO | None) -> None:
+def say_unpriced(usage: pd.DataFrame, *, say: Callable[[str], object]) -> None:
     """Write how many exchanges have no price, if there is a price table."""
     is_unpriced = (usage["n_unpriced"] > 0) & usage["cost_source"].notna()
     if not (n := int(usage.loc[is_unpriced, "n_unpriced"].sum())):
@@ -142,10 +142,7 @@ def say_unpriced(usage: pd.DataFrame, *, file: TextIO | None) -> None:
     if "model" in usage:
         models = f": {', '.join(usage.loc[is_unpriced, 'model'].unique())}"
     exchanges = f"{n} exchange{'s'[: n != 1]}"
-    print(
-        f"{exchanges} {have} no price in {table}, so {costs} unknown{models}.",
-        file=file,
-    )
+    say(f"{exchanges} {have} no price in {table}, so {costs} unknown{models}.")
 
 
 class UsageGroups(NamedTuple):

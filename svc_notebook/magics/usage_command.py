@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from svc_notebook.errors import ParameterError
@@ -59,12 +58,15 @@ def usage_df(session: Session, *words: str) -> "pd.DataFrame":
     )
     n_emulated = int(usage.loc[usage["is_emulated"], "n_left_out"].sum())
     is_in_sentence = usage["n_left_out"].sum() == n_emulated
-    notes, dropped = StringIO(), StringIO()
-    usage = say_left_out(usage, hint="", file=dropped if is_in_sentence else notes)
-    say_unpriced(usage, file=notes)
+    notes: list[str] = []
+    dropped: list[str] = []
+    usage = say_left_out(
+        usage, hint="", say=(dropped if is_in_sentence else notes).append
+    )
+    say_unpriced(usage, say=notes.append)
     if prices and usage["is_emulated"].any():
-        notes.write(
-            "The emulator is free; the costs are what the service would charge.\n"
+        notes.append(
+            "The emulator is free; the costs are what the service would charge."
         )
     shown = [*_USAGE_COLUMNS, *(_COSTS if prices else ())]
     rows = [
@@ -77,7 +79,7 @@ def usage_df(session: Session, *words: str) -> "pd.DataFrame":
         + " Prompt and reply are tokens; ~ is an estimate." * bool(rows),
         _USAGE_HEADS,
         rows,
-        note=notes.getvalue().strip(),
+        note="\n".join(notes),
     )
 
 

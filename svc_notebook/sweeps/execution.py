@@ -24,7 +24,7 @@ from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
-from svc_notebook.display.front_end import Screen, find_screen, is_terminal
+from svc_notebook.display.front_end import Screen, find_screen, is_terminal, write_note
 from svc_notebook.errors import (
     AuthError,
     ConfigError,
@@ -36,7 +36,6 @@ from svc_notebook.errors import (
     ServerFaultError,
     SvcError,
     TransportError,
-    write_line,
 )
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.ledger import Ledger
@@ -764,7 +763,7 @@ class Executor:
             self._lock(ledger).release()
             self._bind_again(preflight)
             if not preflight.is_confirmed():
-                write_line("Nothing was sent. run() asks again.")
+                write_note("Nothing was sent. run() asks again.")
                 return None
         return self._begin_locked(preflight, ledger)
 
@@ -847,7 +846,7 @@ class Executor:
 def _announce(waiting: Waiting) -> None:
     """Print a wait, if it is long."""
     if waiting.wait_s >= ANNOUNCED_S:
-        write_line(
+        write_note(
             f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt to "
             "stop it; run() continues later."
         )

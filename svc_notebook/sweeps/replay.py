@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ParameterError, SvcError, write_line
+from svc_notebook.display.front_end import write_note
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
 from svc_notebook.ledger.exchange_rows import Scope
@@ -120,7 +121,7 @@ def dataset(
 ) -> pd.DataFrame:
     """List the questions that you asked, as a test set: one row per distinct request.
 
-    These are questions from cells, panels and Python to this address. A line on stderr
+    These are questions from cells, panels and Python to this address. A note
     says how many are left out: failed, emulated, forgotten, with tools, asked twice.
 
     Args:
@@ -170,7 +171,7 @@ def replay(  # noqa: PLR0913 - one argument for each filter
 
     Each question is sent with its whole history and its parameters, as it was then. The
     recorded replies are in the run, too, at no cost: the ledger answers them. Tools are
-    never run again. A line on stderr says what is left out.
+    never run again. A note says what is left out.
 
     Args:
         rows: Rows of `dataset()`, such as those that you picked; all if None.
@@ -309,7 +310,7 @@ class _QuestionReader:
 
     def say(self, first: str) -> None:
         """Write how many questions there are, and how many are left out."""
-        write_line(f"{first}{self.reasons}.")
+        write_note(f"{first}{self.reasons}.")
 
 
 class _Forgotten:

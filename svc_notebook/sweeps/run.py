@@ -22,8 +22,7 @@ from svc_notebook.analysis.scorers import compared_columns
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
-from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.front_end import Output, find_screen
+from svc_notebook.display.front_end import Output, find_screen, write_warning
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
@@ -206,7 +205,7 @@ class Run:
                 run shows tokens, cost and time estimated from these replies; `run()`
                 sends the rest.
             watch: Called before each wait, for a limit or another try. If None, waits
-                of a minute or more are announced on stderr.
+                of a minute or more are shown as notes.
             on: A Ray cluster whose workers send the requests: `ray` starts or joins
                 one here, `auto` joins that of this machine, `ray://HOST:PORT` another.
                 Everything else happens here, such as tools. The API key is sent to each
@@ -308,7 +307,7 @@ class Run:
         """
         if (execution := self._executor.execution) is not None:
             if execution.scheduler.is_paused and not execution.is_over:
-                write_line(
+                write_warning(
                     "The run is paused, so nothing is sent. Interrupt this, and call "
                     "run() to send the rest."
                 )
@@ -1528,7 +1527,7 @@ class Run:
         """
         if execution is None or self.plan.origin != "sweep":
             for line in scored or ():
-                write_line(to_terminal(line))
+                write_warning(line)
             return
         queues = execution.scheduler.queues
         n_failed = sum(queue.n_failed for queue in queues)
@@ -1547,10 +1546,10 @@ class Run:
             )
         if text:
             self._explained = _cell_number(), text
-            write_line(to_terminal(text))
+            write_warning(text)
         n_sent = sum(queue.n_ok for queue in queues)
         for line in self._scores.lines(n_sent=n_sent):
-            write_line(to_terminal(line))
+            write_warning(line)
 
     def _reused(self, trial: Trial) -> Exchange | None:
         """Return the answer that the ledger has for a trial, if any."""

@@ -6,7 +6,6 @@ requests are being sent.
 
 import dataclasses
 import platform
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from svc_notebook.analysis.read_answers import (
     with_answers,
 )
 from svc_notebook.analysis.scoring import planned_in_words
+from svc_notebook.display.front_end import write_note
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
@@ -269,7 +269,7 @@ class RunFrames:
             self._retype(usage, rows)
         if not include_emulated:
             hint = "; include_emulated=True counts the emulator's"
-            return say_left_out(usage, hint=hint, file=sys.stderr)
+            return say_left_out(usage, hint=hint, say=write_note)
         return usage
 
     def own(self, names: str | Sequence[str]) -> list[str]:

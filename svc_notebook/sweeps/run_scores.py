@@ -31,7 +31,8 @@ from svc_notebook.analysis.scoring import (
     scores_to_keep,
     source_digest,
 )
-from svc_notebook.errors import ParameterError, SvcError, write_line
+from svc_notebook.display.front_end import write_warning
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ratings import RATED
@@ -125,7 +126,7 @@ class RunScores:
             if ledger is None or not (digest and before.get(name)):
                 before[name] = digest or before.get(name, "")
             elif before[name] != digest:
-                write_line(
+                write_warning(
                     f"The function of the score {name} has changed since run "
                     f'"{plan.name}" was started. Its replies keep their scores, and '
                     f"only new replies get others; run.score({name}=...) scores all "
