@@ -13,7 +13,7 @@ from . import rounding
 from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown, subtraction
 from .differences import Correction, Difference, StudentEstimate, units_needed
-from .joined_runs import RUN
+from .joined_runs import IMPROVED, REGRESSED, RUN
 from .reply_factors import in_number, setting_name, spoken
 from .rounding import is_shown_as_none, number, percent, round_up
 from .run_differences import only_in_one_run, run_differences
@@ -23,7 +23,10 @@ from .statistics import HOW_TO_INSTALL, LEVEL, MIN_PROMPTS, special
 # names of scores that describe a reply: "a is right more often than b"
 ADJECTIVES = frozenset({"right", "correct", "wrong", "valid", "exact", "cut"})
 CANNOT_TELL = "cannot tell"  # a verdict
-_FIRST_WORDS = ("cannot ", "no ", "only ", "the ", "too ", "with ")
+_FIRST_WORDS = (
+    *("cannot ", "no ", "only ", "over ", "the ", "too ", "with "),
+    *(f"{head}: " for head in (IMPROVED, REGRESSED)),
+)
 _ALL = ("", "both ")  # in place of "all 1" and "all 2"
 _FEW = 9  # of so few rows that differ, the sentence says how many they are
 _MOST_MORE = 20  # a run that is larger by more than this factor is not suggested
@@ -527,7 +530,7 @@ def _depends(
     start = "But it" if is_first else "It also"
     yield (
         f"{start} depends on {spoken(dependence.factor)}: {compared} is {differences}; "
-        "the difference is their mean."
+        f"the difference is over all values of {spoken(dependence.factor)} together."
     )
 
 

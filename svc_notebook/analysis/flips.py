@@ -403,7 +403,7 @@ def _tables(
             )
             for end in (0, 1)
         ]
-        head = f"{question.only(side)}: {_count(len(places), question)}"
+        head = capitalised(f"{question.only(side)}: {_count(len(places), question)}")
         table = ComparisonTable(
             title="",
             row_names=tuple(names),

@@ -15,6 +15,7 @@ from svc_notebook.ledger.usage import group_codes
 from svc_notebook.service.params import printable, shorten
 
 from . import statistics
+from .contrast_sentences import capitalised
 from .contrast_study import only_score
 from .differences import Figure, StudentEstimate, p_value, shares
 from .missing import check_missing, missing_lines, with_missing
@@ -208,7 +209,8 @@ def trend(
     if bend < _BENT:
         p = _p_text(bend)
         notes.append(f"the curve bends ({p}): plot(on, x={column!r}) shows how")
-    sentence = "; ".join([_sentence(df, result, counted(df, unit)), *notes])
+    claim = capitalised(_sentence(df, result, counted(df, unit)))
+    sentence = "; ".join([claim, *notes])
     lines = missing_lines(df, on=on, by=[column], missing=missing)
     return replace(result, says=" ".join([f"{sentence}.", *lines]))
 

@@ -347,6 +347,7 @@ def test_an_interaction_is_said_in_the_sentence() -> None:
 
     assert "But it depends on prompt: 70b minus 8b is" in says
     assert "55 points with terse, -40 points with polite" in says
+    assert "the difference is over all values of prompt together." in says
 
 
 def test_prompts_are_called_what_they_are() -> None:

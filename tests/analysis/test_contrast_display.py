@@ -75,7 +75,7 @@ def test_html_is_drawn_without_a_kernel_or_a_script() -> None:
     assert html.count("<svg") == 1
     assert re.search(r'aria-label="70b minus 8b: 40 points \(\d+ to \d+\)"', html)
     assert "currentColor" in html
-    assert "only 70b is right: 16 rows" in html
+    assert "Only 70b is right: 16 rows" in html
     assert "<script" not in html
     assert "http" not in html
 
@@ -112,7 +112,7 @@ def test_many_rows_are_folded_below_a_line_that_counts_them() -> None:
     head, _, folded = many.partition("<details>")
     assert "Only 70b is right in 5 of 40 rows, only 8b in 0" in head
     assert "row: " not in head
-    assert re.search("<summary[^>]*>only 70b is right: 5 rows</summary>", folded)
+    assert re.search("<summary[^>]*>Only 70b is right: 5 rows</summary>", folded)
     assert folded.partition("</details>")[0].count("row: ") == 5
 
 

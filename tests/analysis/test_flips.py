@@ -68,10 +68,10 @@ def test_the_first_rows_are_shown_with_their_own_columns() -> None:
     """Each way has a table; what does not fit is counted."""
     shown = repr(svc.contrast(STUDY, "model", on="right").flips(n=1))
 
-    assert "only 70b is right: 3 rows\n\nrow: 1, label: ham" in shown
+    assert "Only 70b is right: 3 rows\n\nrow: 1, label: ham" in shown
     assert "2 more rows are not shown: .flips(n=3) shows all" in shown
     assert f"model: {SMALL}\n    not right:\n    {SMALL} 1 0 False" in shown
-    assert "only 8b is right: 1 row\n" in shown
+    assert "Only 8b is right: 1 row\n" in shown
 
 
 def test_ten_rows_of_each_direction_are_shown() -> None:
@@ -248,7 +248,7 @@ def test_a_direction_without_rows_comes_last() -> None:
     rows = svc.contrast([old, new], "run", on="right").flips()
 
     assert rows.says == (
-        "improved: only new is right in 1 of 4 rows; regressed: only old in 0; both in "
+        "Improved: only new is right in 1 of 4 rows; regressed: only old in 0; both in "
         "2, neither in 1."
     )
 

@@ -53,12 +53,12 @@ def test_what_regressed_comes_first() -> None:
     assert flips.df["row"].tolist() == [9, 20, 31, 3]
     assert flips.df["better"].tolist() == ["old"] * 3 + ["new"]
     assert [head for head, _ in flips.tables] == [
-        "regressed: only old is right: 3 rows",
-        "improved: only new is right: 1 row",
+        "Regressed: only old is right: 3 rows",
+        "Improved: only new is right: 1 row",
     ]
-    assert "regressed: only old is right in 3 of 40 rows" in repr(compared)
+    assert "Regressed: only old is right in 3 of 40 rows" in repr(compared)
     html = compared._repr_mimebundle_()["text/html"]
-    assert html.index("regressed") < html.index("improved")
+    assert html.index("Regressed") < html.index("Improved")
     assert "old 9" in html
 
 

@@ -80,7 +80,7 @@ def test_what_cannot_be_told_is_said() -> None:
     few = _asked(lambda row, heat, _: row + heat < 1, n_rows=2)
 
     assert str(svc.trend(chance, "temperature")).startswith(
-        "cannot tell yet whether right "
+        "Cannot tell yet whether right "
     )
     assert "change by the same amount" in str(svc.trend(steady, "temperature"))
     assert str(svc.trend(few, "temperature")).endswith(

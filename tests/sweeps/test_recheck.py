@@ -164,8 +164,8 @@ def test_a_worse_model_has_changed(session: Session, address: Address) -> None:
     assert checked.flips is not None
     assert set(checked.flips.df["text"]) == {"yes"}
     assert set(checked.flips.df["text_against"]) == {"no"}
-    assert "regressed: only before is right" in checked.flips.says
-    assert "regressed" in checked._repr_mimebundle_()["text/html"]
+    assert "Regressed: only before is right" in checked.flips.says
+    assert "Regressed" in checked._repr_mimebundle_()["text/html"]
     assert repr(checked).startswith("Changed by -")
 
 
