@@ -17,7 +17,7 @@ from svc_notebook.service.params import check_flag, check_int, check_number, mus
 
 from . import contrast_display, statistics
 from .contrast_pair import Pair, compare_groups, compare_pair, dependence_of
-from .contrast_sentences import Drawn, Terms, drawn, sentence, verdict
+from .contrast_sentences import Drawn, Sentence, Terms, drawn, sentence, verdict
 from .contrast_study import (
     Design,
     Study,
@@ -146,6 +146,7 @@ class Contrast:
         missing: How replies without a value are treated.
         tied: Sets of values of which no two can be told apart, of three or more.
         drawn: The numbers that the chart shows of each comparison.
+        sentences: The sentences in parts; a cell says once what applies to all.
         looks: `any` if the intervals hold at any number of looks.
         is_first_look: False if the run was compared before it was complete.
         labels: The column of the labels that scores are corrected by, if there is one.
@@ -170,6 +171,7 @@ class Contrast:
     missing: Missing
     tied: list[Tie]
     drawn: list[Drawn] = field(repr=False)
+    sentences: list[Sentence] = field(repr=False)
     looks: Looks = "one"
     is_first_look: bool = True
     labels: str | None = None
@@ -292,7 +294,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         difference_of(row.pair.estimate, tail=tail, p=float(of_row))
         for row, of_row, tail in zip(rows, p, tails, strict=True)
     ]
-    says = [
+    sentences = [
         sentence(
             study,
             pair,
@@ -302,11 +304,13 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         )
         for (study, pair, _), difference in zip(rows, differences, strict=True)
     ]
+    says = [result.text() for result in sentences]
     tied = list(_ties(rows, differences, level)) if margin is None else []
     pair_columns = list(design.pair_by or unit_columns(df))
     return Contrast(
         df=_frame(rows, differences, terms, says),
         says=says,
+        sentences=sentences,
         notes=[
             *repeated_lines(df),
             *_interval_notes(rows, looks, labels),

@@ -14,7 +14,7 @@ from svc_notebook.display.html_styles import BODY, PLAIN_CODE, details_html, qui
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
-from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn
+from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn, Sentence, shared_remarks
 from .contrast_study import short_names
 from .flips import N_SHOWN, Flips, chosen_comparison, flips, records
 from .joined_runs import IMPROVED, REGRESSED, RUN
@@ -42,6 +42,10 @@ class Contrasted(Protocol):
     @property
     def says(self) -> Sequence[str]:
         """A sentence for each comparison."""
+
+    @property
+    def sentences(self) -> Sequence[Sentence]:
+        """The sentences in parts."""
 
     @property
     def drawn(self) -> Sequence[Drawn]:
@@ -100,6 +104,7 @@ def html(contrast: Contrasted) -> str:
     if rest:
         title = f"{len(rest):,} more sentence{'s'[: len(rest) != 1]}"
         parts.append(details_html(title, _block(rest)))
+    parts.append(_block(shared_remarks(contrast.sentences)))
     parts += [chart.html() for chart in charts(contrast)]
     parts.append(_block(_facts(contrast, n_drawn=_MAX_DRAWN)))
     if flipped is not None:
@@ -117,6 +122,7 @@ def text(contrast: Contrasted) -> str:
     drawn = charts(contrast, n_most=_MAX_DRAWN_IN_TERMINAL)
     facts = _facts(contrast, n_drawn=_MAX_DRAWN_IN_TERMINAL)
     closing = [*([] if flipped is None else [flipped.says]), _hint(flipped)]
+    first += shared_remarks(contrast.sentences)
     blocks = [wrapped(first), *(chart.text() for chart in drawn)]
     blocks += [wrapped(facts), wrapped(closing)]
     return to_terminal("\n\n".join(filter(None, blocks)))
@@ -160,6 +166,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
             row = {**row, "level": row["against"], "against": row["level"]}
         heads = (REGRESSED, IMPROVED)
     first, second = _names(row, _level_names(contrast))
+    subgroups = " and ".join(map(spoken, contrast.by))
     flipped = flips(
         contrast.replies,
         row["factor"],
@@ -170,6 +177,7 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
         missing=contrast.missing,
         n=n,
         heads=heads,
+        scope=f"over all values of {subgroups}: " if subgroups else "",
     )
     how = f".flips(n={max(flipped.n_level, flipped.n_against)}) shows all"
     tables = ((head, replace(table, how_to_show=how)) for head, table in flipped.tables)
@@ -323,7 +331,9 @@ def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
     """Return the sentences that are shown, and the rest, in the order of the frame."""
     order = _clear_first(contrast)
     parts = (np.sort(part) for part in (order[:_SENTENCES], order[_SENTENCES:]))
-    first, rest = ([contrast.says[position] for position in part] for part in parts)
+    shared = shared_remarks(contrast.sentences)
+    says = [sentence.text(without=shared) for sentence in contrast.sentences]
+    first, rest = ([says[position] for position in part] for part in parts)
     return first, rest
 
 

@@ -1,6 +1,6 @@
 """Write a comparison of two values as a sentence, with its caveats."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -75,6 +75,37 @@ class Drawn(NamedTuple):
     means: tuple[float, float]
 
 
+class Sentence(NamedTuple):
+    """The result of a comparison in words.
+
+    Attributes:
+        claim: What was found, and what may be its cause.
+        left_out: Which replies have no value, and how they are treated.
+        correction: For how many comparisons it is corrected; "" for a single one.
+    """
+
+    claim: str
+    left_out: tuple[str, ...]
+    correction: str = ""
+
+    def text(self, *, without: Collection[str] = ()) -> str:
+        """Return it as one text, without the remarks that are said elsewhere."""
+        remarks = filter(None, [*self.left_out, self.correction])
+        left = [remark for remark in remarks if remark not in without]
+        return " ".join([self.claim, *left])
+
+
+def shared_remarks(sentences: Sequence[Sentence]) -> list[str]:
+    """Return the remarks that apply to all comparisons, if there are several."""
+    if len(sentences) < 2:  # noqa: PLR2004 - a single sentence keeps its remarks
+        return []
+    first, *others = (sentence.left_out for sentence in sentences)
+    same = [line for line in first if all(line in lines for lines in others)]
+    # a comparison without a common prompt has no p that could be corrected
+    corrections = dict.fromkeys(sentence.correction for sentence in sentences)
+    return [*same, *filter(None, corrections)]
+
+
 class _Facts(NamedTuple):
     """The names and numbers of a sentence, its subject first."""
 
@@ -93,14 +124,13 @@ def sentence(
     difference: Difference,
     terms: Terms,
     dependence: Dependence | None = None,
-) -> str:
+) -> Sentence:
     """Return the result of a comparison as a sentence, with its caveats."""
     facts = _facts(study, pair, difference)
     subgroup = _subgroup(study, pair)
     if not pair.n_prompts:
-        closing = left_out(study, pair)
         claim = f"{subgroup}{_no_common_prompts(study, facts)}"
-        return capitalised(" ".join([claim, *closing]))
+        return Sentence(capitalised(claim), tuple(left_out(study, pair)))
     if pair.is_between_groups:
         claim = _between_groups(study, pair, difference, terms)
     elif terms.margin is not None:
@@ -111,10 +141,12 @@ def sentence(
     caveats = [
         *confounded,
         *_depends(study, pair, dependence, is_first=not confounded),
-        *left_out(study, pair),
-        *_correction_note(terms),
     ]
-    return capitalised(" ".join([f"{subgroup}{claim}", *caveats]))
+    return Sentence(
+        capitalised(" ".join([f"{subgroup}{claim}", *caveats])),
+        tuple(left_out(study, pair)),
+        _correction_note(terms),
+    )
 
 
 def capitalised(text: str) -> str:
@@ -587,8 +619,9 @@ def _score_with_article(study: Study) -> str:
     return f"{article}{_score_name(study)}"
 
 
-def _correction_note(terms: Terms) -> Iterable[str]:
-    if terms.n_family > 1:
-        how = {"holm": "Corrected", "bonferroni": "Corrected", None: "Not corrected"}
-        by = f" ({terms.correct.title()})" if terms.correct else ""
-        yield f"{how[terms.correct]} for {terms.n_family} comparisons{by}."
+def _correction_note(terms: Terms) -> str:
+    if terms.n_family <= 1:
+        return ""
+    how = {"holm": "Corrected", "bonferroni": "Corrected", None: "Not corrected"}
+    by = f" ({terms.correct.title()})" if terms.correct else ""
+    return f"{how[terms.correct]} for {terms.n_family} comparisons{by}."

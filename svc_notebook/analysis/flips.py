@@ -164,6 +164,7 @@ def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
     missing: Missing,
     n: int,
     heads: tuple[str, str] = ("", ""),
+    scope: str = "",
 ) -> Flips:
     """Find the rows that only one of two values gets right.
 
@@ -177,6 +178,7 @@ def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
         missing: How replies without a score are treated; "bounds" leaves them out.
         n: How many rows are shown in each direction.
         heads: A word for the rows of each direction, such as "improved".
+        scope: What the sentences begin with, such as "over all values of language: ".
     """
     others = [name for name in factors(df) if name not in (factor, *units)]
     along = varying_along(df, others, coded(df[factor])[0])
@@ -204,7 +206,7 @@ def flips(  # noqa: PLR0913 - the comparison, and how much of it is shown
     positions = _typical(scored_pairs, flipped)
     return Flips(
         df=_frame(question, flipped, positions),
-        says=capitalised(_sentence(question, **counts)),
+        says=capitalised(scope + _sentence(question, **counts)),
         tables=_tables(question, flipped, positions, n),
         **counts,
     )

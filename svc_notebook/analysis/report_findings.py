@@ -32,7 +32,7 @@ from .compare import as_markdown, compared, plain
 from .contrast import Contrast
 from .contrast_display import charts as charts_of
 from .contrast_display import clearest, is_clear, most_different
-from .contrast_sentences import ADJECTIVES, capitalised
+from .contrast_sentences import ADJECTIVES, capitalised, shared_remarks
 from .decision import Decision
 from .judge_agreement import judge_agreement
 from .reply_factors import (
@@ -159,7 +159,7 @@ def reworded(text: str) -> str:
 
 
 _LABELS = re.compile(r"\b(combination|model|prompt|system|tools)_(?:label|template)\b")
-_CORRECTED = re.compile(r" (?:Not c|C)orrected for [\d,]+ comparisons(?: \(\w+\))?\.")
+_CORRECTED = re.compile(r" ?(?:Not c|C)orrected for [\d,]+ comparisons(?: \(\w+\))?\.")
 _DIFFERENCE = re.compile(rf"\bdifference in ({'|'.join(sorted(ADJECTIVES))})\b")
 
 
@@ -228,12 +228,16 @@ def _difference_parts(contrast: Contrast) -> list[ReportPart]:
     """Return the charts of a comparison, its clearest sentences, and its notes."""
     order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
     shown = np.sort(order[:_SENTENCES]).tolist()
-    says = [reworded(contrast.says[position]) for position in shown]
+    shared = shared_remarks(contrast.sentences)
+    says = [
+        reworded(contrast.sentences[position].text(without=shared))
+        for position in shown
+    ]
     for name in map(spoken, contrast.by):
         says = [line.replace(f"{name}=", f"{name} ") for line in says]
     if n_more := len(contrast.says) - len(says):
         says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
-    notes = [*map(reworded, contrast.notes)]
+    notes = [*filter(None, map(reworded, [*shared, *contrast.notes]))]
     return [
         Drawings([*map(_with_plain_titles, charts_of(contrast))]),
         Sentences(says, is_list=True),

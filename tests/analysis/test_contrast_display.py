@@ -173,6 +173,53 @@ def test_subgroups_are_named_on_the_axis() -> None:
 
 
 @pytest.mark.slow
+def test_flips_of_subgroups_say_that_they_are_of_all() -> None:
+    """The rows below a comparison by language are those of every language."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9})
+    frame.insert(0, "language", ["th" if row % 2 else "en" for row in frame["row"]])
+
+    compared = svc.contrast(frame, "model", on="right", by="language")
+
+    says = "Over all values of language: only 70b is right in 16 of 40 rows"
+    assert compared.flips().says.startswith(says)
+
+
+def test_what_applies_to_all_comparisons_is_said_once() -> None:
+    """What is left out and the correction follow the sentences; each row has both."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9}).assign(score_polite=True)
+    is_failed = (frame["model"] == LARGE) & (frame["row"] < 4)
+    scores = ["score_right", "score_polite"]
+    frame[scores] = frame[scores].astype("boolean")
+    frame.loc[is_failed, scores] = pd.NA
+    frame.loc[is_failed, "status"] = "error"
+
+    compared = svc.contrast(frame, "model", on=["right", "polite"])
+
+    shown = " ".join(str(compared).split())
+    html = compared._repr_mimebundle_()["text/html"]
+    for remark in (
+        "Left out: 4 of 40 replies of 70b failed.",
+        "Corrected for 2 comparisons (Holm).",
+    ):
+        assert [shown.count(remark), html.count(remark)] == [1, 1]
+        assert compared.df["says"].str.contains(remark, regex=False).all()
+
+
+def test_what_applies_to_some_comparisons_stays_with_them() -> None:
+    """The small model failed more often in one language than in the other."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9})
+    frame.insert(0, "language", ["th" if row % 2 else "en" for row in frame["row"]])
+    is_failed = (frame["model"] == SMALL) & frame["row"].isin([0, 1, 3])
+    frame["score_right"] = frame["score_right"].astype("boolean")
+    frame.loc[is_failed, "score_right"] = pd.NA
+    frame.loc[is_failed, "status"] = "error"
+
+    shown = " ".join(str(svc.contrast(frame, "model", by="language")).split())
+
+    assert "Left out: 1 of 20 replies of 8b failed." in shown
+    assert "Left out: 2 of 20 replies of 8b failed." in shown
+
+
 def test_each_kind_of_number_has_its_axis() -> None:
     """Two scores are drawn apart, and so are two factors on the same axis."""
     frame = pd.concat(

@@ -101,7 +101,7 @@ def test_the_run_shows_them_below_its_state(session: Session) -> None:
     html = bundle["text/html"]
     assert html.index("16 ok") < html.index("<svg")
     assert html.count("<svg") == 3
-    assert "only 70b is right: 4 rows" in html
+    assert "Only 70b is right: 4 rows" in html
     assert "<b>ฟรี" not in html
 
 
