@@ -45,6 +45,19 @@ def to_json(history: History) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+class JsonToolRun(msgspec.Struct, kw_only=True):
+    """What the messages do not say about a tool call, in JSON.
+
+    The messages have what the model asked for, and the result.
+    """
+
+    call_id: str
+    arguments: dict[str, Any] | None = None  # that the tool ran with
+    is_approved: bool | None = None
+    error: str | None = None
+    seconds_s: float = 0.0
+
+
 class JsonVersion(msgspec.Struct, kw_only=True):
     """A version in JSON."""
 
@@ -66,6 +79,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     marks: tuple[str, ...] = ()
     attached: tuple[Attached, ...] = ()
     reasonings: tuple[str, ...] = ()
+    tool_runs: tuple[JsonToolRun, ...] = ()
 
 
 class JsonTurn(msgspec.Struct, kw_only=True):
@@ -97,8 +111,9 @@ def same_fields(source: Version | Turn | JsonVersion | JsonTurn) -> dict[str, An
         else (Turn, JsonTurn)
     )
     shared = kind.__dataclass_fields__.keys() & {*json_kind.__struct_fields__}
-    # These two have another form in JSON: `choices` are texts, `versions` JsonVersions.
-    return {name: getattr(source, name) for name in shared - {"choices", "versions"}}
+    # These have another form in JSON: `choices` are texts, the others structs.
+    same = shared - {"choices", "versions", "tool_runs"}
+    return {name: getattr(source, name) for name in same}
 
 
 def _to_json_turn(number: int, turn: Turn) -> JsonTurn:
@@ -115,5 +130,8 @@ def _to_json_version(version: Version) -> JsonVersion:
         messages=(version.prompt, *version.replies),
         choices=tuple(choice.content or "" for choice in version.choices),
         picked_choice=version.picked + 1 if version.choices else None,
+        tool_runs=msgspec.convert(
+            version.tool_runs, tuple[JsonToolRun, ...], from_attributes=True
+        ),
         **same_fields(version),
     )

@@ -1,6 +1,7 @@
 """Imports turns from JSON, messages or a frame, to begin a conversation with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import must_be
 from svc_notebook.service.request import Message, ToolCall, assistant, to_messages, user
+from svc_notebook.tools.call import ToolRun
 
 from .export import JsonHistory, JsonTurn, JsonVersion, same_fields, to_json
 from .history import History, Turn, Version
@@ -185,10 +187,24 @@ def _to_version(json: JsonVersion) -> Version:
     picked = 0
     if choices:
         picked = range(1, len(choices) + 1).index(json.picked_choice or 1)
-    return Version(
+    version = Version(
         prompt=prompt,
         replies=tuple(replies),
         choices=choices,
         picked=picked,
         **same_fields(json),
     )
+    return replace(version, tool_runs=tuple(_tool_runs(version, json)))
+
+
+def _tool_runs(version: Version, json: JsonVersion) -> Iterator[ToolRun]:
+    """Return the calls of a version whose runs are in the JSON."""
+    runs = {run.call_id: run for run in json.tool_runs}
+    for call, result in version.calls:
+        if run := runs.get(call.id):
+            yield ToolRun(
+                name=call.function.name,
+                asked_arguments=call.function.arguments,
+                result=result,
+                **msgspec.structs.asdict(run),
+            )
