@@ -7,6 +7,7 @@ import ast
 import copy
 import inspect
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,13 +29,17 @@ AskFor = Literal["marked", "all", "none"]
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
 _CALL_CHARS = 34  # of a call in the question, which stays in the cell as one line
 _EDIT = "Type what changes as name=value, or all as JSON; Enter changes nothing: "
-_UNREADABLE = "This is neither name=value nor a JSON object. "
+_UNREADABLE = "That is neither name=value nor JSON, so nothing has changed. "
+# the start of another change, after a comma; a value as a text of words, or quoted
+_NEXT_CHANGE = re.compile(r",\s*(?=\w+\s*=)")
+_CHANGE = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^"'=()\[\]{}]+)""")
 _MAX_TRIES = 5  # to answer the question
 MAX_EDITS = 3  # of one call's arguments; it is denied after them
 MAX_CHANGED_TOKENS = 200  # of the changed arguments that the model is shown
 DENIED = "This call was not allowed. Go on without it."
 UNDECIDED = "Nobody could decide on this call; it was not run."
-_WORDS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
+_Answer = Literal["approve", "deny", "always", "edit"]
+_WORDS: dict[str, _Answer] = {
     "yes": "approve",
     "no": "deny",
     "edit": "edit",
@@ -155,22 +160,34 @@ class AtPrompt:
 
     def _decision(self, proposal: Proposal) -> ConsentDecision:
         call = _call_text(proposal)
-        is_whole = len(call) <= _CALL_CHARS and not proposal.problem
-        details = "" if is_whole else proposal_text(proposal)
+        details = proposal_text(proposal) if len(call) > _CALL_CHARS else ""
         question = f"Run {shorten(call, _CALL_CHARS)}? {_CHOICES}"
-        fault = ""
+        is_edit = bool(proposal.problem)  # of an edit, which goes on
         for _ in range(_MAX_TRIES):
-            typed = self._ask(f"{fault}{question}", details)
-            fault, answer = "", _ANSWERS.get(typed.strip().lower())
+            answer = "edit" if is_edit else self._answer(question, details)
+            is_edit = False
             if answer == "edit":
-                typed = self._ask(_EDIT, _sent(proposal))
-                edited = _edited(proposal.arguments, typed)
+                edited = self._edit(proposal)
                 if edited is not None:
                     return ConsentDecision(verdict="approve", arguments=edited)
-                fault = _UNREADABLE * bool(typed.strip())
             elif answer is not None:
                 return ConsentDecision(verdict=answer)
         return ConsentDecision(verdict="deny")
+
+    def _answer(self, question: str, details: str) -> _Answer | None:
+        return _ANSWERS.get(self._ask(question, details).strip().lower())
+
+    def _edit(self, proposal: Proposal) -> dict[str, Any] | None:
+        """Ask for changes until they can be read; None keeps the arguments."""
+        problem = to_terminal(" ".join(proposal.problem.split()))
+        details = "\n".join(filter(None, (problem, _sent(proposal))))
+        question = _EDIT
+        while typed := self._ask(question, details).strip():
+            edited = _edited(proposal.arguments, typed)
+            if edited is not None:
+                return edited
+            question = f"{_UNREADABLE}{_EDIT}"
+        return None
 
     def _ask(self, question: str, details: str) -> str:
         """Ask a question below its details, which a notebook shows until the answer."""
@@ -193,19 +210,39 @@ def _edited(arguments: dict[str, Any], typed: str) -> dict[str, Any] | None:
     whole = to_arguments(typed)
     if whole is not None:
         return whole
+    changes = _literals(typed) or _words(typed)
+    return arguments | changes if changes else None
+
+
+def _words(typed: str) -> dict[str, Any]:
+    """Return changes such as `name=Ann Lee, n=2`, whose texts need no quotes."""
+    changes = [_CHANGE.fullmatch(part.strip()) for part in _NEXT_CHANGE.split(typed)]
+    if None in changes:
+        return {}
+    return {match[1]: _word(match[2].strip()) for match in changes if match}
+
+
+def _word(text: str) -> Any:  # noqa: ANN401 - a JSON value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return read(text)
+    return text
+
+
+def _literals(typed: str) -> dict[str, Any]:
+    """Return changes whose values are written as in JSON or as in Python."""
     source = f"f({typed})"
     try:
         call = ast.parse(source, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            return None
+            return {}
         changes = {
             str(keyword.arg): _typed_value(source, keyword.value)
             for keyword in call.keywords
         }
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return None
-    is_readable = changes and not call.args and "None" not in changes
-    return arguments | changes if is_readable else None
+        return {}
+    return {} if call.args or "None" in changes else changes
 
 
 def _typed_value(source: str, value: ast.expr) -> Any:  # noqa: ANN401 - a JSON value
@@ -229,7 +266,7 @@ def proposal_text(proposal: Proposal) -> str:
     lines = [f"The model calls {proposal.name}"]
     for name, value in proposal.arguments.items():
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
-    about = " ".join((proposal.problem or proposal.about).split())
+    about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
 
 

@@ -120,16 +120,30 @@ def answering(*answers: str) -> Callable[[str], str]:
                 arguments={"to": None, "n": 2, "more": [True, "a"]},
             ),
         ),
-        (["e", "Al", "n"], ConsentDecision(verdict="deny")),
-        (["e", "to=Al", "n"], ConsentDecision(verdict="deny")),
-        (["e", "to=print()", "n"], ConsentDecision(verdict="deny")),
-        (["e", "n=1) or f(n=2", "n"], ConsentDecision(verdict="deny")),
-        (["e", "n=1)(n=2", "n"], ConsentDecision(verdict="deny")),
-        (["e", "'Al', n=2", "n"], ConsentDecision(verdict="deny")),
-        (["e", "**{'n': 2}", "n"], ConsentDecision(verdict="deny")),
-        (["e", "n={1}", "n"], ConsentDecision(verdict="deny")),
-        (["e", "n=" + "[" * 9_000, "n"], ConsentDecision(verdict="deny")),
-        (["e", '["Al"]', "n"], ConsentDecision(verdict="deny")),
+        (
+            ["e", "to = Ann สม Lee, n=2"],
+            ConsentDecision(verdict="approve", arguments={"to": "Ann สม Lee", "n": 2}),
+        ),
+        (
+            ["e", "to=Ann Lee, more='a, b'"],
+            ConsentDecision(
+                verdict="approve",
+                arguments={"to": "Ann Lee", "n": 1, "more": "a, b"},
+            ),
+        ),
+        (
+            ["e", "Al", "to=Al"],
+            ConsentDecision(verdict="approve", arguments={"to": "Al", "n": 1}),
+        ),
+        (["e", "Al", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "to=print()", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=1) or f(n=2", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=1)(n=2", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "'Al', n=2", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "**{'n': 2}", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n={1}", "", "n"], ConsentDecision(verdict="deny")),
+        (["e", "n=" + "[" * 9_000, "", "n"], ConsentDecision(verdict="deny")),
+        (["e", '["Al"]', "", "n"], ConsentDecision(verdict="deny")),
         ([""] * 9, ConsentDecision(verdict="deny")),
         ([], ConsentDecision(verdict="deny")),
     ],
@@ -161,8 +175,8 @@ def test_edit_shows_the_arguments_to_copy() -> None:
 def test_a_question_says_why_changed_arguments_do_not_fit(
     make_caller: MakeCaller,
 ) -> None:
-    """A call that is short is asked about again, below the reason."""
-    answers, questions = iter(["e", "to=7", "e", "to='Al'"]), []
+    """The reason is above the question for other changes."""
+    answers, questions = iter(["e", "to=7", "to=Al"]), []
 
     def read(question: str) -> str:
         questions.append(question)
@@ -171,8 +185,9 @@ def test_a_question_says_why_changed_arguments_do_not_fit(
     caller = make_caller(sending("Bo"), DONE)
     (run,) = caller.run([Post().tool], consent=AtPrompt(read)).tool_runs
 
-    assert "do not fit" not in questions[0]
-    assert "(The changed arguments do not fit. " in questions[2]
+    assert "do not fit" not in questions[1]
+    assert questions[2].startswith("The changed arguments do not fit. ")
+    assert '{"to": "Bo"}' in questions[2].splitlines()
     assert run.arguments == {"to": "Al"}
 
 
@@ -231,7 +246,7 @@ def test_a_proposal_is_written_out_whole_and_printable() -> None:
             '(The user changed the arguments to {"to": "Al"}.)\nsent to Al',
         ),
         (
-            AtPrompt(answering("e", '{"to": 7}', "e", '{"to": "Al"}')),
+            AtPrompt(answering("e", '{"to": 7}', '{"to": "Al"}')),
             ["Al"],
             '(The user changed the arguments to {"to": "Al"}.)\nsent to Al',
         ),
