@@ -47,6 +47,7 @@ from .reply_factors import (
     is_rate,
     measure,
     named,
+    prompt_codes,
     scores,
     spoken,
 )
@@ -74,6 +75,8 @@ _FIGURES = (
     "latency_p50_s",
     "cost_per_reply",
 )
+_FEWEST = 0.25  # of the rows of the value with the most; with fewer it is left out
+_PAIR = 2
 _SHARES = ("repeats_equal",)
 
 
@@ -108,6 +111,7 @@ class Findings:
         judges: The judges of the replies.
         by: Columns of the rows whose values are shown separately.
         split: The comparison for each value of `by`; None if there is none.
+        too_few: Says which values have too few rows and are not compared.
     """
 
     df: pd.DataFrame
@@ -119,6 +123,7 @@ class Findings:
     judges: Sequence[JudgeFacts] = ()
     by: Sequence[str] = ()
     split: Contrast | None = None
+    too_few: Sequence[str] = ()
 
     @property
     def contrast(self) -> Contrast | None:
@@ -145,6 +150,42 @@ def against_best(
     codes, values = coded(df[names[0]])
     means = measure(df, on).groupby(codes).mean().to_numpy()
     return {"factor": names[0], "against": values[int(np.nanargmax(means))]}
+
+
+def with_enough_rows(
+    df: pd.DataFrame, factor: str | Sequence[str] | None, on: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out values that have far fewer rows than others, such as a pilot's model.
+
+    Nothing is left out if fewer than two values of a factor would remain.
+
+    Returns:
+        The replies that remain, and a sentence for each factor with such values.
+    """
+    names = factors(df) if factor is None else named(df, factor, param="factor")
+    rows = prompt_codes(df)
+    is_known = measure(df, on).notna().to_numpy()
+    is_enough = np.ones(len(df), dtype=bool)
+    notes = []
+    for name in names:
+        codes, values = coded(df[name])
+        n_rows = np.array(
+            [
+                len(np.unique(rows[is_known & (codes == code)]))
+                for code in range(len(values))
+            ]
+        )
+        most = n_rows.max(initial=0)
+        few = np.nonzero((n_rows > 0) & (n_rows < most * _FEWEST))[0]
+        if not len(few) or np.count_nonzero(n_rows) - len(few) < _PAIR:
+            continue
+        is_enough &= ~np.isin(codes, few)
+        listed = ", ".join(
+            f"{in_words(name, values[code])} ({n_rows[code]:,} of {most:,})"
+            for code in few
+        )
+        notes.append(f"Too few rows yet: {listed}; left out of the answer.")
+    return df[is_enough].reset_index(drop=True), notes
 
 
 def reworded(text: str) -> str:
@@ -218,15 +259,31 @@ def difference_section(findings: Findings) -> ReportSection | None:
         notes = [*map(reworded, decision.notes)]
         parts += [Drawings([decision.chart]), Sentences(notes, style="quiet")]
     if contrast is not None:
-        parts += _difference_parts(contrast)
+        if decision is not None and decision.chart.band is not None:
+            parts.append(Sentences([_WITHOUT_MARGIN], style="quiet"))
+        parts += _difference_parts(contrast, is_decided=decision is not None)
         if decision is None:
             parts.append(Sentences([_FILLED], style="quiet"))
     return ReportSection("Differences", parts) if parts else None
 
 
-def _difference_parts(contrast: Contrast) -> list[ReportPart]:
-    """Return the charts of a comparison, its clearest sentences, and its notes."""
+_WITHOUT_MARGIN = (
+    "The answer above is that of the decision, with its margin. What follows is "
+    "without the margin: it asks whether there is any difference."
+)
+
+
+def _difference_parts(
+    contrast: Contrast, *, is_decided: bool = False
+) -> list[ReportPart]:
+    """Return the charts of a comparison, its clearest sentences, and its notes.
+
+    After a decision, only clear differences have a sentence: how many rows would tell
+    is what the decision says.
+    """
     order = np.argsort(contrast.df["p"].fillna(1.0), kind="stable")
+    if is_decided:
+        order = order[np.array(is_clear(contrast))[order]]
     shown = np.sort(order[:_SENTENCES]).tolist()
     shared = shared_remarks(contrast.sentences)
     says = [
@@ -235,7 +292,7 @@ def _difference_parts(contrast: Contrast) -> list[ReportPart]:
     ]
     for name in map(spoken, contrast.by):
         says = [line.replace(f"{name}=", f"{name} ") for line in says]
-    if n_more := len(contrast.says) - len(says):
+    if n_more := len(order) - len(says):
         says.append(f"{n_more:,} more comparisons, less clear ones, are left out.")
     notes = [*filter(None, map(reworded, [*shared, *contrast.notes]))]
     return [
@@ -287,8 +344,19 @@ def split_section(findings: Findings) -> ReportSection | None:
     )
     parts = _table_parts(findings, table, keys)
     if findings.split is not None:
-        parts += _difference_parts(findings.split)
+        if findings.decision is not None:
+            parts.append(Sentences([_DESCRIBES], style="quiet"))
+        parts += _difference_parts(
+            findings.split, is_decided=findings.decision is not None
+        )
     return ReportSection(f"By {' and '.join(findings.by)}", parts)
+
+
+_DESCRIBES = (
+    "These figures describe parts of the rows; the answer is the one over all rows. "
+    "Their ranges are for one look, at the end, but the decision looked after each "
+    "block, so they are wrong more often than they say."
+)
 
 
 def _table_parts(

@@ -20,7 +20,9 @@ from .contrast_study import short_names
 from .reply_factors import (
     LABEL,
     check_replies,
+    counted,
     factors,
+    in_number,
     in_words,
     is_rate,
     measure,
@@ -80,6 +82,7 @@ def score_report(
     unit: str | Sequence[str] | None = None,
     factor: str | Sequence[str] | None = None,
     is_complete: bool = True,
+    compared: pd.DataFrame | None = None,
     **how: Any,  # noqa: ANN401 - those of `contrast`
 ) -> ScoreReport | None:
     """Sum up the scores of a run; None if no reply has a numeric score.
@@ -91,6 +94,7 @@ def score_report(
         factor: The columns to compare; all factors if None.
         is_complete: If False, there are only means, without intervals. To compare is a
             look at the run, which the user decides on.
+        compared: The replies to compare, if these are not all; charts show all.
         **how: Other arguments of `contrast`, such as `margin`.
     """
     df = check_replies(df)
@@ -102,13 +106,14 @@ def score_report(
     if not is_complete:
         note = _NOT_COMPARED if factors(df) else ""
         return ScoreReport([_without_intervals(chart) for chart in charts], None, note)
+    part = df if compared is None else compared
     try:
-        compared = contrast(df, factor or factors(df), on=columns, unit=unit, **how)
+        result = contrast(part, factor or factors(part), on=columns, unit=unit, **how)
     except ParameterError:  # nothing varies, or each prompt has only one value
         if factor is not None or how.get("margin") is not None:  # the user's mistake
             raise
-        compared = None
-    return ScoreReport(charts, compared)
+        result = None
+    return ScoreReport(charts, result)
 
 
 def score_columns(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
@@ -150,6 +155,10 @@ def _chart(
     show = percent_with_interval if is_share else number_with_interval
     figures = intervals_df(df, column, by=conditions, unit=unit).iloc[:_CONDITIONS]
     missing = without_values(df, grouped(df, conditions))[:_CONDITIONS]
+    counts = figures["n_prompts"].tolist()
+    # equal counts are those of the run; different ones say how sure a figure is
+    is_worth_showing = len(set(counts)) > 1
+    rows = [f", {in_number(n, counted(df))}" * is_worth_showing for n in counts]
     names = zip(*(_value_names(figures, name) for name in conditions), strict=True)
     columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
     return IntervalChart(
@@ -159,11 +168,11 @@ def _chart(
                 value=value,
                 low=low,
                 high=high,
-                numbers=why if np.isnan(value) else show(value, low, high),
+                numbers=why if np.isnan(value) else show(value, low, high) + n_rows,
                 title=column.removeprefix(PREFIX),
             )
-            for name, value, low, high, why in zip(
-                names, *columns, missing, strict=True
+            for name, value, low, high, why, n_rows in zip(
+                names, *columns, missing, rows, strict=True
             )
         ],
         limits=(0.0, 1.0) if is_share else None,

@@ -46,6 +46,7 @@ from svc_notebook.analysis.report_findings import (
     random_section,
     split_section,
     table_of,
+    with_enough_rows,
     worst_section,
 )
 from svc_notebook.analysis.rounding import difference, number, percent
@@ -200,11 +201,10 @@ def _findings(
             f"are {known}.",
             param="on",
         )
-    if question.margin is not None and on:
-        best = against_best(df, options["factor"], on[0])
-        options |= {"margin": question.margin, **best}
     df, corrected, notes = _correct(result, df, on, question.labels)
-    scored = score_report(df, names, **options, **corrected) if on else None
+    enough, too_few, against = _with_enough_rows(df, on, options, question.margin)
+    how = {**options, **against, **corrected}
+    scored = score_report(df, names, compared=enough, **how) if on else None
     if scored is not None and scored.contrast is not None:
         compared = with_looks(scored.contrast)
         compared = replace(compared, notes=[*compared.notes, *notes])
@@ -212,9 +212,7 @@ def _findings(
     by = named(df, result.frames.own(question.by), param="by") if question.by else []
     split = None
     if by and scored is not None and scored.contrast is not None:
-        factor = options.pop("factor") or scored.contrast.factors
-        split = contrast(df, factor, on=on, by=by, **options, **corrected)
-        split = with_looks(split)
+        split = _split(scored.contrast, by, how, with_looks)
     return Findings(
         df=df,
         on=on,
@@ -224,7 +222,42 @@ def _findings(
         unit=options["unit"],
         by=by,
         split=split,
+        too_few=too_few,
     )
+
+
+def _with_enough_rows(
+    df: pd.DataFrame,
+    on: Sequence[str],
+    options: Mapping[str, Any],
+    margin: float | None,
+) -> tuple[pd.DataFrame, list[str], dict[str, Any]]:
+    """Return the replies to compare, what is left out, and what a margin is against.
+
+    A decision leaves nothing out: it drops values itself, and says so.
+    """
+    too_few: list[str] = []
+    against: dict[str, Any] = {}
+    if on and "looks" not in options:
+        df, too_few = with_enough_rows(df, options["factor"], on[0])
+    if on and margin is not None:
+        best = against_best(df, options["factor"], on[0])
+        against = {"margin": margin, **best}
+    return df, too_few, against
+
+
+def _split(
+    compared: Contrast,
+    by: Sequence[str],
+    options: Mapping[str, Any],
+    with_looks: WithLooks,
+) -> Contrast:
+    """Compare the same replies again, for each value of `by`."""
+    is_decided = options.get("looks") == "any"
+    # there are no intervals of subgroups that hold at any look
+    how = {**options, "factor": options["factor"] or compared.factors, "looks": "one"}
+    split = contrast(compared.replies, on=compared.scores, by=by, **how)
+    return split if is_decided else with_looks(split)  # else the section says it
 
 
 def _correct(
@@ -333,7 +366,7 @@ def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
     return [
         Sentences([asked] if asked else [], style="quiet"),
         Sentences([first], style="lead"),
-        Sentences(rest),
+        Sentences([*rest, *findings.too_few]),
         Sentences(warnings, style="warn"),
         Sentences([brackets] if findings.scored else [], style="quiet"),
     ]

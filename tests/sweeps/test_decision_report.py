@@ -41,6 +41,7 @@ from tests.sweeps.conftest import LARGE, SMALL, answering
 
 pytestmark = pytest.mark.slow
 
+THIRD = "svc-v2-8b-instruct"
 MODELS = {"8b": SMALL, "70b": LARGE}
 ATTACK = "<img src=x onerror=alert(1)>\"'</td></style><script>x()</script> \u202e $x$"
 BLOCKS = frozenset({"p", "h1", "h2", "h3", "li", "tr", "td", "th", "pre", "div"})
@@ -215,6 +216,72 @@ def test_a_report_is_split_by_a_column_of_the_rows(
     assert "70b is right more often than 8b: 100 % against 50 %" in text.split(part)[0]
     with pytest.raises(ParameterError, match="lang"):
         run.report(tmp_path / "b.md", by="lang")
+
+
+def _many_rows() -> pd.DataFrame:
+    rows = pd.concat([ROWS] * 7, ignore_index=True)
+    rows["language"] = ["th" if n % 4 < 2 else "en" for n in range(len(rows))]
+    return rows
+
+
+def test_a_decision_is_split_by_a_column_of_the_rows(
+    session: Session, tmp_path: Path
+) -> None:
+    """The answer is that of decide; the parts have intervals for one look."""
+    run = _planned(session, rows=_many_rows(), name="mails")
+    decision = run.decide("model", margin=0.05)
+
+    file, *_ = run.report(tmp_path / "decide.md", by="language")
+
+    text = file.read_text("utf-8")
+    assert decision.headline in text
+    part = text[text.index("## By language") : text.index("## The figures")]
+    assert "| language | model | right |" in part
+    assert "These figures describe parts of the rows; the answer is" in part
+    assert "Their ranges are for one look" in part
+    assert "looks='any'" not in part
+
+
+@pytest.mark.parametrize(("n_rows", "margin"), [(84, 0.05), (84, None), (12, 0.05)])
+def test_a_decision_is_the_only_answer(
+    n_rows: int, margin: float | None, session: Session, tmp_path: Path
+) -> None:
+    """No other sentence says that it cannot tell, or how many rows would."""
+    rows = _many_rows()[:n_rows]
+    # the two models are equally good, so nothing is clear without a margin
+    rows["label"] = ["ham" if n % 4 < 2 else "spam" for n in range(len(rows))]
+    run = _planned(session, rows=rows, name="mails")
+    decision = run.decide("model", margin=margin)
+
+    (file,) = run.report(tmp_path / "a.html")
+
+    text = _read(file)
+    assert decision.says in text
+    other = text.replace(decision.says, "").lower()
+    assert "would tell" not in other
+    assert "cannot tell yet" not in other
+    assert ("What follows is without the margin" in text) is (margin is not None)
+
+
+def test_a_model_with_few_rows_does_not_lead_the_answer(
+    session: Session, tmp_path: Path
+) -> None:
+    """It is listed as having too few rows, and figures have their counts."""
+    _planned(session, rows=_many_rows(), name="mails").run()
+    models = {**MODELS, "third": THIRD}
+    third = _planned(session, rows=_many_rows(), name="mails", model=models)
+    third.run(first=12)
+
+    for margin in (0.05, None):
+        (file,) = third.report(
+            tmp_path / "a.html", factor="model", on="right", margin=margin
+        )
+        text = _read(file)
+        answer = text[text.index("The answer") : text.index("The figures")]
+        assert "Too few rows yet: third (4 of 84); left out of the answer." in answer
+        assert "third" not in answer.replace("third (4 of 84)", "")
+        assert "84 rows" in text
+        assert ", 4 rows" in text
 
 
 def test_the_same_run_gives_the_same_report(session: Session, tmp_path: Path) -> None:
