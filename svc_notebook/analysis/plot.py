@@ -387,7 +387,10 @@ def _why_missing(df: pd.DataFrame, on: str) -> str:
     if on != "cost":
         return ""
     if "is_emulated" in df and df["is_emulated"].fillna(value=False).all():
-        return " Replies of the emulator cost nothing."
+        return (
+            " Replies of the emulator cost nothing; "
+            "run.plot(..., include_emulated=True) counts them as if they were paid."
+        )
     return " Costs need a price table: see SVC_PRICES."
 
 

@@ -28,7 +28,7 @@ from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_
 from svc_notebook.exchange import Exchange, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import ReplyRow, as_names
-from svc_notebook.service.params import check_flag, check_int
+from svc_notebook.service.params import check_flag, check_int, shorten
 from svc_notebook.session import Session, current
 
 from .estimate import PlanEstimate
@@ -813,6 +813,13 @@ class Run:
             random_labels,
         )
 
+        if factor == "run" and isinstance(against, str):
+            name = shorten(repr(against), 60)
+            raise ParameterError(
+                f"against={name} must be the run itself, not its name: give "
+                f"against=svc.run({name}).",
+                param="against",
+            )
         df = self.replies_df()
         facts: Mapping[str, RunFacts] = {}
         if factor == "run" and is_run(against):
@@ -1349,16 +1356,24 @@ class Run:
         weight: "Weight" = "prompts",
         missing: "Missing" = "drop",
         width: int = 480,
+        include_emulated: bool = False,
     ) -> "Plot":
         """Draw a score of the replies by group; arguments and chart as in `svc.plot`.
+
+        With `include_emulated`, replies of the emulator cost what the service's would.
 
         Example:
             >>> chart = run.plot("right", by="model", against="latency_s")
         """
         from svc_notebook.analysis.plot import plot  # noqa: PLC0415 - pandas
+        from svc_notebook.analysis.summary import with_costs  # noqa: PLC0415 - pandas
 
+        df = self.replies_df()
+        check_flag("include_emulated", include_emulated)
+        if include_emulated:
+            df = with_costs(df, self.prices, include_emulated=True)
         return plot(
-            self.replies_df(),
+            df,
             on,
             by=by,
             x=x,

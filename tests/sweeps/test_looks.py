@@ -9,6 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
@@ -147,6 +148,8 @@ def test_a_run_is_compared_with_an_earlier_one(session: Session) -> None:
         for k, prompt in enumerate(["{{text}}", "Please: {{text}}"])
     )
 
+    with pytest.raises(ParameterError, match=r"give against=svc\.run\('prompt 0'\)"):
+        new.contrast("run", against="prompt 0", on="long")
     for against in (old, old.replies_df()):
         compared = new.contrast("run", against=against, on="long")
         row = compared.df.iloc[0]

@@ -62,6 +62,24 @@ def test_prices_are_rehearsed_on_the_emulator(session: Session) -> None:
 
 
 @pytest.mark.slow
+def test_a_score_is_drawn_against_rehearsed_costs(session: Session) -> None:
+    """A chart counts the emulator's replies as paid only if it is asked to."""
+    models = {name: Price(prompt=100.0, completion=200.0) for name in (SMALL, LARGE)}
+    prices = Prices(
+        models=models, currency="USD", as_of=date(2026, 1, 31), source="mine"
+    )
+    run = priced_run(session, prices, ["a", "c", "d"], model=[SMALL, LARGE]).run()
+
+    chart = run.plot("completion_tokens", against="cost", include_emulated=True)
+
+    assert "cost" in chart.text
+    with pytest.raises(ParameterError, match="include_emulated=True"):
+        run.plot("completion_tokens", against="cost")
+    with pytest.raises(ParameterError, match="must be True or False"):
+        run.plot("completion_tokens", include_emulated="no")  # type: ignore[arg-type]  # wrong
+
+
+@pytest.mark.slow
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     """What a model wrote is text in the table, and long texts are cut and counted."""
     long = "x" * 5000
