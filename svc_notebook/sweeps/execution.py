@@ -795,11 +795,29 @@ class Executor:
                 ledger.check()
                 self._write_plan(ledger)
 
+    def take_rows(self) -> bool:
+        """Store the plan if replies have other rows now; return whether they have."""
+        if (ledger := self._result.ledger) is not None:
+            with suppress(LedgerError):  # the ledger may be read-only
+                ledger.check()
+                if self._is_newest() and self._scores.take_rows(ledger):
+                    self._keep_plan(ledger)
+                    return True
+        return False
+
     def _write_plan(self, ledger: Ledger) -> None:
+        if self._is_newest():
+            self._scores.take_rows(ledger)
+            self._keep_plan(ledger)
+
+    def _is_newest(self) -> bool:
+        """Return whether no newer plan of this name has sent other trials."""
         result = self._result
-        # a newer plan of this name sent the other trials, and must stay the newest
-        if result.unplanned.keys() <= result.unplanned_when_bound.keys():
-            keep_plan(self._plan, ledger, has_unplanned=bool(result.unplanned))
+        return result.unplanned.keys() <= result.unplanned_when_bound.keys()
+
+    def _keep_plan(self, ledger: Ledger) -> None:
+        has_unplanned = bool(self._result.unplanned)
+        keep_plan(self._plan, ledger, has_unplanned=has_unplanned)
 
     def _bind_again(self, preflight: Preflight) -> None:
         """Read what others sent under the name of this run since it was planned."""

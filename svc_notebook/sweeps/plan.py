@@ -822,7 +822,15 @@ def stored_manifest(stored: KeptPlan) -> Manifest:
 
 def as_stored(plan: Plan) -> Manifest:
     """Return the manifest of a plan as the ledger would give it back."""
-    return msgspec.json.decode(to_json(manifest_of(plan)), type=Manifest)
+    return msgspec.json.decode(_without_keys(manifest_of(plan)), type=Manifest)
+
+
+def _without_keys(manifest: Manifest) -> bytes:
+    """Return a manifest as JSON without API keys that this kernel knows."""
+    text = to_json(manifest).decode()
+    for key in known_keys():  # a column that no prompt uses may contain a key
+        text = key.redact(text)
+    return text.encode()
 
 
 def read_manifest(manifest: object, *others: object) -> Manifest:
@@ -890,10 +898,7 @@ def keep_plan(plan: Plan, ledger: Ledger, *, has_unplanned: bool) -> None:
     manifest, facts = manifest_of(plan), stored_facts(ledger, plan.run_id)
     manifest.decision = plan.decision or facts.decision
     manifest.looks = facts.looks
-    text = to_json(manifest).decode()
-    for key in known_keys():  # a column that no prompt uses may contain a key
-        text = key.redact(text)
-    whole = text.encode()
+    whole = _without_keys(manifest)
     digest = blake2b(whole, digest_size=8).hexdigest()
     stored = ledger.plans(plan.run_id, is_whole=False)
     if stored and stored[-1].digest == digest:

@@ -7,17 +7,19 @@ still be in it.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from svc_notebook.analysis.read_answers import kept_type
+from svc_notebook.errors import SvcError
 from svc_notebook.service.params import shorten
 
-from .grid import FACTORS, LABELS, TOOLS, Dimension, short_repr, tool_names
-from .plan import Manifest
-from .rows import columns_in
+from .grid import FACTORS, LABELS, TOOLS, Dimension, Grid, short_repr, tool_names
+from .plan import Manifest, Plan, as_stored, grid_of
+from .rows import ROW, columns_in
 
 _TEXTS = {"prompt": "prompt", "system": "system message"}
 _SHOWN_CHARS = 60  # of a long text, around its first difference
@@ -243,6 +245,37 @@ def _row_changes(before: Manifest, now: Manifest) -> Iterator[Change]:
     says = f"row {gone[0]} has" if is_one else f"{n_gone:,} of {n_rows:,} rows have"
     detail = _changed_row(gone[0], before.rows, now.rows, used)
     yield Change(f"{says} changed", detail)
+
+
+def changed_trials(befores: Iterable[Manifest], plan: Plan) -> set[tuple[str, int]]:
+    """Return the keys of trials whose rows have other values now, in any column.
+
+    A column that only one of the plans has does not count, and rows in files are never
+    other ones. `befores` are the earlier plans of the run, the newest last.
+    """
+    now = as_stored(plan)
+    befores = [before for before in befores if before.rows != now.rows]
+    if not now.rows or not befores:
+        return set()
+    old: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for before in befores:
+        with suppress(SvcError):  # for example, another endpoint refuses a prompt
+            old |= _row_by_trial(before.rows, grid_of(before, plan.grid.endpoint))
+    return {
+        key
+        for key, row in _row_by_trial(now.rows, plan.grid).items()
+        if (was := old.get(key)) is not None
+        and any(row[name] != was[name] for name in row.keys() & was.keys())
+    }
+
+
+def _row_by_trial(
+    rows: Sequence[Mapping[str, Any]] | None, grid: Grid
+) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """Return the row of each trial, as the ledger stores it."""
+    if not rows:
+        return {}
+    return {key: rows[columns[ROW]] for key, columns in grid.places()}
 
 
 def _used_values(row: Mapping[str, Any], used: Sequence[str]) -> tuple[str, ...]:

@@ -123,6 +123,9 @@ class Run:
             self._executor.bind()
             self._result.take_answer()
             self._scores.warn_of_changes()
+            if self._executor.take_rows():
+                for line in self._scores.catch_up():
+                    write_warning(line)
 
     def __len__(self) -> int:
         return len(self.plan.grid)

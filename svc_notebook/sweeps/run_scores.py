@@ -31,7 +31,7 @@ from svc_notebook.analysis.scoring import (
     scores_to_keep,
     source_digest,
 )
-from svc_notebook.display.front_end import write_warning
+from svc_notebook.display.front_end import write_note, write_warning
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
@@ -41,9 +41,10 @@ from svc_notebook.service.params import did_you_mean
 from svc_notebook.session import Session
 
 from .grid import Trial
-from .plan import Plan
+from .plan import Plan, stored_manifest
+from .plan_changes import changed_trials
 from .progress import RepliesSoFar
-from .resume import as_ended
+from .resume import as_ended, key_of
 from .run_lock import run_key
 from .run_outcome import RunResult
 
@@ -132,6 +133,59 @@ class RunScores:
                     f"only new replies get others; run.score({name}=...) scores all "
                     "again."
                 )
+
+    def take_rows(self, ledger: Ledger) -> bool:
+        """Remove scores whose rows have changed, if a function can make them again.
+
+        Call it before the plan is stored, because the replies were scored with the
+        stored rows. A line says which replies are scored again, and which scores stay.
+
+        Returns:
+            Whether rows of replies have changed.
+        """
+        ids = self._with_changed_rows(ledger)
+        if not ids:
+            return False
+        from svc_notebook.ledger.scores import (  # noqa: PLC0415 - pandas
+            names_of_scores,
+            replace_scores,
+        )
+
+        names = names_of_scores(ledger, ids)
+        again = [name for name in names if rule_of(name, self.rules) is not None]
+        replace_scores(ledger, (), old=again, among=ids)
+        for without in self.without_score.values():
+            without.difference_update(ids)
+        names = [name for name in names if not name.endswith(ERROR)]
+        kept = [name for name in names if name not in again]
+        again = [name for name in names if name in again]
+        since = "The row of 1 reply has changed since it was scored"
+        if len(ids) > 1:
+            since = (
+                f"The rows of {len(ids):,} replies have changed since they were scored"
+            )
+        if again:
+            write_note(f"{since}. Scored again: {', '.join(again)}.")
+        if kept:
+            write_warning(
+                f"{since}. Kept as before: {', '.join(kept)}; run.score(...) scores "
+                "again."
+            )
+        return True
+
+    def _with_changed_rows(self, ledger: Ledger) -> set[str]:
+        """Return the ids of good replies whose rows differ from the stored ones."""
+        result = self._result
+        plan = result.plan
+        if plan.name is None or plan.grid.rows is None or result.ledger is None:
+            return set()
+        stored = [*map(stored_manifest, ledger.plans(plan.run_id))]
+        changed = changed_trials(stored, plan)
+        return {
+            exchange.exchange_id
+            for exchange in (result.exchanges(texts=False) if changed else ())
+            if exchange.status == "ok" and key_of(exchange) in changed
+        }
 
     def remember(self, scores: Mapping[str, Scorer | None], on_error: OnError) -> None:
         """Score new replies with these functions, too; None forgets a function."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.scores import read_scores
+from svc_notebook.ledger.scores import keep_scores, read_scores
 from svc_notebook.session import Session
 from svc_notebook.sweeps import run_scores
 from svc_notebook.sweeps.progress import RepliesSoFar
@@ -113,6 +114,107 @@ def test_a_changed_function_of_a_score_is_said(
     again.score(right=lambda _: 0)
     _swept(session, scores={"right": lambda _: 0}, name="mails")
     assert "has changed" not in capsys.readouterr().err
+
+
+def _corrected() -> pd.DataFrame:
+    """Return the rows with a corrected label, which no prompt uses."""
+    return ROWS.assign(label=["spam", "spam", "spam", "ham", "ham", "ham"])
+
+
+def test_a_corrected_label_is_scored_again(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the reply of its row is, when the same run is planned with the label."""
+    calls: list[str] = []
+
+    def is_right(row: Any) -> bool:  # noqa: ANN401 - a row
+        calls.append(row.mail)
+        return bool(row.answer == row.label)
+
+    rules = {"right": RIGHT, "own": is_right}
+    first = _swept(session, name="mails", scores=rules).run()
+    calls.clear()
+    capsys.readouterr()
+
+    again = _swept(session, name="mails", scores=rules, rows=_corrected())
+
+    for _ in range(2):
+        frame = again.replies_df()
+        assert frame["label"].tolist()[-1] == "ham"
+        assert frame["score_right"].tolist() == [1] * 6
+        assert frame["score_own"].tolist() == [1] * 6
+        again.run()
+    assert calls == ["hi 3"]
+    assert (
+        "The row of 1 reply has changed since it was scored. Scored again: right, own."
+    ) in capsys.readouterr().err
+    first.run()  # it has the label of before
+    assert first.replies_df()["score_right"].tolist() == [1, 1, 1, 1, 1, 0]
+
+
+def test_labels_corrected_in_a_file_are_scored_again_after_a_restart(
+    emulator: Emulator,
+    open_session: OpenSession,
+    restart: Callable[[], None],
+    tmp_path: Path,
+) -> None:
+    """So it is with new rows in the file, whose requests are sent by the same pass."""
+    file = tmp_path / "mails.csv"
+    ROWS.to_csv(file, index=False)
+    _swept(open_session(emulator), name="mails", rows=str(file)).run()
+    restart()
+    more = pd.DataFrame({"mail": ["win 4"], "label": ["ham"]})
+    pd.concat([more, _corrected()]).to_csv(file, index=False)
+
+    run = _swept(open_session(emulator), name="mails", rows=str(file)).run()
+
+    frame = run.replies_df()
+    assert frame["label"].tolist() == ["ham", *_corrected()["label"]]
+    assert frame["score_right"].tolist() == [0, 1, 1, 1, 1, 1, 1]
+
+
+def test_scores_stay_if_the_values_of_rows_are_the_same(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows in another order, and another column, change nothing that was scored."""
+    calls: list[str] = []
+
+    def is_right(row: Any) -> bool:  # noqa: ANN401 - a row
+        calls.append(row.mail)
+        return bool(row.answer == row.label)
+
+    _swept(session, name="mails", scores={"right": is_right}).run()
+    capsys.readouterr()
+    for rows in (ROWS, ROWS[::-1].reset_index(drop=True), ROWS.assign(note="new")):
+        _swept(session, name="mails", scores={"right": is_right}, rows=rows).run()
+
+    assert len(calls) == 6
+    assert "scored again" not in capsys.readouterr().err
+
+
+def test_scores_that_cannot_be_made_again_stay_when_rows_change(
+    session: Session, capsys: pytest.CaptureFixture[str], restart: Callable[[], None]
+) -> None:
+    """Ratings by people, judgements and lost functions stay, and a line says so."""
+    run = _swept(session, name="mails").run()
+    run.score(short=is_short)
+    frame = run.replies_df()
+    frame["score_judge_good"] = 1
+    frame["score_rated_good"] = 0
+    keep_scores(session.ledger, frame)
+    restart()
+    capsys.readouterr()
+
+    again = _swept(session, name="mails", rows=_corrected())
+
+    assert (
+        "The row of 1 reply has changed since it was scored. Kept as before: short, "
+        "judge_good, rated_good; run.score(...) scores again.\n"
+    ) in capsys.readouterr().err
+    frame = again.run().replies_df()
+    assert frame["score_right"].tolist() == [1] * 6
+    assert frame["score_rated_good"].tolist() == [0] * 6
+    assert frame["score_short"].tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_new_replies_get_the_scores_of_before(session: Session) -> None:
