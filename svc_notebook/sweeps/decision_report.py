@@ -552,7 +552,10 @@ def _labelled_value(name: str, point: Mapping[str, Any], label: str) -> str:
 def _source(plan: Plan) -> str:
     rows = plan.grid.rows
     if rows is None or rows.files is None:
-        return "a table in the program that made the run; its ledger has all of them"
+        source = "a table in the program that made the run"
+        if rows is not None and rows.csv:
+            source = f"{rows.csv} ({len(rows):,} rows)"
+        return f"{source}; its ledger has all of them"
     listed = rows.files.listed
     names = [f"{file.name} ({file.n_rows:,} rows)" for file in listed.files]
     n_more = len(names) - _SHOWN_VALUES

@@ -702,6 +702,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     Attributes:
         rows, dtypes, categories, index: The rows, and what else a DataFrame has.
         files: The files of the rows, if they are in files; then `rows` is None.
+        csv: The name of the CSV file that `rows` came from; "" if none.
         kept: Numbers of the combinations that `where` kept; None for all.
         fixed: The factors that have one value.
         own_limits: The user's own limits, by model.
@@ -721,6 +722,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     dimensions: tuple[Dimension, ...]
     rows: list[dict[str, Any]] | None
     files: RowFileList | None
+    csv: str = ""
     dtypes: dict[str, str]
     categories: dict[str, dict[str, Any]]
     index: Mapping[str, Sequence[Any]]
@@ -761,6 +763,7 @@ def manifest_of(plan: Plan) -> Manifest:
         if rows is not None and is_in_memory
         else None,
         files=rows.files.listed if rows is not None and rows.files else None,
+        csv="" if rows is None else rows.csv,
         dtypes={} if rows is None else rows.dtypes,
         categories={} if rows is None else rows.categories,
         index=rows.index if rows is not None and is_in_memory else {},
@@ -872,7 +875,7 @@ def grid_of(manifest: Manifest, endpoint: Endpoint) -> Grid:
     kept = manifest.kept
     grid = Grid(
         dimensions=manifest.dimensions,
-        rows=None if rows is None else read_rows(rows),
+        rows=None if rows is None else replace(read_rows(rows), csv=manifest.csv),
         repeats=check_int("repeats", manifest.repeats, minimum=1),
         is_raw=manifest.is_raw,
         kept=kept,

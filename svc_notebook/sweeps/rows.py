@@ -6,6 +6,7 @@ pandas. Values are converted to plain Python values. A row is identified by its
 position; messages name it by its label.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -177,6 +178,7 @@ class Rows:
         duplicates: The names that two columns had; no prompt may use them.
         files: The files that the rows are read from, a block at a time; None if the
             rows are in memory.
+        csv: The name of the CSV file that the rows came from; "" if none.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -186,6 +188,7 @@ class Rows:
     called: str = "rows"
     duplicates: frozenset[str] = frozenset()
     files: RowFiles | None = None
+    csv: str = ""
 
     def __post_init__(self) -> None:
         called = self.called
@@ -290,8 +293,11 @@ def read_rows(rows: object, *, called: str = "rows") -> Rows:
     """
     if isinstance(rows, Rows):
         return rows
-    is_csv = called == "rows" and is_path_of_csv(rows)
-    rows = read_csv(str(rows)) if is_csv else to_pandas(rows)
+    if called == "rows" and is_path_of_csv(rows):
+        path = str(rows)
+        frame = _of_frame(read_csv(path), called)
+        return dataclasses.replace(frame, csv=PurePath(path).name)
+    rows = to_pandas(rows)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
@@ -304,10 +310,7 @@ def read_rows(rows: object, *, called: str = "rows") -> Rows:
         return _of_files(rows, called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise _unusable_rows(f"{called} is {type(rows).__name__}", called)
-    rows = list(rows)
-    if called == "rows":
-        refuse_paths(rows)
-    return _of_list(rows, called)
+    return _of_list(list(rows), called)
 
 
 def _is_before_pandas_3() -> bool:
@@ -416,6 +419,8 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
 
 
 def _of_list(rows: list[Any], called: str) -> Rows:
+    if called == "rows":
+        refuse_paths(rows)
     if rows and all(isinstance(row, str) for row in rows):
         return Rows(columns={DEFAULT_COLUMN: rows}, labels=range(len(rows)))
     wrong = [row for row in rows if not isinstance(row, Mapping)]

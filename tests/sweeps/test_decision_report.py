@@ -179,6 +179,21 @@ def test_a_report_is_written_for_others(session: Session, tmp_path: Path) -> Non
     assert "comparisons: 2, corrected together (Holm)" in end
 
 
+def test_a_report_names_the_file_of_the_rows(session: Session, tmp_path: Path) -> None:
+    """It does so for a CSV file, too, also after a restart."""
+    file = tmp_path / "mails.csv"
+    pd.DataFrame({"mail": ["win", "hi"], "label": ["spam", "ham"]}).to_csv(file)
+    scores = {"right": svc.scores.exact("label")}
+    plan_run(
+        session, "{{mail}}", rows=str(file), name="mails", model=SMALL, scores=scores
+    ).run()
+
+    report, *_ = stored_run(session, "mails").report(tmp_path / "a.md")
+
+    end = report.read_text("utf-8").split("## To repeat the study")[1]
+    assert "rows came from: mails.csv (2 rows); its ledger has all of them" in end
+
+
 def test_a_margin_of_a_decision_is_in_points(session: Session, tmp_path: Path) -> None:
     """The report asks what was decided as one would say it."""
     prompts = {"terse": "{{mail}}", "careful": "Careful: {{mail}}"}
